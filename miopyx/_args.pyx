@@ -1,0 +1,89 @@
+"""Python arguments to C values, or the error that names the parameter.
+
+An integer is anything with `__index__` (Python and NumPy integers, enum members) but a bool: True is no length.
+Nothing is wrapped or truncated: what does not fit is BadParm with the limit.
+"""
+
+from cpython.bool cimport PyBool_Check
+from cpython.long cimport PyLong_Check
+
+from .errors import BadParmError
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
+    bint PyIndex_Check(object)
+    object PyNumber_Index(object)
+
+cdef extern from *:
+    """
+    static inline int mx_mul_overflow(int64_t a, int64_t b, int64_t *r) { return __builtin_mul_overflow(a, b, r); }
+    static inline int mx_add_overflow(int64_t a, int64_t b, int64_t *r) { return __builtin_add_overflow(a, b, r); }
+    """
+    bint mx_mul_overflow(int64_t a, int64_t b, int64_t* result) nogil
+    bint mx_add_overflow(int64_t a, int64_t b, int64_t* result) nogil
+
+
+cdef int64_t _to_integer(object value, int64_t limit, str name) except? -1:
+    cdef int overflow = 0
+    cdef int64_t result
+    if not PyLong_Check(value):
+        if not PyIndex_Check(value) or type(value).__name__ in ("bool_", "bool"):
+            raise BadParmError("not an integer", name, value, "int")
+        try:
+            value = PyNumber_Index(value)
+        except Exception as e:  # a size-1 array has __index__ but refuses
+            raise BadParmError(f"not an integer: {e}", name, value, "int") from None
+    elif PyBool_Check(value):
+        raise BadParmError("a bool is not a number here", name, value, "int")
+    result = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow or result > limit or result < -limit - 1:
+        raise BadParmError("integer out of range", name, value, f"{-limit - 1} ... {limit}")
+    return result
+
+
+cdef int64_t to_int64(object value, str name) except? -1:
+    return _to_integer(value, 0x7FFFFFFFFFFFFFFF, name)
+
+
+cdef int to_int(object value, str name) except? -1:
+    return <int> _to_integer(value, 0x7FFFFFFF, name)
+
+
+cdef double to_double(object value, str name) except? -1:
+    """alpha, beta: a real number, or what C callers pass, something that holds one (a size-1 array, a ctypes float)."""
+    if isinstance(value, float):
+        return value
+    try:
+        return float(getattr(value, "value", value))
+    except (TypeError, ValueError, OverflowError):
+        raise BadParmError("not a real number", name, value, "float") from None
+
+
+cdef int64_t checked_mul(int64_t a, int64_t b, str name) except? -1:
+    cdef int64_t result
+    if mx_mul_overflow(a, b, &result):
+        raise BadParmError("size does not fit 64 bits", name, f"{a} * {b}", "2**63 - 1")
+    return result
+
+
+cdef int64_t checked_add(int64_t a, int64_t b, str name) except? -1:
+    cdef int64_t result
+    if mx_add_overflow(a, b, &result):
+        raise BadParmError("size does not fit 64 bits", name, f"{a} + {b}", "2**63 - 1")
+    return result
+
+
+cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) except -1:
+    """Read exactly `count` integers (C int, or 64-bit where `wide`) from a sequence."""
+    cdef int i
+    if isinstance(values, (str, bytes, dict)):
+        raise BadParmError("not a sequence of integers", name, values, f"{count} integers")
+    try:
+        if len(values) != count:
+            raise BadParmError(f"has {len(values)} values", name, values, f"{count} integers")
+        items = tuple(values)
+    except TypeError:
+        raise BadParmError("not a sequence of integers", name, values, f"{count} integers") from None
+    for i in range(count):
+        out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
+    return 0

@@ -1,0 +1,45 @@
+"""Tensor and convolution descriptors: fixed C arrays, everything derived computed when set."""
+
+from libc.stdint cimport int64_t
+
+cdef enum:
+    MAX_DIMS = 8
+    MAX_SPATIAL_DIMS = 3
+
+
+cdef class TensorDescriptor:
+    cdef readonly int ndim          # 0 until set
+    cdef int type
+    cdef int cast_type              # -1: none
+    cdef int vector_length          # 4 or 8 for the ...c4/c8 layouts, else 1
+    cdef int64_t len[MAX_DIMS]
+    cdef int64_t stride[MAX_DIMS]
+    cdef int64_t elements           # product of lengths, times the vector length
+    cdef int64_t space              # elements between the first and the last addressed one, both included
+    cdef int64_t bytes              # space in bytes
+
+    cdef int set(self, int data_type, int ndim, const int64_t* lens, const int64_t* strides, int vector_length) except -1
+    cdef int require_set(self, str name) except -1
+
+
+cdef class ConvolutionDescriptor:
+    cdef int spatial
+    cdef int mode
+    cdef int groups
+    cdef int pad[MAX_SPATIAL_DIMS]
+    cdef int stride[MAX_SPATIAL_DIMS]
+    cdef int dilation[MAX_SPATIAL_DIMS]
+    cdef int output_pad[MAX_SPATIAL_DIMS]
+    cdef int attribute[3]
+    cdef int find_mode_set          # 0: follow the environment
+
+    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
+                 int mode) except -1
+    cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1
+    cdef int require_alive(self) except -1
+
+
+cdef int type_size(int data_type) noexcept nogil
+cdef int to_data_type(object value, str name) except -1
+cdef TensorDescriptor as_tensor(object desc, str name)
+cdef ConvolutionDescriptor as_convolution(object desc, str name)

@@ -1,0 +1,144 @@
+"""The child process that tries one OpenCL device: builds, runs and compares, and does it again from the binary.
+
+A script of its own that imports nothing of the package, since whatever happens to it must not matter.  Takes one
+argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.
+Asked for the platforms only, it lists them: what counts then is that it lives to tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import Any
+
+GROUP = 16
+SIZE = 257 * GROUP
+
+# Integer and float arithmetic on one hand, local memory and a barrier on the other.  All values are exact in float.
+SOURCE = """
+__kernel void scale(__global const float *x, __global const int *n, __global float *y, float a)
+{
+    size_t i = get_global_id(0);
+    y[i] = a * x[i] + (float)(n[i] * 3 - 1);
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void turn(__global const float *x, __global float *y)
+{
+    __local float tile[GROUP];
+    size_t l = get_local_id(0);
+    tile[l] = x[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[get_global_id(0)] = tile[GROUP - 1 - l] + 1.0f;
+}
+"""
+
+
+def main(argument: str) -> int:
+    request = json.loads(argument)
+    sys.path[:] = request["path"]
+    # pyopencl's caches unpickle what they find in the user's folder; nothing of that is wanted here.
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
+    step = ["import of pyopencl"]
+    try:
+        why = try_device(request, step)
+    except Exception as e:
+        why = f"{step[0]} failed: {shortened(e)}"
+    sys.stdout.write("\n" + json.dumps({"nonce": request["nonce"], "ok": not why, "why": why}) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def shortened(error: Exception) -> str:
+    """Return an error without what pyopencl repeats and frames a build log with."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first = lines[0].split(" - ")[0] if lines else ""
+    log = [line for line in lines[1:] if not line.startswith(("Build on <", "(options:", "(source saved"))]
+    return "; ".join([f"{type(error).__name__}: {first}", *log[:4]])
+
+
+def try_device(request: dict[str, Any], step: list[str]) -> str:
+    """Return why the device does not work, or an empty text; `step` holds what is being done."""
+    import ctypes
+
+    for library in request["preload"]:
+        ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+    import numpy as np
+    import pyopencl as cl
+
+    step[0] = "looking for the device"
+    if request.get("platforms_only"):
+        with contextlib.suppress(cl.Error):  # none at all is an answer, too
+            for platform in cl.get_platforms():
+                with contextlib.suppress(cl.Error):
+                    platform.get_devices()
+        return ""
+    device = same_device(cl.get_platforms(), request)
+    if device is None:
+        return "a child process does not see this device"
+
+    step[0] = "creating a context"
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context, device)
+    flags = cl.mem_flags
+    # PoCL and NVIDIA keep what they built: the nonce makes this source one that nobody has built before.
+    options = [f"-DGROUP={GROUP}", f"-DNONCE={int(request['nonce'], 16) & 0x7FFFFFFF}"]
+    source = f"/* {request['nonce']} */{SOURCE}"
+
+    x = np.arange(SIZE, dtype=np.float32) - 100
+    n = (np.arange(SIZE, dtype=np.int32) * 7) % 1000 - 500
+    expected = np.float32(2.5) * x + (n * 3 - 1).astype(np.float32)
+    expected = expected.reshape(-1, GROUP)[:, ::-1].ravel() + np.float32(1)
+
+    def run(program: Any) -> str:
+        step[0] = "running the kernels"
+        inputs = [cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a) for a in (x, n)]
+        poison = np.full(SIZE, np.nan, np.float32)
+        middle, output = (cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=poison) for _ in range(2))
+        launches: tuple[tuple[str, tuple[Any, ...]], ...] = (
+            ("scale", (*inputs, middle, np.float32(2.5))), ("turn", (middle, output)))
+        for name, arguments in launches:
+            kernel = cl.Kernel(program, name)
+            for i, value in enumerate(arguments):
+                kernel.set_arg(i, value)
+            cl.enqueue_nd_range_kernel(queue, kernel, (SIZE,), (GROUP,))
+        result = np.empty(SIZE, np.float32)
+        cl.enqueue_copy(queue, result, output)
+        queue.finish()
+        wrong = np.flatnonzero(~(result == expected))
+        if wrong.size:
+            i = int(wrong[0])
+            return f"wrong results: {wrong.size} of {SIZE} elements, first [{i}] = {result[i]}, not {expected[i]}"
+        return ""
+
+    step[0] = "building a kernel"
+    program = cl.Program(context, source).build(options)
+    why = run(program)
+    if why:
+        return why
+    step[0] = "taking the program's binary"
+    binary = program.get_info(cl.program_info.BINARIES)[0]
+    if not binary:
+        return "the driver gives no binary of a program"
+    step[0] = "building from the binary"
+    why = run(cl.Program(context, [device], [binary]).build(options))
+    return why and f"from the program's binary: {why}"
+
+
+def same_device(platforms: list[Any], request: dict[str, Any]) -> Any:
+    """Return the device that the parent means: at the same place if it still answers to the description."""
+    found = []
+    for p, platform in enumerate(platforms):
+        if [platform.name.strip(), platform.version.strip()] == request["platform"]:
+            for d, device in enumerate(platform.get_devices()):
+                if [device.name.strip(), device.driver_version.strip()] == request["device"]:
+                    if (p, d) == (request["platform_index"], request["device_index"]):
+                        return device
+                    found.append(device)
+    return found[0] if found else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,238 @@
+"""What is asked of a solver: problems as plain structs whose bytes are their identity.
+
+A convolution problem always holds x, w, y and says which of them is computed.  A transposed convolution is the same
+arithmetic with x and y exchanged, so it is folded in here, once: its forward pass is the backward-data problem of the
+convolution that maps its output to its input.  Nothing below this module knows of transposition.
+"""
+
+from libc.string cimport memset
+
+from ._args cimport checked_add, checked_mul
+from ._types cimport (
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_FLOAT, MX_INT32, MX_INT8, MX_SPATIAL, mx_tensor,
+)
+
+from .errors import BadParmError, MIOpenNotImplementedError, UnknownError
+
+cdef extern from *:
+    """
+    #include <string.h>
+    /* Problems are a few dozen 64-bit words, most of them small: multiply and fold each word in. */
+    static inline uint64_t mx_hash(const void *data, size_t size) {
+        const unsigned char *p = (const unsigned char *) data;
+        uint64_t h = 0x9E3779B97F4A7C15u ^ size, v;
+        for (; size >= 8; size -= 8, p += 8) {
+            memcpy(&v, p, 8);
+            h = (h ^ v) * 0xD6E8FEB86659FD93u;
+            h ^= h >> 32;
+        }
+        return h;
+    }
+    """
+    uint64_t mx_hash(const void* data, size_t size) noexcept nogil
+
+cdef enum:
+    TRANSPOSE = 1
+
+
+cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil:
+    """Hash a struct of 64-bit members."""
+    return mx_hash(data, size)
+
+
+cdef class Problem:
+    """Base of all problems: `data` and `size` are the identity."""
+
+    @property
+    def key(self):
+        """The struct's bytes."""
+        return (<const unsigned char*> self.data)[:self.size]
+
+
+cdef int _fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept:
+    # n and c come first; the spatial axes are the last ones, missing ones have length 1 and stride 0.
+    cdef int i, missing = MX_AXES - desc.ndim
+    t.type = desc.type
+    for i in range(2):
+        t.len[i], t.stride[i] = desc.len[i], desc.stride[i]
+    for i in range(2, 2 + missing):
+        t.len[i], t.stride[i] = 1, 0
+    for i in range(2, desc.ndim):
+        t.len[i + missing], t.stride[i + missing] = desc.len[i], desc.stride[i]
+    return 0
+
+
+cdef int _require_plain(TensorDescriptor desc, str name) except -1:
+    if desc.vector_length != 1:
+        raise MIOpenNotImplementedError("no solver reads vectorised layouts", name, desc, "NCHW or NHWC")
+    if desc.cast_type >= 0 and desc.cast_type != desc.type:
+        raise MIOpenNotImplementedError("no solver uses cast types", name, desc, "no cast type")
+    return 0
+
+
+cdef int _require_no_overlap(TensorDescriptor desc, str name) except -1:
+    """Two indices of an output must never name one address: two threads would race for it."""
+    cdef int64_t reach = 0
+    for stride, length in sorted((desc.stride[i], desc.len[i]) for i in range(desc.ndim) if desc.len[i] > 1):
+        if stride <= reach:
+            raise BadParmError("strides of an output overlap", name, desc.strides, f"> {reach} for length {length}")
+        reach += stride * (length - 1)
+    return 0
+
+
+cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
+                   ConvolutionDescriptor conv) except -1:
+    """Check the descriptors against each other and write the problem.  Returns 1 where x and y were exchanged.
+
+    x, w, y are the caller's, in the forward sense: x is what the forward convolution reads.
+    """
+    cdef int64_t dims[8]
+    cdef int i, rank = conv.spatial + 2, missing = MX_SPATIAL - conv.spatial
+    cdef bint transpose = conv.mode == TRANSPOSE
+    cdef str x_name = "dxDesc" if direction == MX_BACKWARD_DATA else "xDesc"
+    cdef str w_name = "dwDesc" if direction == MX_BACKWARD_WEIGHTS else "wDesc"
+    cdef str y_name = "yDesc" if direction == MX_FORWARD else "dyDesc"
+    conv.require_alive()
+    x.require_set(x_name)
+    w.require_set(w_name)
+    y.require_set(y_name)
+    if x.ndim != rank or w.ndim != rank or y.ndim != rank:
+        raise BadParmError("ranks differ or do not fit the convolution", f"{x_name}, {w_name}, {y_name}",
+                           (x.ndim, w.ndim, y.ndim), rank)
+    _require_plain(x, x_name)
+    _require_plain(w, w_name)
+    _require_plain(y, y_name)
+    if x.type == MX_INT8 and not transpose:
+        if y.type != MX_INT32 and y.type != MX_FLOAT and y.type != MX_INT8:
+            raise BadParmError("output type of an int8 convolution", y_name, y.dtype, "int32, float32 or int8")
+    elif x.type != y.type:
+        raise BadParmError("x and y types differ", y_name, y.dtype, x.dtype)
+    if direction == MX_BACKWARD_WEIGHTS and x.type == MX_INT8:
+        raise BadParmError("weight gradient of int8", w_name, w.dtype, "a floating-point type")
+    conv.output_dims(x, w, dims)  # checks types, channels and output pads as the query does
+    if not transpose:
+        if x.len[1] % conv.groups or w.len[0] % conv.groups:
+            raise BadParmError("invalid group number", "groupCount", conv.groups,
+                               f"a divisor of {x.len[1]} and {w.len[0]}")
+        if x.len[1] // conv.groups != w.len[1]:
+            raise BadParmError("invalid filter channel number", w_name, w.len[1], x.len[1] // conv.groups)
+    for i in range(rank):
+        if y.len[i] != dims[i]:
+            raise BadParmError("lengths are not those of the convolution's output", y_name, y.lens,
+                               tuple([dims[j] for j in range(rank)]))
+    memset(p, 0, sizeof(mx_conv_problem))
+    p.spatial = conv.spatial
+    p.groups = conv.groups
+    p.deterministic = conv.attribute[1]
+    p.direction = direction
+    if transpose:
+        if direction == MX_FORWARD:
+            p.direction = MX_BACKWARD_DATA
+        elif direction == MX_BACKWARD_DATA:
+            p.direction = MX_FORWARD
+        _fill_tensor(&p.x, y)
+        _fill_tensor(&p.y, x)
+    else:
+        _fill_tensor(&p.x, x)
+        _fill_tensor(&p.y, y)
+    _fill_tensor(&p.w, w)
+    for i in range(missing):
+        p.step[i] = p.dilation[i] = 1
+    for i in range(conv.spatial):
+        p.pad[missing + i], p.step[missing + i] = conv.pad[i], conv.stride[i]
+        p.dilation[missing + i] = conv.dilation[i]
+        # Kernels add pads, strides and dilations to positions in 64 bits.
+        checked_add(checked_mul(p.y.len[2 + missing + i], p.step[missing + i], "strideA"),
+                    checked_mul(p.w.len[2 + missing + i], p.dilation[missing + i], "dilationA"), "padA")
+    _require_no_overlap(y if direction == MX_FORWARD else x if direction == MX_BACKWARD_DATA else w,
+                        y_name if direction == MX_FORWARD else x_name if direction == MX_BACKWARD_DATA else w_name)
+    return transpose
+
+
+cdef class ConvProblem(Problem):
+    """One convolution in one direction, by role: x, w, y and which of them is computed.
+
+    Parameters
+    ----------
+    direction : int
+        0 forward, 1 backward data, 2 backward weights, as the caller sees it.
+    x, w, y : TensorDescriptor
+        In the forward sense; gradients have the descriptor of what they are a gradient of.
+    conv : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where ranks, types, channels, groups or output lengths do not fit each other.
+    """
+
+    def __init__(self, int direction, TensorDescriptor x not None, TensorDescriptor w not None,
+                 TensorDescriptor y not None, ConvolutionDescriptor conv not None):
+        self.transposed = fill_conv(&self.c, direction, x, w, y, conv)
+        self.rank = x.ndim
+        self.output = 2 if self.c.direction == MX_FORWARD else 0 if self.c.direction == MX_BACKWARD_DATA else 1
+
+    def __cinit__(self, *args):
+        self.data, self.size = &self.c, sizeof(mx_conv_problem)
+        self.tensor[0], self.tensor[1], self.tensor[2] = &self.c.x, &self.c.w, &self.c.y
+
+    @property
+    def direction(self):
+        """0 forward, 1 backward data, 2 backward weights, after folding."""
+        return self.c.direction
+
+    @property
+    def flops(self):
+        """Multiplications and additions: 2 n (c/g) z r s k do ho wo."""
+        cdef mx_conv_problem* c = &self.c
+        return (2 * c.y.len[0] * c.y.len[1] * c.y.len[2] * c.y.len[3] * c.y.len[4]
+                * c.w.len[1] * c.w.len[2] * c.w.len[3] * c.w.len[4])
+
+    def __repr__(self):
+        cdef mx_conv_problem* c = &self.c
+        verb = ("forward", "backward data", "backward weights")[c.direction]
+        return (f"<{verb}: x {tuple(c.x.len)}, w {tuple(c.w.len)}, y {tuple(c.y.len)}, pad {tuple(c.pad)}, "
+                f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}>")
+
+
+cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, TensorDescriptor y) except -1:
+    """Write a bias problem; where b's length is 1 it broadcasts (forward) or is summed over (backward)."""
+    cdef int i
+    b.require_set("bDesc" if direction == MX_FORWARD else "dbDesc")
+    y.require_set("yDesc" if direction == MX_FORWARD else "dyDesc")
+    _require_plain(b, "bDesc")
+    _require_plain(y, "yDesc")
+    if y.ndim > MX_AXES or y.ndim < 2:
+        raise UnknownError("rank of a bias operation", "yDesc", y.ndim, f"2 ... {MX_AXES}")
+    if b.ndim != y.ndim:
+        raise UnknownError("ranks differ", "bDesc", b.ndim, y.ndim)
+    if b.type != y.type:
+        raise UnknownError("types differ", "bDesc", b.dtype, y.dtype)
+    if direction != MX_FORWARD and b.len[1] != y.len[1]:
+        raise BadParmError("channels differ", "dbDesc", b.len[1], y.len[1])
+    for i in range(y.ndim):
+        if b.len[i] != 1 and b.len[i] != y.len[i]:
+            raise UnknownError("length is neither 1 nor the other tensor's", f"bDesc.lens[{i}]", b.len[i],
+                               f"1 or {y.len[i]}")
+    memset(p, 0, sizeof(mx_bias_problem))
+    p.direction = direction
+    _fill_tensor(&p.y, y)
+    _fill_tensor(&p.b, b)
+    if direction == MX_FORWARD:
+        _require_no_overlap(y, "yDesc")
+    else:
+        _require_no_overlap(b, "dbDesc")
+    return 0
+
+
+cdef class BiasProblem(Problem):
+    """y += b (direction 0) or db = sum of dy (direction 1)."""
+
+    def __init__(self, int direction, TensorDescriptor b not None, TensorDescriptor y not None):
+        fill_bias(&self.c, direction, b, y)
+        self.rank = y.ndim
+        self.output = 2 if direction == MX_FORWARD else 0
+
+    def __cinit__(self, *args):
+        self.data, self.size = &self.c, sizeof(mx_bias_problem)
+        self.tensor[0], self.tensor[1], self.tensor[2] = &self.c.b, NULL, &self.c.y

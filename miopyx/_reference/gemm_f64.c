@@ -1,0 +1,663 @@
+/* The inner loops of the host path, compiled once for each instruction set (MX_VARIANT names it).
+ *
+ * Sums are kept in double.  Products of two int8 are integers below 2^14, so sums of fewer than 2^39 of them are exact:
+ * double is the integer accumulator as well.
+ */
+#include "gemm_f64.h"
+
+#include <string.h>
+
+#include "miopyx/_types.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+/* A tile takes MR * NV vector registers; the rest hold NV vectors of b and one element of a. */
+#if defined(__AVX512F__)
+enum { VL = 8, MR = 8, NV = 3, KC = 256 };
+#elif defined(__AVX2__)
+enum { VL = 4, MR = 4, NV = 3, KC = 256 };
+#elif defined(__aarch64__)
+enum { VL = 2, MR = 6, NV = 4, KC = 256 };
+#else
+enum { VL = 2, MR = 4, NV = 2, KC = 256 };
+#endif
+enum { NR = VL * NV };
+
+typedef double vdouble __attribute__((vector_size(VL * 8)));
+typedef float vfloat __attribute__((vector_size(VL * 4)));
+typedef uint64_t vu64 __attribute__((vector_size(VL * 8)));
+typedef uint32_t vu32 __attribute__((vector_size(VL * 4)));
+typedef uint16_t vu16 __attribute__((vector_size(VL * 2)));
+
+#define FOR_EACH_TYPE(call) \
+    switch (type) { \
+    case MX_DOUBLE: call(MX_DOUBLE); break; \
+    case MX_FLOAT: call(MX_FLOAT); break; \
+    case MX_HALF: call(MX_HALF); break; \
+    case MX_BFLOAT16: call(MX_BFLOAT16); break; \
+    case MX_INT32: call(MX_INT32); break; \
+    default: call(MX_INT8); break; \
+    }
+
+/* Elements may lie at any address: memcpy is the load that assumes nothing, and compiles to one instruction. */
+INLINE vdouble load_vector(const double *p) {
+    vdouble v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void store_vector(double *p, vdouble v) {
+    memcpy(p, &v, sizeof v);
+}
+
+/* ---- Elements to doubles: exact for every type ---- */
+
+INLINE double half_to_double(uint16_t h) {
+    /* Exponent and fraction moved into a double are 2^1008 too small; subnormals come out right as well. */
+    uint64_t bits = (uint64_t) (h & 0x7fff) << 42, sign = (uint64_t) (h & 0x8000) << 48;
+    double v;
+    if ((h & 0x7c00) == 0x7c00) {
+        bits |= UINT64_C(0x7ff) << 52;
+        memcpy(&v, &bits, sizeof v);
+    } else {
+        memcpy(&v, &bits, sizeof v);
+        v *= 0x1p1008;
+    }
+    memcpy(&bits, &v, sizeof v);
+    bits |= sign;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+INLINE double load_one(int64_t type, const char *p) {
+    switch (type) {
+    case MX_DOUBLE: {
+        double v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    case MX_FLOAT: {
+        float v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    case MX_HALF: {
+        uint16_t v;
+        memcpy(&v, p, sizeof v);
+        return half_to_double(v);
+    }
+    case MX_BFLOAT16: {
+        uint16_t v;
+        memcpy(&v, p, sizeof v);
+        uint32_t bits = (uint32_t) v << 16;
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+    case MX_INT32: {
+        int32_t v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    default:
+        return *(const signed char *) p;
+    }
+}
+
+INLINE int64_t type_size(int64_t type) {
+    return type == MX_DOUBLE ? 8 : type == MX_FLOAT || type == MX_INT32 ? 4 : type == MX_INT8 ? 1 : 2;
+}
+
+INLINE vdouble load_elements(int64_t type, const char *p) {
+    vdouble d;
+    if (type == MX_DOUBLE) {
+        memcpy(&d, p, sizeof d);
+    } else if (type == MX_FLOAT) {
+        vfloat f;
+        memcpy(&f, p, sizeof f);
+        d = __builtin_convertvector(f, vdouble);
+    } else if (type == MX_BFLOAT16) {
+        vu16 h;
+        memcpy(&h, p, sizeof h);
+        vu32 bits = __builtin_convertvector(h, vu32) << 16;
+        vfloat f;
+        memcpy(&f, &bits, sizeof f);
+        d = __builtin_convertvector(f, vdouble);
+#if defined(__F16C__)
+    } else if (type == MX_HALF) {
+        vu16 h;
+        memcpy(&h, p, sizeof h);
+#if defined(__AVX512F__)
+        __m128i packed;
+        memcpy(&packed, &h, sizeof h);
+        d = (vdouble) _mm512_cvtps_pd(_mm256_cvtph_ps(packed));
+#else
+        uint64_t word;
+        memcpy(&word, &h, sizeof word);
+        d = (vdouble) _mm256_cvtps_pd(_mm_cvtph_ps(_mm_set_epi64x(0, (int64_t) word)));
+#endif
+#endif
+    } else {
+        for (int i = 0; i < VL; i++)
+            d[i] = load_one(type, p + i * type_size(type));
+    }
+    return d;
+}
+
+/* dst[i * dst_stride] = src[i * stride].  `type` is a constant wherever this is inlined. */
+INLINE void load_line(int64_t type, const char *src, int64_t stride, double *dst, int64_t dst_stride, int64_t n) {
+    const int64_t size = type_size(type);
+    int64_t i = 0;
+    if (stride == 1 && dst_stride == 1)
+        for (; i + VL <= n; i += VL)
+            store_vector(dst + i, load_elements(type, src + i * size));
+    for (; i < n; i++)
+        dst[i * dst_stride] = load_one(type, src + i * stride * size);
+}
+
+INLINE void zero_line(double *dst, int64_t dst_stride, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        dst[i * dst_stride] = 0;
+}
+
+/* ---- Packing ---- */
+
+/* Positions that follow each other along w, with the coordinates of the first. */
+typedef struct {
+    int64_t first, len, d, h, w, offset;
+} position_run;
+
+/* Cut positions p ... p + n - 1 into runs along w. */
+INLINE int64_t find_runs(const mx_operand *o, int64_t p, int64_t n, position_run *runs) {
+    int64_t w = p % o->count[3], rest = p / o->count[3];
+    int64_t h = rest % o->count[2];
+    rest /= o->count[2];
+    int64_t d = rest % o->count[1], image = rest / o->count[1];
+    int64_t found = 0;
+    for (int64_t done = 0; done < n;) {
+        int64_t len = o->count[3] - w;
+        if (len > n - done)
+            len = n - done;
+        runs[found++] = (position_run) {
+            done, len, d * o->step[0], h * o->step[1], w * o->step[2],
+            image * o->jump[0] + d * o->jump[1] + h * o->jump[2] + w * o->jump[3]};
+        done += len;
+        w = 0;
+        if (++h == o->count[2]) {
+            h = 0;
+            if (++d == o->count[1]) {
+                d = 0;
+                image++;
+            }
+        }
+    }
+    return found;
+}
+
+/* The part [lo, hi) of a run whose tap lies inside the image. */
+INLINE void clip(const mx_operand *o, const position_run *run, const mx_tap *tap, int64_t *lo, int64_t *hi) {
+    *lo = 0;
+    *hi = run->len;
+    if (!o->clipped)
+        return;
+    const int64_t d = run->d + tap->d, h = run->h + tap->h, w = run->w + tap->w, step = o->step[2];
+    const int64_t last = o->size[2] - 1 - w;
+    if (d < 0 || d >= o->size[0] || h < 0 || h >= o->size[1] || last < 0) {
+        *hi = 0;
+        return;
+    }
+    if (w < 0)
+        *lo = step == 1 ? -w : (-w + step - 1) / step;
+    if ((run->len - 1) * step > last)
+        *hi = (step == 1 ? last : last / step) + 1;
+    if (*lo > *hi)
+        *lo = *hi = 0;
+}
+
+/* Where channel c of tap t stands among the (tap, channel) pairs. */
+INLINE int64_t filter_index(const mx_operand *o, int64_t t, int64_t c) {
+    return o->tap_inner ? c * o->taps + t : t * o->channels + c;
+}
+
+/* The channels [*c0, *c1) of tap t whose filter index is in [f, f + n). */
+INLINE void channel_range(const mx_operand *o, int64_t t, int64_t f, int64_t n, int64_t *c0, int64_t *c1) {
+    if (o->tap_inner) {
+        *c0 = f > t ? (f - t + o->taps - 1) / o->taps : 0;
+        *c1 = f + n > t ? (f + n - t + o->taps - 1) / o->taps : 0;
+    } else {
+        *c0 = f - t * o->channels;
+        *c1 = *c0 + n;
+        if (*c0 < 0)
+            *c0 = 0;
+    }
+    if (*c1 > o->channels)
+        *c1 = o->channels;
+}
+
+/* Taps that [f, f + n) touches. */
+INLINE void tap_range(const mx_operand *o, int64_t f, int64_t n, int64_t *t0, int64_t *t1) {
+    *t0 = o->tap_inner ? 0 : f / o->channels;
+    *t1 = o->tap_inner ? o->taps : (f + n - 1) / o->channels + 1;
+}
+
+/* One (tap, channel) at many positions. */
+INLINE void gather_positions(int64_t type, const mx_operand *o, const char *data, const position_run *runs,
+                             int64_t run_count, int64_t f, double *dst) {
+    const int64_t t = o->tap_inner ? f % o->taps : f / o->channels, c = o->tap_inner ? f / o->taps : f % o->channels;
+    const mx_tap *tap = o->tap + t;
+    const int64_t base = tap->offset + c * o->channel_stride;
+    for (int64_t i = 0; i < run_count; i++) {
+        const position_run *run = runs + i;
+        double *line = dst + run->first;
+        int64_t lo, hi;
+        clip(o, run, tap, &lo, &hi);
+        zero_line(line, 1, lo);
+        if (lo < hi)
+            load_line(type, data + (base + run->offset + lo * o->jump[3]) * type_size(type), o->jump[3], line + lo, 1,
+                      hi - lo);
+        zero_line(line + hi, 1, run->len - hi);
+    }
+}
+
+/* One position at the (tap, channel) pairs f ... f + n - 1. */
+INLINE void gather_filter(int64_t type, const mx_operand *o, const char *data, const position_run *position,
+                          int64_t f, int64_t n, double *dst) {
+    int64_t t0, t1;
+    tap_range(o, f, n, &t0, &t1);
+    for (int64_t t = t0; t < t1; t++) {
+        const int64_t dst_stride = o->tap_inner ? o->taps : 1;
+        int64_t c0, c1, lo, hi;
+        channel_range(o, t, f, n, &c0, &c1);
+        if (c0 >= c1)
+            continue;
+        double *line = dst + (filter_index(o, t, c0) - f);
+        clip(o, position, o->tap + t, &lo, &hi);
+        if (lo < hi)
+            load_line(type, data + (o->tap[t].offset + position->offset + c0 * o->channel_stride) * type_size(type),
+                      o->channel_stride, line, dst_stride, c1 - c0);
+        else
+            zero_line(line, dst_stride, c1 - c0);
+    }
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAVE_SHUFFLE 1
+#endif
+#endif
+
+/* dst[s * width + l] = rows[l * steps + s] for a block of VL x VL. */
+INLINE void transpose_block(const double *rows, int64_t steps, double *dst, int width) {
+#if defined(HAVE_SHUFFLE)
+    vdouble v[VL], t[VL];
+    for (int i = 0; i < VL; i++)
+        v[i] = load_vector(rows + i * steps);
+#if defined(__AVX512F__)
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = i; j < i + 2; j++) {
+            v[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            v[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int j = 0; j < 4; j++) {
+        t[j] = __builtin_shufflevector(v[j], v[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        t[j + 4] = __builtin_shufflevector(v[j], v[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+#elif defined(__AVX2__)
+    for (int i = 0; i < 4; i += 2) {
+        t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 4, 2, 6);
+        t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 5, 3, 7);
+    }
+    for (int j = 0; j < 2; j++) {
+        v[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 4, 5);
+        v[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 6, 7);
+    }
+    memcpy(t, v, sizeof t);
+#else
+    t[0] = __builtin_shufflevector(v[0], v[1], 0, 2);
+    t[1] = __builtin_shufflevector(v[0], v[1], 1, 3);
+#endif
+    for (int i = 0; i < VL; i++)
+        store_vector(dst + i * width, t[i]);
+#else
+    for (int i = 0; i < VL; i++)
+        for (int l = 0; l < VL; l++)
+            dst[i * width + l] = rows[l * steps + i];
+#endif
+}
+
+INLINE void transpose(const double *rows, int64_t steps, double *dst, int width) {
+    int64_t s = 0;
+    for (; s + VL <= steps; s += VL)
+        for (int l = 0; l < width; l += VL)
+            transpose_block(rows + l * steps + s, steps, dst + s * width + l, width);
+    for (; s < steps; s++)
+        for (int l = 0; l < width; l++)
+            dst[s * width + l] = rows[l * steps + s];
+}
+
+INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
+                       int64_t steps, int width, double *dst, double *rows) {
+    const int64_t size = type_size(type);
+    const int64_t *offset = o->step_offset + step;
+    data += lane * o->lane_stride * size;
+    if (o->lane_stride == 1 && !o->unit_steps) {
+        for (int64_t s = 0; s < steps; s++)
+            load_line(type, data + offset[s] * size, 1, dst + s * width, 1, lanes);
+        return;
+    }
+    for (int64_t l = 0; l < lanes; l++, data += o->lane_stride * size) {
+        if (o->unit_steps)
+            load_line(type, data + offset[0] * size, 1, rows + l * steps, 1, steps);
+        else
+            for (int64_t s = 0; s < steps; s++)
+                rows[l * steps + s] = load_one(type, data + offset[s] * size);
+    }
+    transpose(rows, steps, dst, width);
+}
+
+INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes,
+                           int64_t step, int64_t steps, int width, double *dst, double *rows) {
+    const int64_t size = type_size(type);
+    position_run runs[MX_MAX_WIDTH];
+    const int64_t run_count = find_runs(o, lane, lanes, runs);
+    if (o->rows_first) {
+        int64_t t0, t1;
+        tap_range(o, step, steps, &t0, &t1);
+        const int64_t line_stride = (o->tap_inner ? o->taps : 1) * width;
+        for (int64_t t = t0; t < t1; t++) {
+            const mx_tap *tap = o->tap + t;
+            int64_t c0, c1;
+            channel_range(o, t, step, steps, &c0, &c1);
+            if (c0 >= c1)
+                continue;
+            double *panel = dst + (filter_index(o, t, c0) - step) * width;
+            for (int64_t i = 0; i < run_count; i++) {
+                const position_run *run = runs + i;
+                int64_t lo, hi;
+                clip(o, run, tap, &lo, &hi);
+                double *line = panel + run->first;
+                if (lo >= hi) {
+                    for (int64_t c = c0; c < c1; c++, line += line_stride)
+                        zero_line(line, 1, run->len);
+                    continue;
+                }
+                const char *src = data + (tap->offset + run->offset + lo * o->jump[3] + c0 * o->channel_stride) * size;
+                for (int64_t c = c0; c < c1; c++, line += line_stride, src += o->channel_stride * size) {
+                    zero_line(line, 1, lo);
+                    load_line(type, src, o->jump[3], line + lo, 1, hi - lo);
+                    zero_line(line + hi, 1, run->len - hi);
+                }
+            }
+        }
+        return;
+    }
+    for (int64_t i = 0, l = 0; i < run_count; i++)
+        for (int64_t j = 0; j < runs[i].len; j++, l++) {
+            position_run one = runs[i];
+            one.len = 1;
+            one.w += j * o->step[2];
+            one.offset += j * o->jump[3];
+            gather_filter(type, o, data, &one, step, steps, rows + l * steps);
+        }
+    transpose(rows, steps, dst, width);
+}
+
+INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
+                        int64_t steps, int width, double *dst, double *rows) {
+    position_run runs[KC];
+    const int64_t run_count = find_runs(o, step, steps, runs);
+    if (o->rows_first) {
+        for (int64_t l = 0; l < lanes; l++)
+            gather_positions(type, o, data, runs, run_count, lane + l, rows + l * steps);
+        transpose(rows, steps, dst, width);
+        return;
+    }
+    for (int64_t i = 0; i < run_count; i++)
+        for (int64_t j = 0; j < runs[i].len; j++, dst += width) {
+            position_run one = runs[i];
+            one.len = 1;
+            one.w += j * o->step[2];
+            one.offset += j * o->jump[3];
+            gather_filter(type, o, data, &one, lane, lanes, dst);
+        }
+}
+
+INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_t lane, int64_t step, int64_t steps,
+                       int width, double *dst, double *rows) {
+    const char *data = o->data + offset * type_size(type);
+    int64_t lanes = o->lanes - lane;
+    if (lanes >= width) {
+        lanes = width;
+    } else {
+        memset(rows + lanes * steps, 0, (size_t) ((width - lanes) * steps) * sizeof *rows);
+        memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
+    }
+    if (o->kind == MX_DENSE)
+        pack_dense(type, o, data, lane, lanes, step, steps, width, dst, rows);
+    else if (o->kind == MX_LANES_POSITIONS)
+        pack_positions(type, o, data, lane, lanes, step, steps, width, dst, rows);
+    else
+        pack_filter(type, o, data, lane, lanes, step, steps, width, dst, rows);
+}
+
+/* x * 0 is NaN exactly where x is not finite. */
+static int any_special(const double *p, int64_t n) {
+    vdouble sum = {0};
+    double total = 0;
+    for (int64_t i = 0; i < n; i += VL)
+        sum += load_vector(p + i) * 0.0;
+    for (int i = 0; i < VL; i++)
+        total += sum[i];
+    return total != total;
+}
+
+static int pack(const mx_operand *o, int64_t offset, int64_t lane, int64_t step, int64_t steps, int width, double *dst,
+                double *rows) {
+    const int64_t type = o->type;
+#define CALL(t) pack_typed(t, o, offset, lane, step, steps, width, dst, rows)
+    FOR_EACH_TYPE(CALL)
+#undef CALL
+    return o->watch && any_special(dst, steps * width);
+}
+
+/* ---- The product ---- */
+
+INLINE void multiply_rows(const int rows, int64_t steps, const double *a, const double *b, double *tile, int add) {
+    vdouble sum[MR][NV];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++)
+            sum[r][v] = (vdouble) {0};
+    for (int64_t k = 0; k < steps; k++, a += MR, b += NR) {
+        vdouble column[NV];
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++)
+            column[v] = load_vector(b + v * VL);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+            for (int v = 0; v < NV; v++)
+                sum[r][v] += column[v] * a[r];
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) {
+            double *p = tile + r * NR + v * VL;
+            store_vector(p, add ? load_vector(p) + sum[r][v] : sum[r][v]);
+        }
+}
+
+static void multiply(int rows, int64_t steps, const double *a, const double *b, double *tile, int add) {
+    switch (rows) {
+    case 1: multiply_rows(1, steps, a, b, tile, add); break;
+    case 2: multiply_rows(2, steps, a, b, tile, add); break;
+    case 3: multiply_rows(3, steps, a, b, tile, add); break;
+    case 4: multiply_rows(4, steps, a, b, tile, add); break;
+#if defined(__AVX512F__) || defined(__aarch64__)
+    case 5: multiply_rows(5, steps, a, b, tile, add); break;
+    case 6: multiply_rows(6, steps, a, b, tile, add); break;
+#endif
+#if defined(__AVX512F__)
+    case 7: multiply_rows(7, steps, a, b, tile, add); break;
+#endif
+    default: multiply_rows(MR, steps, a, b, tile, add); break;
+    }
+}
+
+/* ---- Doubles to elements: rounded to nearest even, once ---- */
+
+/* Rounding to odd keeps, in the last of float's 24 bits, whether anything was cut off, so that rounding the result again
+ * to 11 or 8 bits is the same as rounding the double. */
+INLINE uint32_t float_to_odd(double v) {
+    float f = (float) v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((double) f == v || v != v)
+        return bits;
+    if (__builtin_fabs((double) f) > __builtin_fabs(v))
+        bits--;
+    return bits | 1;
+}
+
+INLINE uint16_t double_to_bfloat16(double v) {
+    uint32_t bits = float_to_odd(v);
+    if (v != v)
+        return (uint16_t) (bits >> 16 | 0x40);
+    return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+INLINE uint16_t double_to_half(double v) {
+    uint32_t bits = float_to_odd(v), sign = bits >> 16 & 0x8000, half;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000)
+        half = 0x7e00;
+    else if (bits >= 0x477ff000) /* 65520, half way to the next power of two, rounds to infinity */
+        half = 0x7c00;
+    else if (bits >= 0x38800000) /* normal: 2^-14 and up */
+        half = (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13;
+    else {
+        /* Adding 0.5 leaves units of 2^-24, half's smallest number, in the last place; the sum rounds to even. */
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        f += 0.5f;
+        memcpy(&half, &f, sizeof f);
+        half -= 0x3f000000;
+    }
+    return (uint16_t) (half | sign);
+}
+
+/* Fractions are cut off, then the low bits are kept, as a 32-bit accumulator would; what no int64 holds becomes 0. */
+INLINE uint32_t double_to_word(double v) {
+    return v > -0x1p63 && v < 0x1p63 ? (uint32_t) (uint64_t) (int64_t) v : 0;
+}
+
+INLINE void store_one(int64_t type, char *p, double v) {
+    switch (type) {
+    case MX_DOUBLE:
+        memcpy(p, &v, sizeof v);
+        break;
+    case MX_FLOAT: {
+        float f = (float) v;
+        memcpy(p, &f, sizeof f);
+        break;
+    }
+    case MX_HALF: {
+        uint16_t h = double_to_half(v);
+        memcpy(p, &h, sizeof h);
+        break;
+    }
+    case MX_BFLOAT16: {
+        uint16_t h = double_to_bfloat16(v);
+        memcpy(p, &h, sizeof h);
+        break;
+    }
+    case MX_INT32: {
+        uint32_t word = double_to_word(v);
+        memcpy(p, &word, sizeof word);
+        break;
+    }
+    default: {
+        uint8_t byte = (uint8_t) double_to_word(v);
+        memcpy(p, &byte, sizeof byte);
+        break;
+    }
+    }
+}
+
+INLINE void store_scaled(int64_t type, char *p, double v, double alpha, double beta) {
+    v *= alpha;
+    if (beta != 0)
+        v += beta * load_one(type, p);
+    store_one(type, p, v);
+}
+
+INLINE void store_typed(int64_t type, char *out, int64_t row_stride, int rows, const mx_run *runs, int64_t run_count,
+                        const double *tile, double alpha, double beta) {
+    const int64_t size = type_size(type);
+    for (int64_t i = 0; i < run_count; i++) {
+        const mx_run run = runs[i];
+        char *p = out + run.offset * size;
+        const double *src = tile + run.lane;
+        if (row_stride < run.stride) {
+            for (int64_t j = 0; j < run.len; j++)
+                for (int r = 0; r < rows; r++)
+                    store_scaled(type, p + (j * run.stride + r * row_stride) * size, src[r * NR + j], alpha, beta);
+            continue;
+        }
+        for (int r = 0; r < rows; r++, src += NR, p += row_stride * size) {
+            int64_t j = 0;
+            if (run.stride == 1 && beta == 0) {
+                if (type == MX_FLOAT)
+                    for (; j + VL <= run.len; j += VL) {
+                        vfloat f = __builtin_convertvector(load_vector(src + j) * alpha, vfloat);
+                        memcpy(p + j * size, &f, sizeof f);
+                    }
+                else if (type == MX_DOUBLE)
+                    for (; j + VL <= run.len; j += VL) {
+                        vdouble d = load_vector(src + j) * alpha;
+                        memcpy(p + j * size, &d, sizeof d);
+                    }
+            }
+            for (; j < run.len; j++)
+                store_scaled(type, p + j * run.stride * size, src[j], alpha, beta);
+        }
+    }
+}
+
+static void store(char *out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run *runs,
+                  int64_t run_count, const double *tile, double alpha, double beta) {
+#define CALL(t) store_typed(t, out + offset * type_size(t), row_stride, rows, runs, run_count, tile, alpha, beta)
+    FOR_EACH_TYPE(CALL)
+#undef CALL
+}
+
+static void load_row(const char *data, int64_t type, int64_t offset, int64_t stride, double *dst, int64_t n) {
+#define CALL(t) load_line(t, data + offset * type_size(t), stride, dst, 1, n)
+    FOR_EACH_TYPE(CALL)
+#undef CALL
+}
+
+static void store_row(char *data, int64_t type, int64_t offset, int64_t stride, const double *src, int64_t n) {
+    const mx_run run = {0, n, offset, stride};
+#define CALL(t) store_typed(t, data, stride, 1, &run, 1, src, 1, 0)
+    FOR_EACH_TYPE(CALL)
+#undef CALL
+}
+
+const mx_kernels PASTE(mx_kernels_, MX_VARIANT) = {
+    TEXT(MX_VARIANT), MR, NR, KC, pack, multiply, store, load_row, store_row,
+};

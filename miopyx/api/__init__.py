@@ -1,0 +1,1 @@
+"""miopen.h, one module a header group."""

@@ -1,0 +1,538 @@
+"""Convolution functions of miopen.h.
+
+Names and argument order are the header's; output pointers became return values and failures exceptions.  Each
+direction has the same seven functions; they differ in the order of their arguments alone, so each hands its
+descriptors to one body in the forward sense (x, w, y).
+"""
+
+from libc.stdint cimport int64_t
+
+from .._args cimport to_double, to_int, to_int64
+from .._core cimport SLOT_W, SLOT_X, SLOT_Y, Handle, Invoker, Plan, execute
+from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
+from .._problem cimport BiasProblem, ConvProblem, fill_conv
+from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FORWARD, mx_conv_problem
+
+from .. import find
+from .._descriptors import (
+    destroy, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
+)
+from ..enums import (
+    miopenConvAlgorithm_t, miopenConvBwdDataAlgorithm_t, miopenConvBwdWeightsAlgorithm_t, miopenConvFwdAlgorithm_t,
+    miopenConvolutionFindMode_t, miopenConvolutionMode_t,
+)
+from ..errors import BadParmError, UnknownError
+from ..solvers import registry
+from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
+
+cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
+cdef dict _ALGORITHM = {int(a): a for a in miopenConvAlgorithm_t}
+cdef tuple _ALGORITHMS = (
+    {int(a): a for a in miopenConvFwdAlgorithm_t},
+    {int(a): a for a in miopenConvBwdDataAlgorithm_t},
+    {int(a): a for a in miopenConvBwdWeightsAlgorithm_t},
+)
+# The buffers of a direction as its functions take them.
+cdef tuple _NAMES = (("x", "w", "y", "workSpace"), ("dy", "w", "dx", "workSpace"), ("dy", "x", "dw", "workSpace"))
+cdef str _NO_INVOKER = "No invoker was registered for convolution {}. Was find executed?"
+cdef tuple _WORDS = ("forward", "backward", "weights")
+
+
+cdef Handle _handle(object handle):
+    if not isinstance(handle, Handle):
+        raise BadParmError("not a handle", "handle", handle, "a Handle")
+    (<Handle> handle).require_alive()
+    return <Handle> handle
+
+
+# Descriptors
+
+
+def miopenCreateConvolutionDescriptor():
+    """Return a 2-D convolution with pads 0, strides 1, dilations 1 and one group."""
+    return ConvolutionDescriptor()
+
+
+def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w):
+    """Make `convDesc` a 2-D convolution; groups, output pads and attributes go back to their defaults.
+
+    Raises BadParmError for a negative pad, a stride or dilation below 1 or an unknown mode.
+    """
+    cdef int64_t pad[2]
+    cdef int64_t stride[2]
+    cdef int64_t dilation[2]
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.require_alive()
+    pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
+    stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
+    dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
+    desc.set(2, pad, stride, dilation, to_int(c_mode, "c_mode"))
+
+
+def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
+    """Make `convDesc` a convolution over 1 to 3 spatial axes; each array has spatialDim values, (d,) h, w."""
+    set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode)
+
+
+def miopenGetConvolutionSpatialDim(convDesc):
+    """Return the number of spatial axes."""
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.require_alive()
+    return desc.spatial
+
+
+def miopenGetConvolutionDescriptor(convDesc):
+    """Return (c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w); UnknownError unless 2-D."""
+    cdef ConvolutionDescriptor d = as_convolution(convDesc, "convDesc")
+    d.require_alive()
+    if d.spatial != 2:
+        raise UnknownError("not a 2-D convolution", "convDesc", d.spatial, 2)
+    return (_MODES[d.mode], d.pad[0], d.pad[1], d.stride[0], d.stride[1], d.dilation[0], d.dilation[1])
+
+
+def miopenGetConvolutionNdDescriptor(convDesc, requestedSpatialDim):
+    """Return (spatialDim, padA, strideA, dilationA, c_mode), the arrays cut to requestedSpatialDim values.
+
+    Raises UnknownError where more are requested than the descriptor has.
+    """
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    cdef int n = to_int(requestedSpatialDim, "requestedSpatialDim")
+    desc.require_alive()
+    if n > desc.spatial:
+        raise UnknownError("more spatial dimensions than the descriptor has", "requestedSpatialDim", n, desc.spatial)
+    if n < 0:
+        raise BadParmError("negative", "requestedSpatialDim", n, ">= 0")
+    return desc.spatial, desc.pads[:n], desc.strides[:n], desc.dilations[:n], _MODES[desc.mode]
+
+
+def miopenSetConvolutionGroupCount(convDesc, groupCount):
+    """Set the number of groups, >= 1."""
+    set_group_count(as_convolution(convDesc, "convDesc"), groupCount)
+
+
+def miopenGetConvolutionGroupCount(convDesc):
+    """Return the number of groups."""
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.require_alive()
+    return desc.groups
+
+
+def miopenSetTransposeConvOutputPadding(convDesc, adj_h, adj_w):
+    """Set what a 2-D transposed convolution adds at the far end of its output; UnknownError unless 2-D."""
+    set_output_pads(as_convolution(convDesc, "convDesc"), 2, (adj_h, adj_w))
+
+
+def miopenSetTransposeConvNdOutputPadding(convDesc, spatialDim, adjA):
+    """Set what a transposed convolution adds at the far end of its output, one value a spatial axis."""
+    set_output_pads(as_convolution(convDesc, "convDesc"), spatialDim, adjA)
+
+
+def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
+    """Return (n, c, h, w) of a 2-D convolution's output.
+
+    An axis of length i under filter k, pad p, stride s, dilation d gives trunc((i - (1 + d (k - 1)) + 2 p) / s) + 1,
+    a transposed one s (i - 1) + 1 + d (k - 1) - 2 p + output pad; never below 1.  Raises UnknownError unless 2-D,
+    BadParmError where the tensors do not fit each other.
+    """
+    cdef int64_t out[8]
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.require_alive()
+    if desc.spatial != 2:
+        raise UnknownError("not a 2-D convolution", "convDesc", desc.spatial, 2)
+    desc.output_dims(as_tensor(inputTensorDesc, "inputTensorDesc"), as_tensor(filterDesc, "filterDesc"), out)
+    return out[0], out[1], out[2], out[3]
+
+
+def miopenGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
+    """Return (nDim, outputTensorDimA) with the formulas of miopenGetConvolutionForwardOutputDim."""
+    cdef int64_t out[8]
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.output_dims(as_tensor(inputTensorDesc, "inputTensorDesc"), as_tensor(filterDesc, "filterDesc"), out)
+    if desc.spatial == 2:
+        return 4, (out[0], out[1], out[2], out[3])
+    return desc.spatial + 2, tuple([out[i] for i in range(desc.spatial + 2)])
+
+
+def miopenSetConvolutionAttribute(convDesc, attr, value):
+    """Set an attribute: FP16_ALT_IMPL -1, 0 or 1; DETERMINISTIC 0 or 1; FP8_ROUNDING_MODE 0 or 1."""
+    set_attribute(as_convolution(convDesc, "convDesc"), attr, value)
+
+
+def miopenGetConvolutionAttribute(convDesc, attr):
+    """Return the stored value of an attribute (not one that the environment puts in its place)."""
+    return get_attribute(as_convolution(convDesc, "convDesc"), attr)
+
+
+def miopenSetConvolutionFindMode(convDesc, findMode):
+    """Set the descriptor's find mode."""
+    set_find_mode(as_convolution(convDesc, "convDesc"), findMode)
+
+
+def miopenGetConvolutionFindMode(convDesc):
+    """Return the descriptor's find mode; DynamicHybrid where none was set."""
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    desc.require_alive()
+    return desc.find_mode or miopenConvolutionFindMode_t.miopenConvolutionFindModeDynamicHybrid
+
+
+def miopenDestroyConvolutionDescriptor(convDesc):
+    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    if convDesc is not None:
+        destroy(as_convolution(convDesc, "convDesc"))
+
+
+# Bodies.  d is the direction as the caller sees it; x, w, y are descriptors in the forward sense.
+
+
+cdef ConvProblem _problem(int d, object x, object w, object y, object conv):
+    cdef tuple names = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))[d]
+    return ConvProblem(d, as_tensor(x, names[0]), as_tensor(w, names[1]), as_tensor(y, names[2]),
+                       as_convolution(conv, "convDesc"))
+
+
+cdef int _order(int d, bint transposed, int* slot) noexcept:
+    """Which slots the three buffers of a direction's functions go to."""
+    cdef int x = SLOT_Y if transposed else SLOT_X, y = SLOT_X if transposed else SLOT_Y
+    if d == MX_FORWARD:
+        slot[0], slot[1], slot[2] = x, SLOT_W, y
+    elif d == MX_BACKWARD_DATA:
+        slot[0], slot[1], slot[2] = y, SLOT_W, x
+    else:
+        slot[0], slot[1], slot[2] = y, x, SLOT_W
+    return 0
+
+
+cdef _solution_count(int d, object handle, object x, object w, object y, object conv):
+    cdef Handle h = _handle(handle)
+    count = len(find.candidates(h, _problem(d, x, w, y, conv)))
+    if count == 0:
+        find.first(h, _problem(d, x, w, y, conv))  # raises with every solver's reason
+    return count
+
+
+cdef _solutions(int d, object handle, object x, object w, object y, object conv, object most):
+    cdef Handle h = _handle(handle)
+    cdef int64_t limit = to_int64(most, "maxSolutionCount")
+    if limit < 0:
+        raise BadParmError("negative count", "maxSolutionCount", limit, ">= 0")
+    return [
+        miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
+        for c in find.candidates(h, _problem(d, x, w, y, conv))[:limit]
+    ]
+
+
+cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
+    cdef Handle h = _handle(handle)
+    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    return find.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
+
+
+cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
+    cdef Handle h = _handle(handle)
+    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    find.invoker(h, p, find.solver_for(h, p, to_int64(solution_id, "solution_id")))
+
+
+cdef int _run(int d, object handle, object x, object w, object y, object conv, int64_t id, bint immediate, object a,
+              object b, object c, object workspace, object workspace_size, double alpha, double beta) except -1:
+    """Look the invoker up under a solution or algorithm id; immediate mode makes it where there is none yet."""
+    cdef Handle h = _handle(handle)
+    cdef mx_conv_problem key
+    cdef int order[3]
+    cdef Invoker invoker
+    cdef bint transposed = fill_conv(&key, d, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"), as_tensor(y, "yDesc"),
+                                     as_convolution(conv, "convDesc"))
+    invoker = h.lookup(&key, sizeof(key), id)
+    if invoker is None:
+        if not immediate:
+            raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
+        problem = _problem(d, x, w, y, conv)
+        invoker = find.invoker(h, problem, find.solver_for(h, problem, id))
+    _order(d, transposed, order)
+    return execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, alpha, beta)
+
+
+cdef int64_t _algorithm_id(int d, object algo) except? 0:
+    cdef int number = to_int(algo, "algo")
+    if number not in _ALGORITHMS[d]:
+        raise BadParmError("unknown algorithm", "algo", algo, "an algorithm of this direction")
+    return -1 - number
+
+
+cdef int64_t _solution_id(object solution_id) except? -1:
+    cdef int64_t id = to_int64(solution_id, "solution_id")
+    if id < 1:
+        raise BadParmError("unknown solution id", "solution_id", id, "an id that GetSolution returned")
+    return id
+
+
+cdef _find(int d, object handle, object x, object w, object y, object conv, object a, object b, object c,
+           object request_count, object workspace, object workspace_size):
+    cdef Handle h = _handle(handle)
+    cdef int count = to_int(request_count, "requestAlgoCount")
+    cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
+    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef int order[3]
+    if count < 1:
+        raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
+    if size < 0:
+        raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
+    for data, name in zip((a, b, c), _NAMES[d]):
+        if data is None:
+            raise BadParmError("null", name, None, "a buffer")
+    _order(d, p.transposed, order)
+
+    def run(invoker):
+        execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, 1.0, 0.0)
+        return h.kernel_time
+
+    with h.timing():
+        record = find.search(h, p, run, size)
+    best = {}
+    for candidate in record.candidates:
+        best.setdefault(candidate.solver.algorithm, candidate)
+    return [
+        miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
+        for algorithm, candidate in best.items()
+    ][:count]
+
+
+cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
+    cdef Handle h = _handle(handle)
+    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef Plan plan = Plan.__new__(Plan)
+    if limit is not None and to_int64(limit, "workspace_limit") < 0:
+        raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
+    if solution_id is None:
+        plan.invoker, chosen = find.first(h, p, limit)
+    else:
+        solver = find.solver_for(h, p, _solution_id(solution_id))
+        chosen = find.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
+        if limit is not None and chosen.workspace > limit:
+            raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
+                               f">= {chosen.workspace}")
+        plan.invoker = find.invoker(h, p, solver)
+    plan.handle, plan.names = h, _NAMES[d]
+    plan.explanation = find.explain(h, p, plan.invoker, chosen)
+    _order(d, p.transposed, plan.slot)
+    return plan
+
+
+def plan_forward(handle, xDesc, wDesc, convDesc, yDesc, solution_id=None, workspace_limit=None):
+    return _plan(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, solution_id, workspace_limit)
+
+
+def plan_backward_data(handle, dyDesc, wDesc, convDesc, dxDesc, solution_id=None, workspace_limit=None):
+    return _plan(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, solution_id, workspace_limit)
+
+
+def plan_backward_weights(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id=None, workspace_limit=None):
+    return _plan(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id, workspace_limit)
+
+
+# Forward
+
+
+def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
+    """Return the bytes of workspace with which every applicable solver can run."""
+    cdef Handle h = _handle(handle)
+    return find.workspace_size(h, _problem(MX_FORWARD, xDesc, wDesc, yDesc, convDesc))
+
+
+def miopenFindConvolutionForwardAlgorithm(handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace,
+                                          workSpaceSize, exhaustiveSearch):
+    """Time every solver that applies and fits the workspace, on the given buffers; y is overwritten.
+
+    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
+    parameters to tune.
+    """
+    return _find(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, x, w, y, requestAlgoCount, workSpace, workSpaceSize)
+
+
+def miopenConvolutionForward(handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace,
+                             workSpaceSize):
+    """y = alpha * conv(x, w) + beta * y, with the solver that Find chose for `algo` on this handle.
+
+    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    """
+    _run(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, _algorithm_id(MX_FORWARD, algo), False, x, w, y,
+         workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
+
+
+def miopenConvolutionForwardGetSolutionCount(handle, wDesc, xDesc, convDesc, yDesc):
+    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    return _solution_count(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc)
+
+
+def miopenConvolutionForwardGetSolution(handle, wDesc, xDesc, convDesc, yDesc, maxSolutionCount):
+    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    return _solutions(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, maxSolutionCount)
+
+
+def miopenConvolutionForwardGetSolutionWorkspaceSize(handle, wDesc, xDesc, convDesc, yDesc, solution_id):
+    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    return _solution_workspace(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, solution_id)
+
+
+def miopenConvolutionForwardCompileSolution(handle, wDesc, xDesc, convDesc, yDesc, solution_id):
+    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    _compile(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, solution_id)
+
+
+def miopenConvolutionForwardImmediate(handle, wDesc, w, xDesc, x, convDesc, yDesc, y, workSpace, workSpaceSize,
+                                      solution_id):
+    """y = conv(x, w) with a solution of GetSolution; compiled at its first use."""
+    _run(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, _solution_id(solution_id), True, x, w, y, workSpace,
+         workSpaceSize, 1.0, 0.0)
+
+
+# Backward data
+
+
+def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
+    """Return the bytes of workspace with which every applicable solver can run."""
+    cdef Handle h = _handle(handle)
+    return find.workspace_size(h, _problem(MX_BACKWARD_DATA, dxDesc, wDesc, dyDesc, convDesc))
+
+
+def miopenFindConvolutionBackwardDataAlgorithm(handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount,
+                                               workSpace, workSpaceSize, exhaustiveSearch):
+    """Time every solver that applies and fits the workspace, on the given buffers; dx is overwritten.
+
+    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
+    parameters to tune.
+    """
+    return _find(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, dy, w, dx, requestAlgoCount, workSpace,
+                 workSpaceSize)
+
+
+def miopenConvolutionBackwardData(handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace,
+                                  workSpaceSize):
+    """dx = alpha * conv_backward_data(dy, w) + beta * dx, with the solver that Find chose for `algo` on this handle.
+
+    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    """
+    _run(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, _algorithm_id(MX_BACKWARD_DATA, algo), False, dy,
+         w, dx, workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
+
+
+def miopenConvolutionBackwardDataGetSolutionCount(handle, dyDesc, wDesc, convDesc, dxDesc):
+    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    return _solution_count(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc)
+
+
+def miopenConvolutionBackwardDataGetSolution(handle, dyDesc, wDesc, convDesc, dxDesc, maxSolutionCount):
+    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    return _solutions(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, maxSolutionCount)
+
+
+def miopenConvolutionBackwardDataGetSolutionWorkspaceSize(handle, dyDesc, wDesc, convDesc, dxDesc, solution_id):
+    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    return _solution_workspace(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, solution_id)
+
+
+def miopenConvolutionBackwardDataCompileSolution(handle, dyDesc, wDesc, convDesc, dxDesc, solution_id):
+    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    _compile(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, solution_id)
+
+
+def miopenConvolutionBackwardDataImmediate(handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, workSpace,
+                                           workSpaceSize, solution_id):
+    """dx = conv_backward_data(dy, w) with a solution of GetSolution; compiled at its first use."""
+    _run(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, _solution_id(solution_id), True, dy, w, dx,
+         workSpace, workSpaceSize, 1.0, 0.0)
+
+
+# Backward weights
+
+
+def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
+    """Return the bytes of workspace with which every applicable solver can run."""
+    cdef Handle h = _handle(handle)
+    return find.workspace_size(h, _problem(MX_BACKWARD_WEIGHTS, xDesc, dwDesc, dyDesc, convDesc))
+
+
+def miopenFindConvolutionBackwardWeightsAlgorithm(handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount,
+                                                  workSpace, workSpaceSize, exhaustiveSearch):
+    """Time every solver that applies and fits the workspace, on the given buffers; dw is overwritten.
+
+    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
+    parameters to tune.
+    """
+    return _find(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, dy, x, dw, requestAlgoCount, workSpace,
+                 workSpaceSize)
+
+
+def miopenConvolutionBackwardWeights(handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace,
+                                     workSpaceSize):
+    """dw = alpha * conv_backward_weights(dy, x) + beta * dw, with the solver that Find chose for `algo` on this handle.
+
+    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    """
+    _run(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, _algorithm_id(MX_BACKWARD_WEIGHTS, algo),
+         False, dy, x, dw, workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
+
+
+def miopenConvolutionBackwardWeightsGetSolutionCount(handle, dyDesc, xDesc, convDesc, dwDesc):
+    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    return _solution_count(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc)
+
+
+def miopenConvolutionBackwardWeightsGetSolution(handle, dyDesc, xDesc, convDesc, dwDesc, maxSolutionCount):
+    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    return _solutions(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, maxSolutionCount)
+
+
+def miopenConvolutionBackwardWeightsGetSolutionWorkspaceSize(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id):
+    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    return _solution_workspace(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id)
+
+
+def miopenConvolutionBackwardWeightsCompileSolution(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id):
+    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    _compile(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id)
+
+
+def miopenConvolutionBackwardWeightsImmediate(handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, workSpace,
+                                              workSpaceSize, solution_id):
+    """dw = conv_backward_weights(dy, x) with a solution of GetSolution; compiled at its first use."""
+    _run(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, _solution_id(solution_id), True, dy, x, dw,
+         workSpace, workSpaceSize, 1.0, 0.0)
+
+
+# Bias
+
+
+cdef int _bias(int direction, object handle, object alpha, object b_desc, object b, object y_desc, object y,
+               object beta) except -1:
+    cdef Handle h = _handle(handle)
+    cdef BiasProblem p
+    cdef Invoker invoker
+    cdef int order[3]
+    names = ("bDesc", "yDesc") if direction == MX_FORWARD else ("dbDesc", "dyDesc")
+    p = BiasProblem(direction, as_tensor(b_desc, names[0]), as_tensor(y_desc, names[1]))
+    invoker = find.bias_invoker(h, p)
+    order[0], order[1], order[2] = SLOT_X, -1, SLOT_Y
+    return execute(h, invoker, order, ("b", None, "y", "workSpace") if direction == MX_FORWARD else
+                   ("db", None, "dy", "workSpace"), b, None, y, None, None, to_double(alpha, "alpha"),
+                   to_double(beta, "beta"))
+
+
+def miopenConvolutionForwardBias(handle, alpha, bDesc, b, beta, yDesc, y):
+    """y = alpha * (y + b) + beta * y; b is broadcast along its axes of length 1.
+
+    alpha scales both terms, as in MIOpen: (1, 0) means y += b.  Raises UnknownError where ranks, types or lengths do
+    not fit.
+    """
+    _bias(MX_FORWARD, handle, alpha, bDesc, b, yDesc, y, beta)
+
+
+def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
+    """db = alpha * sum of dy over n and space + beta * db, for any strides.
+
+    Raises BadParmError where db's channels differ from dy's.
+    """
+    _bias(MX_BACKWARD_DATA, handle, alpha, dbDesc, db, dyDesc, dy, beta)

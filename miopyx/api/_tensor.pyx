@@ -1,0 +1,113 @@
+"""Tensor descriptor functions of miopen.h.
+
+Names and argument order are the header's; output pointers became return values and failures exceptions.
+"""
+
+from libc.stdint cimport int64_t
+
+from .._args cimport checked_mul, to_int
+from .._descriptors cimport TensorDescriptor, as_tensor, to_data_type
+
+from .._descriptors import destroy, set_tensor, set_tensor_layout
+from ..enums import miopenDataType_t
+from ..errors import BadParmError
+
+# Making a member of an IntEnum from its number costs more than the rest of a getter.
+cdef list _DATA_TYPES = [None] * 10
+for _member in miopenDataType_t:
+    _DATA_TYPES[int(_member)] = _member
+
+
+def miopenCreateTensorDescriptor():
+    """Return an empty tensor descriptor."""
+    return TensorDescriptor()
+
+
+def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
+    """Make `tensorDesc` a packed NCHW tensor of n x c x h x w elements.
+
+    Raises BadParmError for a length below 1 or beyond 32 bits, or an unknown type.
+    """
+    cdef int64_t lens[4]
+    cdef int64_t strides[4]
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    cdef int number = to_data_type(dataType, "dataType")
+    lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
+    if lens[0] < 1 or lens[1] < 1 or lens[2] < 1 or lens[3] < 1:
+        raise BadParmError("length below 1", "n, c, h, w", (n, c, h, w), ">= 1")
+    strides[3] = 1
+    strides[2] = lens[3]
+    strides[1] = lens[2] * lens[3]  # two factors below 2**31 fit, three need not
+    strides[0] = checked_mul(lens[1], strides[1], "c, h, w")
+    desc.set(number, 4, lens, strides, 1)
+
+
+def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
+    """Make `tensorDesc` a 4-D tensor with the given strides (in elements, each >= 1)."""
+    cdef int64_t lens[4]
+    cdef int64_t strides[4]
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    cdef int number = to_data_type(dataType, "dataType")
+    lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
+    strides[0], strides[1] = to_int(nStride, "nStride"), to_int(cStride, "cStride")
+    strides[2], strides[3] = to_int(hStride, "hStride"), to_int(wStride, "wStride")
+    desc.set(number, 4, lens, strides, 1)
+
+
+def miopenSetNdTensorDescriptorWithLayout(tensorDesc, dataType, tensorLayout, lens, num_lens):
+    """Make `tensorDesc` a packed tensor of a layout; `lens` are given in n c (d) h w order whatever the layout.
+
+    NCHW ... CHWNc8 take 4 lengths, NCDHW and NDHWC 5.  The c4 and c8 layouts divide the channels by 4 or 8.
+    """
+    set_tensor_layout(as_tensor(tensorDesc, "tensorDesc"), dataType, tensorLayout, lens, num_lens)
+
+
+def miopenSetTensorDescriptor(tensorDesc, dataType, nbDims, dimsA, stridesA):
+    """Make `tensorDesc` an nbDims-dimensional tensor; stridesA None means packed, the last dimension innermost."""
+    set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, False)
+
+
+def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
+    """As miopenSetTensorDescriptor, with 64-bit lengths and strides."""
+    set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, True)
+
+
+def miopenSetTensorCastType(tensorDesc, cast_type):
+    """Set the type that a solver may convert the tensor to (float8 uses)."""
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    desc.require_set("tensorDesc")
+    desc.cast_type = to_data_type(cast_type, "cast_type")
+
+
+def miopenGet4dTensorDescriptor(tensorDesc):
+    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride); BadParmError unless 4-D."""
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    if desc.ndim != 4:
+        desc.require_set("tensorDesc")
+        raise BadParmError("not four-dimensional", "tensorDesc", desc.ndim, 4)
+    return (_DATA_TYPES[desc.type], desc.len[0], desc.len[1], desc.len[2], desc.len[3],
+            desc.stride[0], desc.stride[1], desc.stride[2], desc.stride[3])
+
+
+def miopenGetTensorDescriptorSize(tensorDesc):
+    """Return the number of dimensions (0 for an empty descriptor)."""
+    return as_tensor(tensorDesc, "tensorDesc").ndim
+
+
+def miopenGetTensorDescriptor(tensorDesc):
+    """Return (dataType, dimsA, stridesA), the two last as tuples."""
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    return _DATA_TYPES[desc.type], desc.lens, desc.strides
+
+
+def miopenGetTensorNumBytes(tensorDesc):
+    """Return the bytes between the tensor's first and last element, both included."""
+    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    desc.require_set("tensorDesc")
+    return desc.bytes
+
+
+def miopenDestroyTensorDescriptor(tensorDesc):
+    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    if tensorDesc is not None:
+        destroy(as_tensor(tensorDesc, "tensorDesc"))

@@ -1,0 +1,114 @@
+"""What a failing call raises: one exception class per MIOpen status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .enums import miopenStatus_t
+
+
+class MIOpenError(Exception):
+    """Base of all errors of miopyx.
+
+    Attributes
+    ----------
+    status : miopenStatus_t
+        The status that the C function would have returned.
+    parameter : str or None
+        The parameter at fault, with the header's name.
+    value : object
+        What was passed for it.
+    limit : object
+        What would have been accepted.
+    """
+
+    status = miopenStatus_t.miopenStatusUnknownError
+
+    def __init__(self, message: str, parameter: str | None = None, value: Any = None, limit: Any = None) -> None:
+        self.message, self.parameter, self.value, self.limit = message, parameter, value, limit
+        super().__init__(message, parameter, value, limit)
+
+    def __str__(self) -> str:
+        text = f"{self.status.name}: {self.message}"
+        if self.parameter is not None:
+            text += f" [{self.parameter} = {_shorten(self.value)}"
+            text += f"; allowed: {self.limit}]" if self.limit is not None else "]"
+        return text
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class NotInitializedError(MIOpenError, RuntimeError):
+    status = miopenStatus_t.miopenStatusNotInitialized
+
+
+class InvalidValueError(MIOpenError, ValueError):
+    status = miopenStatus_t.miopenStatusInvalidValue
+
+
+class BadParmError(MIOpenError, ValueError):
+    status = miopenStatus_t.miopenStatusBadParm
+
+
+class AllocFailedError(MIOpenError, MemoryError):
+    status = miopenStatus_t.miopenStatusAllocFailed
+
+
+class InternalError(MIOpenError, RuntimeError):
+    status = miopenStatus_t.miopenStatusInternalError
+
+
+class MIOpenNotImplementedError(MIOpenError, NotImplementedError):
+    status = miopenStatus_t.miopenStatusNotImplemented
+
+
+class UnknownError(MIOpenError, RuntimeError):
+    status = miopenStatus_t.miopenStatusUnknownError
+
+
+class UnsupportedOpError(MIOpenError, NotImplementedError):
+    status = miopenStatus_t.miopenStatusUnsupportedOp
+
+
+class VersionMismatchError(MIOpenError, ValueError):
+    status = miopenStatus_t.miopenStatusVersionMismatch
+
+
+# Success and GpuOperationsSkipped are not errors.
+ERROR_OF_STATUS: dict[miopenStatus_t, type[MIOpenError]] = {
+    cls.status: cls
+    for cls in (
+        NotInitializedError, InvalidValueError, BadParmError, AllocFailedError, InternalError,
+        MIOpenNotImplementedError, UnknownError, UnsupportedOpError, VersionMismatchError,
+    )
+}
+
+
+def error(status: int, message: str, parameter: str | None = None, value: Any = None, limit: Any = None) -> MIOpenError:
+    """Return the exception for `status`, ready to be raised."""
+    return ERROR_OF_STATUS[miopenStatus_t(status)](message, parameter, value, limit)
+
+
+CL_NAMES = {
+    -1: "CL_DEVICE_NOT_FOUND", -2: "CL_DEVICE_NOT_AVAILABLE", -3: "CL_COMPILER_NOT_AVAILABLE",
+    -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE", -5: "CL_OUT_OF_RESOURCES", -6: "CL_OUT_OF_HOST_MEMORY",
+    -7: "CL_PROFILING_INFO_NOT_AVAILABLE", -11: "CL_BUILD_PROGRAM_FAILURE", -12: "CL_MAP_FAILURE",
+    -13: "CL_MISALIGNED_SUB_BUFFER_OFFSET", -14: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+    -30: "CL_INVALID_VALUE", -33: "CL_INVALID_DEVICE", -34: "CL_INVALID_CONTEXT",
+    -35: "CL_INVALID_QUEUE_PROPERTIES", -36: "CL_INVALID_COMMAND_QUEUE", -38: "CL_INVALID_MEM_OBJECT",
+    -42: "CL_INVALID_BINARY", -43: "CL_INVALID_BUILD_OPTIONS", -44: "CL_INVALID_PROGRAM",
+    -45: "CL_INVALID_PROGRAM_EXECUTABLE", -46: "CL_INVALID_KERNEL_NAME", -48: "CL_INVALID_KERNEL",
+    -49: "CL_INVALID_ARG_INDEX", -50: "CL_INVALID_ARG_VALUE", -51: "CL_INVALID_ARG_SIZE",
+    -52: "CL_INVALID_KERNEL_ARGS", -53: "CL_INVALID_WORK_DIMENSION", -54: "CL_INVALID_WORK_GROUP_SIZE",
+    -55: "CL_INVALID_WORK_ITEM_SIZE", -56: "CL_INVALID_GLOBAL_OFFSET", -58: "CL_INVALID_EVENT",
+    -59: "CL_INVALID_OPERATION", -61: "CL_INVALID_BUFFER_SIZE", -63: "CL_INVALID_GLOBAL_WORK_SIZE",
+}
+
+
+def from_opencl(code: int, call: str, detail: str = "") -> MIOpenError:
+    """Return the exception for a failed OpenCL call: out of memory is AllocFailed, all else UnknownError as in MIOpen."""
+    cls = AllocFailedError if code in (-4, -6) else UnknownError
+    return cls(f"{call} failed with {CL_NAMES.get(code, 'OpenCL error')} ({code}){detail and ': ' + detail}")

@@ -1,0 +1,197 @@
+/* What the kernel files share.  The host puts this text in place of the line that includes it.
+ *
+ * Conventions.  A buffer is a pair of arguments, a pointer and an offset in elements.  alpha and beta come last, of
+ * type SCALAR, and an output becomes alpha * result + beta * output; with beta == 0 the old output is not read, because
+ * it may be anything, NaN included.  A file defines defaults for ACC and for the storage types of its buffers before it
+ * takes this text in.
+ */
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+/* The type of alpha and beta.  double when the output tensor is double or holds integers beyond 2^24 exactly. */
+#ifndef SCALAR
+#define SCALAR float
+#endif
+
+/* The integer that work-items are counted and unflattened in.  int is enough, and on GPUs much cheaper to divide, when
+ * no tensor of the launch has 2^31 elements or more; positions in memory are always long. */
+#ifndef INDEX
+#define INDEX long
+#endif
+
+#define MX_JOIN_(a, b) a##b
+#define MX_JOIN(a, b) MX_JOIN_(a, b)
+
+/* A number for each type: `#if MX_TYPE(X_TYPE) == MX_TYPE_half`; 0 for what is not a type. */
+#define MX_TYPE_half 1
+#define MX_TYPE_float 2
+#define MX_TYPE_double 3
+#define MX_TYPE_bfloat16 4
+#define MX_TYPE_int8 5
+#define MX_TYPE_int32 6
+#define MX_TYPE_int 7 /* of ACC only */
+#define MX_TYPE(T) MX_JOIN(MX_TYPE_, T)
+#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_int32)
+#define MX_INTEGER_ACC (MX_TYPE(ACC) == MX_TYPE_int)
+
+#if !(MX_TYPE(ACC) == MX_TYPE_float || MX_TYPE(ACC) == MX_TYPE_double || MX_INTEGER_ACC)
+#error "ACC must be float, double or int"
+#endif
+#if !(MX_TYPE(SCALAR) == MX_TYPE_float || MX_TYPE(SCALAR) == MX_TYPE_double)
+#error "SCALAR must be float or double"
+#endif
+
+/* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
+#define MX_STORAGE_half ushort
+#define MX_STORAGE_float float
+#define MX_STORAGE_double double
+#define MX_STORAGE_bfloat16 ushort
+#define MX_STORAGE_int8 char
+#define MX_STORAGE_int32 int
+#define STORAGE(T) MX_JOIN(MX_STORAGE_, T)
+
+/* LOAD(T)(p, i): element i of global memory as float, double or int, whichever holds it. */
+#define MX_LOAD_half(p, i) vload_half(0, (__global const half *)((p) + (i)))
+#define MX_LOAD_float(p, i) ((p)[i])
+#define MX_LOAD_double(p, i) ((p)[i])
+#define MX_LOAD_bfloat16(p, i) as_float((uint)(p)[i] << 16)
+#define MX_LOAD_int8(p, i) ((int)(p)[i])
+#define MX_LOAD_int32(p, i) ((p)[i])
+#define LOAD(T) MX_JOIN(MX_LOAD_, T)
+
+/* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
+#define MX_VLOAD_half(p, i) MX_JOIN(vload_half, VEC)(0, (__global const half *)((p) + (i)))
+#define MX_VLOAD_float(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_bfloat16(p, i) \
+    MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
+#define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
+#define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
+
+/* Round to nearest, ties to even.  A NaN stays one: adding to its bits could carry it over to infinity. */
+static inline ushort mx_to_bfloat16(float value)
+{
+    const uint bits = as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (ushort)(bits >> 16 | 0x40u);
+    return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* STORE(T)(p, i, v): floating types round to nearest even, integers truncate; int8 then keeps the low eight bits. */
+#define MX_STORE_half(p, i, v) vstore_half_rte(v, 0, (__global half *)((p) + (i)))
+#define MX_STORE_float(p, i, v) ((p)[i] = (float)(v))
+#define MX_STORE_double(p, i, v) ((p)[i] = (double)(v))
+#define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))
+#define MX_STORE_int8(p, i, v) ((p)[i] = (char)convert_int_sat(v))
+#define MX_STORE_int32(p, i, v) ((p)[i] = convert_int_sat(v))
+#define STORE(T) MX_JOIN(MX_STORE_, T)
+
+/* to[i] = from[j]: the bits where the types are the same, else the value. */
+#define COPY(TO, to, i, FROM, from, j)                  \
+    do {                                                \
+        if (MX_TYPE(TO) == MX_TYPE(FROM))               \
+            (to)[i] = (STORAGE(TO))(from)[j];           \
+        else                                            \
+            STORE(TO)(to, i, LOAD(FROM)(from, j));      \
+    } while (0)
+
+/* p[i] = alpha * result + beta * p[i].  An integer result that is not scaled is stored as it is, all bits exact. */
+#if MX_INTEGER_ACC
+#define MX_MIX SCALAR
+#else
+#define MX_MIX ACC
+#endif
+#define STORE_MIXED(T, p, i, result, alpha, beta)                                                          \
+    do {                                                                                                   \
+        if ((beta) != 0)                                                                                   \
+            STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result) + (MX_MIX)(beta) * (MX_MIX)LOAD(T)(p, i));   \
+        else if (MX_INTEGER_ACC && (alpha) == 1)                                                           \
+            STORE(T)(p, i, result);                                                                        \
+        else                                                                                               \
+            STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result));                                            \
+    } while (0)
+
+/* The structs of miopyx/_types.h, where they are explained. */
+typedef struct {
+    long type;
+    long len[5];
+    long stride[5];
+} mx_tensor;
+
+typedef struct {
+    long direction;
+    long spatial;
+    long groups;
+    long pad[3];
+    long step[3];
+    long dilation[3];
+    long deterministic;
+    mx_tensor x, w, y;
+} mx_conv_problem;
+
+typedef struct {
+    long direction;
+    mx_tensor y, b;
+} mx_bias_problem;
+
+/* A place in a tensor: n c d h w, or k c z r s. */
+typedef struct {
+    INDEX n, c, d, h, w;
+} mx_place;
+
+static inline INDEX mx_size(const mx_tensor t)
+{
+    return (INDEX)(t.len[0] * t.len[1] * t.len[2] * t.len[3] * t.len[4]);
+}
+
+/* Where a place lies, in elements. */
+static inline long mx_offset(const mx_tensor t, long n, long c, long d, long h, long w)
+{
+    return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4];
+}
+
+/* Place number i.  Neighbours in i are neighbours in memory: the channel runs fastest where it does in the tensor. */
+static inline mx_place mx_place_of(INDEX i, const mx_tensor t)
+{
+    mx_place a;
+    const bool channels_last = t.stride[1] < t.stride[4];
+    if (channels_last) {
+        a.c = i % (INDEX)t.len[1];
+        i /= (INDEX)t.len[1];
+    }
+    a.w = i % (INDEX)t.len[4];
+    i /= (INDEX)t.len[4];
+    a.h = i % (INDEX)t.len[3];
+    i /= (INDEX)t.len[3];
+    a.d = i % (INDEX)t.len[2];
+    i /= (INDEX)t.len[2];
+    if (!channels_last) {
+        a.c = i % (INDEX)t.len[1];
+        i /= (INDEX)t.len[1];
+    }
+    a.n = i;
+    return a;
+}
+
+/* Those i of [0, count) for which start + i * step lies in [0, limit): from .x up to .y, which is not above .x if there
+ * is none.  With it a convolution visits only taps, or outputs, that meet the tensor and needs no test inside its loops. */
+static inline long2 mx_inside(long start, long step, long limit, long count)
+{
+    const long first = start < 0 ? (step - 1 - start) / step : 0;
+    const long last = start < limit ? (limit - 1 - start) / step + 1 : 0;
+    return (long2)(first, min(last, count));
+}
+
+/* Matrix products.  Strides in elements: a_m from one row of A to the next, and so on.  `groups` and `images` count
+ * independent products; a product sums over `reduce` blocks of k, 1 at least, which lie a_r and b_r apart. */
+typedef struct {
+    long m, n, k;
+    long a_m, a_k;
+    long b_k, b_n;
+    long c_m, c_n;
+    long groups, a_g, b_g, c_g;
+    long images, a_i, b_i, c_i;
+    long reduce, a_r, b_r;
+} mx_gemm;

@@ -1,0 +1,262 @@
+"""Whether a device works: probed, not believed.
+
+Installed OpenCL runtimes list devices on which every build fails, and others abort the process, some as soon as they
+are asked for their devices.  So a child process (`_probe.py`) asks for the platforms once, and tries each device once.
+Verdicts are kept on disk for as long as platform, device, driver and the vendor's library stay the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import config, icd
+
+if TYPE_CHECKING:
+    from .device import DeviceInfo
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a device works, why (not), and how long finding out took.
+
+    `probed` is False where no child process could be started; `cached` is True where an earlier process found out.
+    """
+
+    ok: bool
+    why: str
+    seconds: float
+    probed: bool = True
+    cached: bool = False
+
+
+_PROBE_FORMAT = 1
+_FAILURE_LIFETIME = 24 * 3600.0  # a failure may have been the moment's (memory full, machine overloaded): try again
+_MAX_VERDICT_BYTES = 1 << 16
+_verdicts: dict[str, Verdict] = {}
+_lock = threading.RLock()
+
+
+def probe(info: DeviceInfo) -> Verdict:
+    """Return whether a child process got right results from the device: from this process, the cache, or a new child.
+
+    Success is kept for as long as the device's identity stays the same, failure for a day.  Where no child can be
+    started (Python embedded in another program) the verdict is not ok and `probed` is False; a device that the caller
+    or MIOPYX_DEVICE names is then taken all the same.
+    """
+    if info.kind == "host":
+        return Verdict(True, "needs no driver", 0.0)
+    return _settle(_identity(info), {
+        "platform_index": info.platform_index, "device_index": info.device_index,
+        "platform": [info.platform_name, info.platform_version], "device": [info.device_name, info.driver_version],
+    })
+
+
+def probe_platforms(extension: str) -> Verdict:
+    """Return whether a child process survived asking the OpenCL loader for everything there is.
+
+    `extension` is the file of pyopencl's extension module.
+    """
+    return _settle([_PROBE_FORMAT, *icd.fingerprint(extension), _switches()], {"platforms_only": True})
+
+
+def _settle(identity: list[Any], question: dict[str, Any]) -> Verdict:
+    key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+    with _lock:
+        verdict = _verdicts.get(key)
+        if verdict is None:
+            verdict = _read_verdict(key, identity) or _run_child(question)
+            if verdict.probed and not verdict.cached:
+                _write_verdict(key, identity, verdict)
+            _verdicts[key] = verdict
+        return verdict
+
+
+def _identity(info: DeviceInfo) -> list[Any]:
+    library: list[Any] = [info.library]
+    try:
+        status = os.stat(info.library)
+        library += [status.st_size, status.st_mtime_ns]
+    except OSError:
+        pass
+    return [_PROBE_FORMAT, info.platform_name, info.platform_version, info.device_name, info.driver_version, library,
+            _switches()]
+
+
+def _switches() -> list[str]:
+    """Return the runtimes' own environment variables, with which they may fail or not."""
+    return [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("POCL_", "CL_CONFIG_"))]
+
+
+def _verdict_path(key: str) -> Path | None:
+    folder = config.cache_dir()
+    return folder / "probe" / f"{key}.json" if folder else None
+
+
+def _read_small_file(path: Path) -> bytes | None:
+    """Return what a file of our own holds, or None if it is something else or far too long to be a verdict."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # waits for no pipe, follows no link
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > _MAX_VERDICT_BYTES:
+            return None
+        return os.read(descriptor, _MAX_VERDICT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
+    """Return the verdict on disk, or None for anything but a sound record of this very device."""
+    path = _verdict_path(key)
+    data = _read_small_file(path) if path else None
+    if data is None:
+        return None
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or record.get("identity") != identity:
+        return None
+    ok, why, seconds, when = (record.get(name) for name in ("ok", "why", "seconds", "when"))
+    if not (isinstance(ok, bool) and isinstance(why, str) and isinstance(seconds, float) and isinstance(when, float)):
+        return None
+    if not ok and not 0 <= time.time() - when < _FAILURE_LIFETIME:
+        return None
+    return Verdict(ok, why, seconds, cached=True)
+
+
+def _write_verdict(key: str, identity: list[Any], verdict: Verdict) -> None:
+    path = _verdict_path(key)
+    if path is not None:
+        record = {"identity": identity, "ok": verdict.ok, "why": verdict.why, "seconds": verdict.seconds,
+                  "when": time.time()}
+        config.write_atomically(path, json.dumps(record, indent=1).encode() + b"\n")
+
+
+def forget_verdicts() -> int:
+    """Drop all verdicts, in this process and on disk; return how many files went."""
+    with _lock:
+        _verdicts.clear()
+        folder = config.cache_dir()
+        removed = 0
+        for path in sorted((folder / "probe").glob("*.json")) if folder else ():
+            try:
+                path.unlink()
+                removed += 1
+            except OSError:
+                pass
+        return removed
+
+
+def _python() -> str | None:
+    """Return the interpreter to start children with, or None: in an embedded Python it may be any program."""
+    executable = sys.executable
+    if not executable or getattr(sys, "frozen", False) or not os.access(executable, os.X_OK):
+        return None
+    return executable if re.match(r"(python|pypy)", os.path.basename(executable).lower()) else None
+
+
+def _command(request: str) -> list[str]:
+    # By file name, not with -m: the child then imports pyopencl and nothing of the package.  -P keeps the file's
+    # folder, whose modules have common names, off its path.
+    return [_python() or "", "-P", "-W", "ignore", str(Path(__file__).with_name("_probe.py")), request]
+
+
+def _run_child(question: dict[str, Any]) -> Verdict:
+    if _python() is None:
+        return Verdict(False, f"not probed: {sys.executable or 'sys.executable'!r} is not a Python interpreter that "
+                       "can be started; name the device in MIOPYX_DEVICE to use it all the same", 0.0, probed=False)
+    nonce = secrets.token_hex(8)
+    request = json.dumps({"nonce": nonce, "path": sys.path, "preload": icd.preloads(), **question})
+    limit = float(config.get("MIOPYX_PROBE_TIMEOUT"))
+    start = time.monotonic()
+    # Files, not pipes: drivers start compilers of their own, which would keep a pipe open after the child is gone.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            child = subprocess.Popen(_command(request), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                     start_new_session=True)
+        except (OSError, ValueError) as e:
+            return Verdict(False, f"not probed: the child process could not be started ({one_line(str(e))})", 0.0,
+                           probed=False)
+        timed_out = False
+        try:
+            code = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            timed_out, code = True, 0
+        finally:
+            _end_session(child)
+        seconds = time.monotonic() - start
+        reply = _reply(_tail(out), nonce)
+        stderr = _tail(err)
+    if timed_out:
+        return Verdict(False, f"no answer within {limit:g} s (MIOPYX_PROBE_TIMEOUT){_last_lines(stderr)}", seconds)
+    if reply is not None and not reply["ok"]:
+        return Verdict(False, one_line(reply["why"]) + _last_lines(stderr), seconds)
+    if code != 0:
+        when = "after right results, at exit" if reply is not None else "in the driver"
+        how = f"exit code {code}"
+        if code < 0:
+            try:
+                how = signal.Signals(-code).name
+            except ValueError:
+                how = f"signal {-code}"
+        return Verdict(False, f"the child process died {when} with {how}{_last_lines(stderr)}", seconds)
+    if reply is None:
+        return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
+    return Verdict(True, "right results", seconds)
+
+
+def _end_session(child: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the child and of the compilers it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _tail(file: Any) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _MAX_VERDICT_BYTES))
+    return str(file.read().decode("utf-8", "replace"))
+
+
+def _reply(stdout: str, nonce: str) -> dict[str, Any] | None:
+    """Return the child's answer; other lines are the driver's chatter."""
+    for line in reversed(stdout.splitlines()):
+        try:
+            reply = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if (isinstance(reply, dict) and reply.get("nonce") == nonce and isinstance(reply.get("ok"), bool)
+                and isinstance(reply.get("why"), str)):
+            return reply
+    return None
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    text = "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= limit else text[:limit - 3] + "..."
+
+
+def _last_lines(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()][-3:]
+    return f": {one_line(chr(10).join(lines))}" if lines else ""

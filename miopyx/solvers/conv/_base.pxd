@@ -1,0 +1,24 @@
+"""What all convolution solvers share."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Device, Problem, Solution, Solver
+from miopyx._problem cimport ConvProblem
+from miopyx._types cimport mx_conv_problem, mx_tensor
+
+
+cdef class ConvSolver(Solver):
+    cdef readonly int direction
+    cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p)
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p)
+
+
+cdef bint is_packed(const mx_tensor* t) noexcept nogil
+cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
+cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
+cdef str type_token(int64_t data_type)
+cdef bytes problem_bytes(const mx_conv_problem* p)

@@ -1,0 +1,86 @@
+"""What all convolution solvers share: the checks that come before any algorithm, and a few questions about problems."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Device, Problem, Solution, Solver
+from miopyx._problem cimport ConvProblem
+from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_INT32, mx_conv_problem, mx_tensor
+
+cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", None, None, None)
+
+
+cdef class ConvSolver(Solver):
+    """Base of the convolution solvers: one direction each, on the host path or on OpenCL devices.
+
+    Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct.
+    """
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        cdef const mx_conv_problem* p = &(<ConvProblem> problem).c
+        if p.direction != self.direction:
+            return "another direction"
+        if dev.is_host != self.on_host:
+            return "runs on the host path only" if self.on_host else "runs on OpenCL devices only"
+        if p.deterministic and not self.deterministic:
+            return "not deterministic"
+        if type_token(p.x.type) is None or p.w.type == MX_INT32:
+            return "data type"
+        if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
+            return "device has no double precision"
+        return self.refuse(dev, p)
+
+    cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
+        return self.workspace_bytes(dev, &(<ConvProblem> problem).c)
+
+    cpdef double wti(self, Device dev, Problem problem) except? -3:
+        return self.index(dev, &(<ConvProblem> problem).c)
+
+    cpdef Solution solution(self, Device dev, Problem problem):
+        return self.steps(dev, &(<ConvProblem> problem).c)
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        """Return why the solver cannot take the problem, a constant, or None."""
+        raise NotImplementedError
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return 0
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return -2
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        raise NotImplementedError
+
+
+cdef bint is_packed(const mx_tensor* t) noexcept nogil:
+    """Packed in the default order (NCHW, NCDHW, KCRS ...)."""
+    cdef int64_t stride = 1
+    cdef int i
+    for i in range(MX_AXES - 1, -1, -1):
+        if t.len[i] > 1 and t.stride[i] != stride:
+            return False
+        stride *= t.len[i]
+    return True
+
+
+cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
+    """1x1 filter, no pad, the given stride along every axis the problem has."""
+    cdef int i
+    for i in range(3 - p.spatial, 3):
+        if p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride:
+            return False
+    return True
+
+
+cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
+    return t.len[2] * t.len[3] * t.len[4]
+
+
+cdef str type_token(int64_t data_type):
+    """The kernels' name of a data type, None where they have none."""
+    return <str> TOKENS[data_type]
+
+
+cdef bytes problem_bytes(const mx_conv_problem* p):
+    """The struct as kernels take it, by value."""
+    return (<const unsigned char*> p)[:sizeof(mx_conv_problem)]

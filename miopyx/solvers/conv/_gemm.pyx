@@ -1,0 +1,472 @@
+"""Convolution as matrix products, for packed NCHW and NCDHW tensors.
+
+A 1x1 convolution with stride 1 is a product as it stands.  One with stride 2 gathers the pixels that it visits first
+and then multiplies over all images at once.  Everything else goes through a column matrix, (c/g r s) x (ho wo) a group,
+once per image with MIOpen's names and workspaces, or over as many images as fit a bounded workspace under our own.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._descriptors cimport type_size
+from miopyx._types cimport (
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, MX_INT8, mx_conv_problem,
+    mx_tensor,
+)
+from miopyx.solvers.conv._base cimport (
+    ConvSolver, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
+)
+from miopyx.solvers.conv._matmul cimport fixed, matmul, mx_gemm, operand, operand_t, wide_scalars
+
+cdef enum:
+    GEMM = 0
+    BATCH_BYTES = 256 << 20          # what a batched solver's columns may take, at least one image's
+
+cdef int64_t WORKSPACE_LIMIT = 7287183769  # MIOpen's, beside the device's largest allocation
+
+
+cdef double _factor(int64_t n, double first, double more) noexcept:
+    """MIOpen's throughput model: a term that happens n times."""
+    return 1.0 if n <= 0 else first if n == 1 else first * more
+
+
+cdef class _Gemm(ConvSolver):
+    """What all members of the family ask first."""
+
+    def __cinit__(self):
+        self.algorithm = GEMM
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
+            return "tensors are not packed NCHW"
+        return self.refuse_shape(dev, p)
+
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        raise NotImplementedError
+
+    cdef str refuse_workspace(self, Device dev, const mx_conv_problem* p):
+        if self.workspace_bytes(dev, p) > min(dev.max_alloc, WORKSPACE_LIMIT):
+            return "workspace is beyond the limit"
+        return None
+
+
+# Sizes of one group: m = k/g, q = c/g z r s, pixels = do ho wo.
+
+
+cdef int64_t _filters(const mx_conv_problem* p) noexcept nogil:
+    return p.w.len[0] // p.groups
+
+
+cdef int64_t _taps(const mx_conv_problem* p) noexcept nogil:
+    return p.w.len[1] * spatial_size(&p.w)
+
+
+cdef int64_t _column_elements(const mx_conv_problem* p) noexcept nogil:
+    """Elements of one image's column matrix, all groups."""
+    return p.groups * _taps(p) * spatial_size(&p.y)
+
+
+cdef mx_gemm _product(const mx_conv_problem* p, int64_t images) noexcept nogil:
+    """Sizes and strides that all products of a problem share; operands are set by the caller."""
+    cdef mx_gemm g
+    memset(&g, 0, sizeof(g))
+    g.groups, g.images, g.reduce = p.groups, images, 1
+    return g
+
+
+cdef Step _forward(Device dev, const mx_conv_problem* p, int64_t images, operand_t b, int64_t b_i, operand_t c,
+                   Arg alpha, Arg beta):
+    """y[n] = w b[n] with b (q x pixels) a group."""
+    cdef mx_gemm g = _product(p, images)
+    cdef int64_t pixels = spatial_size(&p.y)
+    g.m, g.n, g.k = _filters(p), pixels, _taps(p)
+    g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
+    g.b_k, g.b_n, g.b_g, g.b_i = pixels, 1, g.k * pixels, b_i
+    g.c_m, g.c_n, g.c_g, g.c_i = pixels, 1, g.m * pixels, p.y.stride[0] if p.y.len[0] > 1 else 0
+    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta)
+
+
+cdef Step _backward_data(Device dev, const mx_conv_problem* p, int64_t images, operand_t b, operand_t c, int64_t c_i,
+                         Arg alpha, Arg beta):
+    """c[n] (q x pixels) = transposed w times dy[n]."""
+    cdef mx_gemm g = _product(p, images)
+    cdef int64_t pixels = spatial_size(&p.y)
+    g.m, g.n, g.k = _taps(p), pixels, _filters(p)
+    g.a_m, g.a_k, g.a_g = 1, g.m, g.m * g.k
+    g.b_k, g.b_n, g.b_g, g.b_i = pixels, 1, g.k * pixels, p.y.stride[0] if p.y.len[0] > 1 else 0
+    g.c_m, g.c_n, g.c_g, g.c_i = pixels, 1, g.m * pixels, c_i
+    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta)
+
+
+cdef Step _backward_weights(Device dev, const mx_conv_problem* p, int64_t images, operand_t a, operand_t b,
+                            int64_t b_r, Arg alpha, Arg beta):
+    """dw = sum over images of dy[n] times transposed b[n], b (q x pixels) a group."""
+    cdef mx_gemm g = _product(p, 1)
+    cdef int64_t pixels = spatial_size(&p.y)
+    g.m, g.n, g.k = _filters(p), _taps(p), pixels
+    g.a_m, g.a_k, g.a_g = pixels, 1, g.m * pixels
+    g.b_k, g.b_n, g.b_g = 1, pixels, g.n * pixels
+    g.c_m, g.c_n, g.c_g = g.n, 1, g.m * g.n
+    g.reduce, g.a_r, g.b_r = images, p.y.stride[0] if p.y.len[0] > 1 else 0, b_r
+    return matmul(dev, &g, a, b, operand(SLOT_W, p.w.type), alpha, beta)
+
+
+cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
+    return image * t.len[1] * spatial_size(t) * type_size(<int> t.type)
+
+
+# Moving data: im2col and its reverse, and the gather of a strided 1x1.
+
+
+cdef Step _im2col(Device dev, const mx_conv_problem* p, int64_t first, int64_t images):
+    spec = KernelSpec("conv_im2col.cl", "im2col", X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0)
+    cdef int64_t size = type_size(<int> p.x.type)
+    args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_WORKSPACE, size), Arg.value_of(problem_bytes(p)),
+            Arg.value_of(struct.pack("q", first)), Arg.value_of(struct.pack("q", images)))
+    return Step(spec, args, *_items(dev, images * p.groups * _taps(p) * (1 if dev.is_cpu else spatial_size(&p.y))))
+
+
+cdef Step _col2im(Device dev, const mx_conv_problem* p, int64_t column_type, int64_t first, int64_t images):
+    cdef bint wide = wide_scalars(dev, p.x.type)
+    spec = KernelSpec("conv_im2col.cl", "col2im", X_TYPE=type_token(p.x.type), COL_TYPE=type_token(column_type),
+                      ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
+                      ACC="double" if wide else "float")
+    args = (Arg.slot_of(SLOT_WORKSPACE, type_size(<int> column_type)), Arg.slot_of(SLOT_X, type_size(<int> p.x.type)),
+            Arg.value_of(problem_bytes(p)), Arg.value_of(struct.pack("q", first)),
+            Arg.value_of(struct.pack("q", images)), Arg.alpha(wide), Arg.beta(wide))
+    return Step(spec, args, *_items(dev, images * p.x.len[1] * (
+        p.x.len[2] if dev.is_cpu else spatial_size(&p.x))))
+
+
+cdef tuple _items(Device dev, int64_t items):
+    cdef int64_t group = 1 if dev.is_cpu else min(256, dev.max_work_group)
+    return ((items + group - 1) // group * group,), (group,)
+
+
+# 1x1, stride 1
+
+
+cdef class _Gemm1x1(_Gemm):
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if not is_pointwise(p, 1):
+            return "not a 1x1 convolution with pad 0 and stride 1"
+        return None
+
+
+cdef class GemmFwd1x1(_Gemm1x1):
+    """y[n] = w x[n]."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 88, "GemmFwd1x1_0_1", MX_FORWARD
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .95)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.y.type)
+        return Solution([_forward(dev, p, p.x.len[0], operand(SLOT_X, p.x.type), p.x.stride[0],
+                                  operand(SLOT_Y, p.y.type), Arg.alpha(wide), Arg.beta(wide))])
+
+
+cdef class GemmBwd1x1(_Gemm1x1):
+    """dx[n] = transposed w dy[n]."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 96, "GemmBwd1x1_stride1", MX_BACKWARD_DATA
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _factor(1, .9, .9) * _factor(p.x.len[0], 1, .95)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.x.type)
+        return Solution([_backward_data(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
+                                        p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
+
+
+cdef class GemmWrw1x1(_Gemm1x1):
+    """dw = sum over n of dy[n] times transposed x[n], in one launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 101, "GemmWrw1x1_stride1", MX_BACKWARD_WEIGHTS
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return .7 * _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .9)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.w.type)
+        return Solution([_backward_weights(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
+                                           p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
+
+
+# 1x1, stride 2: gather to c x (n ho wo), multiply once, spread
+
+
+cdef class _Gemm1x1Stride2(_Gemm):
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if p.spatial != 2 or not is_pointwise(p, 2):
+            return "not a 2-D 1x1 convolution with pad 0 and stride 2"
+        if p.w.type == MX_INT8:
+            return "data type"
+        return self.refuse_workspace(dev, p)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef int64_t columns = p.y.len[0] * spatial_size(&p.y)
+        return columns * (p.x.len[1] + p.y.len[1]) * type_size(<int> p.x.type)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double once = _factor(1, .7, .9)
+        return once * once * _factor(1, .9, .9) * _factor(p.groups, 1, .95) * (
+            .95 if self.direction == MX_BACKWARD_DATA else 1)
+
+
+cdef mx_gemm _over_images(const mx_conv_problem* p) noexcept nogil:
+    """A product whose columns are the pixels of all images."""
+    cdef mx_gemm g = _product(p, 1)
+    g.n = p.y.len[0] * spatial_size(&p.y)
+    g.b_k, g.b_n, g.c_m, g.c_n = g.n, 1, g.n, 1
+    return g
+
+
+cdef Step _cnhw(Device dev, const mx_conv_problem* p, str entry, int from_slot, int64_t from_offset, int to_slot,
+                int64_t planes, int64_t plane, bint scaled):
+    cdef bint wide = wide_scalars(dev, p.x.type)
+    cdef int64_t size = type_size(<int> p.x.type)
+    spec = KernelSpec("conv_cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
+                      ACC="double" if wide else "float")
+    args = (Arg.slot_of(from_slot, size, from_offset), Arg.slot_of(to_slot, size),
+            Arg.value_of(problem_bytes(p)))
+    if scaled:
+        args += (Arg.alpha(wide), Arg.beta(wide))
+    return Step(spec, args, *_items(dev, planes if dev.is_cpu else planes * plane))
+
+
+cdef class GemmFwd1x1Stride2(_Gemm1x1Stride2):
+    """Forward with stride 2."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 90, "GemmFwd1x1_0_2", MX_FORWARD
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.y.type)
+        cdef mx_gemm g = _over_images(p)
+        cdef int64_t product = p.x.len[1] * g.n * type_size(<int> p.x.type)   # where the product begins
+        g.m, g.k = _filters(p), p.w.len[1]
+        g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
+        g.b_g, g.c_g = g.k * g.n, g.m * g.n
+        return Solution([
+            _cnhw(dev, p, "to_cnhw_sampled", SLOT_X, 0, SLOT_WORKSPACE, p.x.len[0] * p.x.len[1],
+                  spatial_size(&p.y), False),
+            matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.x.type),
+                   operand(SLOT_WORKSPACE, p.y.type, product), fixed(1, wide), fixed(0, wide)),
+            _cnhw(dev, p, "from_cnhw", SLOT_WORKSPACE, product, SLOT_Y, p.y.len[0] * p.y.len[1], spatial_size(&p.y),
+                  True),
+        ], self.workspace_bytes(dev, p))
+
+
+cdef class GemmBwd1x1Stride2(_Gemm1x1Stride2):
+    """Backward data with stride 2."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 95, "GemmBwd1x1_stride2", MX_BACKWARD_DATA
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.x.type)
+        cdef mx_gemm g = _over_images(p)
+        cdef int64_t product = p.y.len[1] * g.n * type_size(<int> p.x.type)
+        g.m, g.k = p.w.len[1], _filters(p)
+        g.a_m, g.a_k, g.a_g = 1, g.m, g.m * g.k
+        g.b_g, g.c_g = g.k * g.n, g.m * g.n
+        return Solution([
+            _cnhw(dev, p, "to_cnhw", SLOT_Y, 0, SLOT_WORKSPACE, p.y.len[0] * p.y.len[1], spatial_size(&p.y), False),
+            matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.y.type),
+                   operand(SLOT_WORKSPACE, p.x.type, product), fixed(1, wide), fixed(0, wide)),
+            _cnhw(dev, p, "from_cnhw_scattered", SLOT_WORKSPACE, product, SLOT_X,
+                  p.x.len[0] * p.x.len[1], spatial_size(&p.x), True),
+        ], self.workspace_bytes(dev, p))
+
+
+# Everything else, once per image
+
+
+cdef class _GemmRest(_Gemm):
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if is_pointwise(p, 1) or (p.spatial == 2 and is_pointwise(p, 2) and self.direction != MX_BACKWARD_WEIGHTS):
+            return "a 1x1 solver takes this"
+        if p.w.type == MX_INT8:
+            return "data type"
+        return self.refuse_workspace(dev, p)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return _column_elements(p) * type_size(<int> p.x.type)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return (_factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .95) * _factor(p.x.len[0], .4, .8)
+                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
+
+
+cdef class GemmFwdRest(_GemmRest):
+    """Forward, image by image."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 91, "GemmFwdRest", MX_FORWARD
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.y.type)
+        cdef int64_t n
+        steps = []
+        for n in range(p.x.len[0]):
+            steps += [
+                _im2col(dev, p, n, 1),
+                _forward(dev, p, 1, operand(SLOT_WORKSPACE, p.x.type), 0,
+                         operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)), Arg.alpha(wide), Arg.beta(wide)),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+
+cdef class GemmBwdRest(_GemmRest):
+    """Backward data, image by image."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 97, "GemmBwdRest", MX_BACKWARD_DATA
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.x.type)
+        cdef int64_t n
+        steps = []
+        for n in range(p.x.len[0]):
+            steps += [
+                _backward_data(dev, p, 1, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
+                               operand(SLOT_WORKSPACE, p.x.type), 0, fixed(1, wide), fixed(0, wide)),
+                _col2im(dev, p, p.x.type, n, 1),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+
+cdef class GemmWrwUniversal(_GemmRest):
+    """Backward weights, image by image, summed in dw itself."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 102, "GemmWrwUniversal", MX_BACKWARD_WEIGHTS
+
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if p.x.len[0] > 1 and (p.w.type == MX_HALF or p.w.type == MX_BFLOAT16):
+            return "would sum images in 16 bits"
+        return _GemmRest.refuse_shape(self, dev, p)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.w.type)
+        cdef int64_t n
+        steps = []
+        for n in range(p.x.len[0]):
+            steps += [
+                _im2col(dev, p, n, 1),
+                _backward_weights(dev, p, 1, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
+                                  operand(SLOT_WORKSPACE, p.x.type), 0, Arg.alpha(wide),
+                                  Arg.beta(wide) if n == 0 else fixed(1, wide)),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+
+# Everything else, over many images at once
+
+
+cdef class _GemmBatched(_Gemm):
+    """Ours: column matrices of several images, so that a launch has work for the whole device."""
+
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if is_pointwise(p, 1):
+            return "a 1x1 solver takes this"
+        if p.w.type == MX_INT8 and self.direction == MX_BACKWARD_DATA:
+            return "data type"
+        return self.refuse_workspace(dev, p)
+
+    cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
+        """Columns that are sums are kept in float where the tensors are narrower."""
+        if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) == 2:
+            return MX_FLOAT
+        return p.x.type
+
+    cdef int64_t images(self, const mx_conv_problem* p) noexcept:
+        """How many images' columns are made at once."""
+        cdef int64_t one = _column_elements(p) * type_size(<int> self.column_type(p))
+        return min(p.x.len[0], max(1, BATCH_BYTES // one))
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return self.images(p) * _column_elements(p) * type_size(<int> self.column_type(p))
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef int64_t launches = (p.x.len[0] + self.images(p) - 1) // self.images(p)
+        return (_factor(launches, .9, .9) * _factor(p.groups, 1, .95) * _factor(launches, .4, .8)
+                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
+
+
+cdef class GemmFwdBatched(_GemmBatched):
+    """Forward over many images."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1011, "GemmFwdBatched", MX_FORWARD
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.y.type)
+        cdef int64_t n, count, images = self.images(p)
+        steps = []
+        for n in range(0, p.x.len[0], images):
+            count = min(images, p.x.len[0] - n)
+            steps += [
+                _im2col(dev, p, n, count),
+                _forward(dev, p, count, operand(SLOT_WORKSPACE, p.x.type), _column_elements(p),
+                         operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)), Arg.alpha(wide), Arg.beta(wide)),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+
+cdef class GemmBwdBatched(_GemmBatched):
+    """Backward data over many images."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1012, "GemmBwdBatched", MX_BACKWARD_DATA
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef int64_t column_type = self.column_type(p)
+        cdef bint wide = wide_scalars(dev, column_type)
+        cdef int64_t n, count, images = self.images(p)
+        steps = []
+        for n in range(0, p.x.len[0], images):
+            count = min(images, p.x.len[0] - n)
+            steps += [
+                _backward_data(dev, p, count, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
+                               operand(SLOT_WORKSPACE, column_type), _column_elements(p), fixed(1, wide),
+                               fixed(0, wide)),
+                _col2im(dev, p, column_type, n, count),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+
+cdef class GemmWrwBatched(_GemmBatched):
+    """Backward weights over many images, summed in the product."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1013, "GemmWrwBatched", MX_BACKWARD_WEIGHTS
+
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if self.images(p) < p.x.len[0] and type_size(<int> p.w.type) == 2:
+            return "would sum parts of the batch in 16 bits"
+        return _GemmBatched.refuse_shape(self, dev, p)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef bint wide = wide_scalars(dev, p.w.type)
+        cdef int64_t n, count, images = self.images(p)
+        steps = []
+        for n in range(0, p.x.len[0], images):
+            count = min(images, p.x.len[0] - n)
+            steps += [
+                _im2col(dev, p, n, count),
+                _backward_weights(dev, p, count, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
+                                  operand(SLOT_WORKSPACE, p.x.type), _column_elements(p), Arg.alpha(wide),
+                                  Arg.beta(wide) if n == 0 else fixed(1, wide)),
+            ]
+        return Solution(steps, self.workspace_bytes(dev, p))

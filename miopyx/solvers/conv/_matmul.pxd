@@ -1,0 +1,27 @@
+"""Matrix products as steps of a solution."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Arg, Device, Step
+
+# The struct of kernels/common.h: strides in elements; groups and images are independent products, `reduce` blocks of k
+# are summed.
+cdef struct mx_gemm:
+    int64_t m, n, k
+    int64_t a_m, a_k
+    int64_t b_k, b_n
+    int64_t c_m, c_n
+    int64_t groups, a_g, b_g, c_g
+    int64_t images, a_i, b_i, c_i
+    int64_t reduce, a_r, b_r
+
+# An operand: where it is, its type, and its offset in bytes.
+cdef struct operand_t:
+    int slot
+    int64_t type
+    int64_t offset
+
+cdef operand_t operand(int slot, int64_t data_type, int64_t offset=*) noexcept
+cdef bint wide_scalars(Device dev, int64_t data_type) noexcept
+cdef Arg fixed(double value, bint wide)
+cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta)

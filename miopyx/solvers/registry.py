@@ -1,0 +1,35 @@
+"""All solvers, in the order of preference: the one place that lists them.
+
+Ids and names are permanent.  MIOpen's are used where algorithm and workspace are the same as there (1 to 179 are all
+its own); ours start at 1001.
+"""
+
+from __future__ import annotations
+
+from .._core import Solver
+from ..errors import BadParmError
+from .conv import _gemm, _naive
+
+CONV: tuple[Solver, ...] = (
+    _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
+    _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
+    _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),
+    _naive.ConvDirectNaiveConvFwd(), _naive.ConvDirectNaiveConvBwd(), _naive.ConvDirectNaiveConvWrw(),
+)
+
+BY_ID: dict[int, Solver] = {solver.id: solver for solver in CONV}
+BY_NAME: dict[str, Solver] = {solver.name: solver for solver in CONV}
+
+
+def solver_name(solution_id: int) -> str:
+    """Return the database name of a solution id."""
+    if solution_id not in BY_ID:
+        raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
+    return BY_ID[solution_id].name
+
+
+def solver_id(name: str) -> int:
+    """Return the solution id of a solver's database name."""
+    if name not in BY_NAME:
+        raise BadParmError("unknown solver", "name", name, "a solver's database name")
+    return BY_NAME[name].id

@@ -166,8 +166,8 @@ def text(found: dict[str, Any]) -> str:
     lines += ["", f"* Handle() takes {found['taken']}: {found['taken_why']}" if found["taken"]
               else f"Handle() fails: {found['taken_why']}"]
     for runtime in found["runtimes"]:
-        lines.append(f"{runtime['name']} {runtime['version']}: {'' if runtime['usable'] else 'not usable: '}"
-                     f"{runtime['state']}")
+        name = f"{runtime['name']} {runtime['version']}".rstrip()
+        lines.append(f"{name}: {'' if runtime['usable'] else 'not usable: '}{runtime['state']}")
     lines += [f"note: {line}" for line in found["problems"]]
     lines += [f"remedy: {line}" for line in found["remedies"]]
     lines += [f"set: {name}={value}" for name, value in found["environment"].items()]

@@ -147,11 +147,10 @@ def _query() -> list[DeviceInfo]:
                 found.append(_describe(device, p, d))
             except Exception as e:
                 _problems.append(f"device {p}:{d} cannot be described: {one_line(str(e))}")
-    served = {info.library for info in found}
     for runtime in icd.runtimes():
-        if runtime.usable and os.path.realpath(runtime.library) not in served:
-            _problems.append(f"{runtime.name} ({runtime.state}) did not come up; perhaps OpenCL was in use in this "
-                             "process before miopyx")
+        if runtime.usable and not any(icd.same_library(runtime.library, info.library) for info in found):
+            _problems.append(f"{runtime.name} ({runtime.state}) did not come up: it has no device here, or OpenCL was "
+                             "in use in this process before miopyx")
     return found
 
 

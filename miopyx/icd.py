@@ -1,10 +1,15 @@
 """OpenCL runtimes that are installed but that no loader finds, and the environment that runtimes want.
 
-A loader learns of a runtime from a one-line `.icd` file that names its library.  The wheels of Intel's CPU runtime
-install one that still holds the path of the machine they were built on, and depend on libraries of another wheel
-that they do not ask for.  `prepare` writes a right one into our own cache folder and points this process's loader
-there.  It must run before the first platform query, since a loader reads its files once; nothing is changed when
-loader variables are set already, and nothing is written outside our folder.
+A loader learns of a runtime from a one-line `.icd` file that names its library.  Three cases go without:
+
+* the wheels of Intel's CPU runtime install one that still holds the path of the machine they were built on, and depend
+  on libraries of another wheel that they do not ask for;
+* containers get NVIDIA's libraries mounted, but no `.icd` file;
+* OCL_ICD_FILENAMES lists libraries, which Khronos' loader honours and ocl-icd, the one in pyopencl's wheels, does not.
+
+`prepare` writes `.icd` files into our own cache folder and points this process's loader there.  It must run before the
+first platform query, since a loader reads its files once.  A folder that the environment names already is left as it
+is, and nothing is written outside our own.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import importlib.metadata
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import config
@@ -25,14 +30,18 @@ _DISTRIBUTION = "intel-opencl-rt"
 _LIBRARY = "libintelocl.so"
 _COMPANION = "intel-cmplr-lib-rt"
 _COMPANION_LIBRARIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so")  # each may need those before it
-_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")
+_NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
+_NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/dxg")  # the latter under WSL
+_LIBRARY_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                    "/usr/lib/wsl/lib", "/usr/lib")
+_FOLDER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 _DEFAULT_FOLDER = "/etc/OpenCL/vendors"
 _MAX_ICD_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that a Python package brought along.
+    """A runtime that this module looked after.
 
     `usable` says whether the loader finds it in this process, `state` how or why not, `remedy` what to do about it.
     """
@@ -61,11 +70,41 @@ def prepare(extension: str) -> None:
     if _runtimes is None:
         if _all_cores_are_ours():
             os.environ.setdefault("POCL_AFFINITY", "1")
-        try:
-            runtime = _intel(extension)
-        except Exception as e:  # a broken installation of one runtime must not cost the others
-            runtime = Runtime(_DISTRIBUTION, "", "", False, f"cannot be examined: {type(e).__name__}: {e}")
-        _runtimes = [runtime] if runtime else []
+        image = _loader_image(extension)
+        folder = _vendor_folder(image)
+        files = [*_icd_files(folder), *_icd_files(Path(extension).parent / ".libs")]
+        found: list[Runtime] = []
+        for look in (_nvidia, _listed, _intel):
+            try:
+                found += look(files, image)
+            except Exception as e:  # a broken installation of one runtime must not cost the others
+                found.append(Runtime(look.__name__.strip("_"), "", "", False, f"cannot be examined: {e}"))
+        _runtimes = _announce(found, image, folder)
+
+
+def _announce(found: list[Runtime], image: bytes, folder: Path) -> list[Runtime]:
+    """Tell the loader of the runtimes whose state is open; return all with their states settled."""
+    new = [runtime for runtime in found if runtime.usable and not runtime.state]
+    if not new:
+        return found
+    libraries = [runtime.library for runtime in new]
+    adds = b"OCL_ICD_FILENAMES" in image  # Khronos' loader adds these to what it finds in its folder
+    given = [name for name in (*_FOLDER_VARIABLES, *(["OCL_ICD_FILENAMES"] if adds else ())) if os.environ.get(name)]
+    usable, remedy = True, ""
+    if given:
+        usable, state = False, f"{given[0]} is set, and nothing there names it"
+        remedy = f"unset {given[0]}, or name {{}} there"
+    elif adds:
+        os.environ["OCL_ICD_FILENAMES"] = ":".join(libraries)
+        state = "added through OCL_ICD_FILENAMES"
+    elif own := _write_folder(libraries, _icd_files(folder)):
+        os.environ["OCL_ICD_VENDORS"] = str(own)
+        state = f"added through OCL_ICD_VENDORS={own}"
+    else:
+        usable, state = False, "there is no cache folder of ours to write an .icd file into"
+        remedy = "set MIOPYX_CACHE_DIR to a folder that only you may write to"
+    return [replace(runtime, usable=usable, state=state, remedy=remedy.format(runtime.library))
+            if runtime in new else runtime for runtime in found]
 
 
 def runtimes() -> list[Runtime]:
@@ -100,47 +139,44 @@ def _all_cores_are_ours() -> bool:
     return os.sched_getaffinity(0) == set(range(os.cpu_count() or 0))
 
 
-# -------------------------------------------------------------------------------------------------- Intel's wheels
+# ------------------------------------------------------------------------- runtimes; an empty state wants announcing
 
 
-def _intel(extension: str) -> Runtime | None:
+def _nvidia(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
+    if not any(os.path.exists(path) for path in _NVIDIA_DEVICES) or _named_by(_NVIDIA_LIBRARY, files):
+        return []
+    for folder in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS):
+        library = os.path.join(folder, _NVIDIA_LIBRARY)
+        if os.path.isabs(library) and os.path.isfile(library):
+            return [Runtime("NVIDIA's driver", "", library, True, "")]
+    return []
+
+
+def _listed(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
+    if b"OCL_ICD_FILENAMES" in image:
+        return []
+    libraries = [library for library in os.environ.get("OCL_ICD_FILENAMES", "").split(":") if library]
+    return [Runtime(f"{library} in OCL_ICD_FILENAMES", "", library, True, "") for library in libraries
+            if not _named_by(library, files)
+            # The driver has been looked after, wherever this name may lead.
+            and not (same_library(library, _NVIDIA_LIBRARY) and _nvidia(files, image))]
+
+
+def _intel(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
     try:
         distribution = importlib.metadata.distribution(_DISTRIBUTION)
         version = str(distribution.version)
     except importlib.metadata.PackageNotFoundError:
-        return None
-
-    def unusable(state: str, remedy: str, library: str = "") -> Runtime:
-        return Runtime(_DISTRIBUTION, version, library, False, state, remedy)
-
+        return []
     library = _installed_file(distribution, _LIBRARY)
     if library is None:
-        return unusable(f"{_LIBRARY} is not where the package's list of files says",
-                        f"pip install --force-reinstall {_DISTRIBUTION} {_COMPANION}")
-    image = _loader_image(extension)
-    folder = _vendor_folder(image)
-    named_by = _named_by(library, [*_icd_files(folder), *_icd_files(Path(extension).parent / ".libs")])
-    if named_by:
-        problem = _load_companions(library)
-        if problem:
-            return unusable(*problem, str(library))
-        return Runtime(_DISTRIBUTION, version, str(library), True, f"named by {named_by}")
-    given = [name for name in _VARIABLES if os.environ.get(name)]
-    if given:
-        return unusable(f"{given[0]} is set, and no .icd file there names {library}",
-                        f"unset {given[0]}, or add a file intel.icd with the line {library}", str(library))
+        return [Runtime(_DISTRIBUTION, version, "", False, f"{_LIBRARY} is not where the package's list of files says",
+                        f"pip install --force-reinstall {_DISTRIBUTION} {_COMPANION}")]
     problem = _load_companions(library)
     if problem:
-        return unusable(*problem, str(library))
-    if b"OCL_ICD_FILENAMES" in image:  # Khronos' loader adds these to what it finds; ocl-icd knows no such variable
-        os.environ["OCL_ICD_FILENAMES"] = str(library)
-        return Runtime(_DISTRIBUTION, version, str(library), True, "added through OCL_ICD_FILENAMES")
-    own = _write_folder(library, _icd_files(folder))
-    if own is None:
-        return unusable("there is no cache folder of ours to write an .icd file into",
-                        "set MIOPYX_CACHE_DIR to a folder that only you may write to", str(library))
-    os.environ["OCL_ICD_VENDORS"] = str(own)
-    return Runtime(_DISTRIBUTION, version, str(library), True, f"added through OCL_ICD_VENDORS={own}")
+        return [Runtime(_DISTRIBUTION, version, str(library), False, *problem)]
+    named_by = _named_by(str(library), files)
+    return [Runtime(_DISTRIBUTION, version, str(library), True, f"named by {named_by}" if named_by else "")]
 
 
 def _installed_file(distribution: importlib.metadata.Distribution, name: str) -> Path | None:
@@ -211,7 +247,7 @@ def _loader_image(extension: str) -> bytes:
 
 def _vendor_folder(image: bytes) -> Path:
     """Return the folder whose .icd files the loader reads: the user's, else the one compiled in (Conda's differs)."""
-    for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"):
+    for name in _FOLDER_VARIABLES:
         if os.environ.get(name):
             return Path(os.environ[name])
     match = re.search(rb"\x00(/[\x21-\x7e]*OpenCL/vendors)/?\x00", image)
@@ -231,17 +267,22 @@ def _icd_files(folder: Path) -> list[tuple[Path, bytes]]:
     return found
 
 
-def _named_by(library: Path, files: Iterable[tuple[Path, bytes]]) -> Path | None:
-    """Return the .icd file that names this library, or another instance of it that exists."""
+def same_library(one: str, other: str) -> bool:
+    """Return whether two names mean one library, whatever its version: libpocl.so.2 and libpocl.so.2.10.0 do."""
+    return os.path.basename(one).split(".so")[0] == os.path.basename(other).split(".so")[0]
+
+
+def _named_by(library: str, files: Iterable[tuple[Path, bytes]]) -> Path | None:
+    """Return the .icd file that names this library, or another instance of it, unless that does not exist."""
     for path, data in files:
-        named = Path(os.fsdecode(data.strip()))
-        if named.name.startswith(_LIBRARY) and (named.is_file() or named == library):
+        named = os.fsdecode(data.strip())
+        if same_library(named, library) and (not os.path.isabs(named) or os.path.isfile(named)):
             return path
     return None
 
 
-def _write_folder(library: Path, others: list[tuple[Path, bytes]]) -> Path | None:
-    """Return a folder of our own with the system's .icd files and one for `library`; None where there can be none.
+def _write_folder(libraries: list[str], others: list[tuple[Path, bytes]]) -> Path | None:
+    """Return a folder of our own with the system's .icd files and one a library; None where there can be none.
 
     A loader that is given a folder reads no other, hence the copies.  The folder's name is a digest of what it holds,
     so that environments with different runtimes do not undo each other's.
@@ -250,7 +291,8 @@ def _write_folder(library: Path, others: list[tuple[Path, bytes]]) -> Path | Non
     if cache is None:
         return None
     wanted = {path.name: data for path, data in others}
-    wanted["miopyx-intel.icd"] = os.fsencode(library) + b"\n"
+    for number, library in enumerate(libraries):
+        wanted[f"miopyx-{number}.icd"] = os.fsencode(library) + b"\n"
     digest = hashlib.blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
     folder = cache / "icd" / digest
     present = {path.name: data for path, data in _icd_files(folder)}

@@ -615,6 +615,7 @@ def wheel(tmp_path, monkeypatch):
     """Return a function that installs a fake distribution: its files, made in lib/, and their list."""
     monkeypatch.setattr(icd, "_runtimes", None)
     monkeypatch.setattr(icd, "_preloads", [])
+    monkeypatch.setattr(icd, "_NVIDIA_DEVICES", ())
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     vendors = tmp_path / "OpenCL" / "vendors"
     vendors.mkdir(parents=True)
@@ -682,7 +683,7 @@ def test_intel_wheels_are_named(wheel, monkeypatch, tmp_path):
     assert own.is_relative_to(tmp_path / "cache")
     assert own.stat().st_mode & 0o777 == 0o700
     assert {path.name: path.read_text() for path in own.iterdir()} == {
-        "other.icd": "libother.so\n", "miopyx-intel.icd": f"{folder / 'libintelocl.so'}\n"}
+        "other.icd": "libother.so\n", "miopyx-0.icd": f"{folder / 'libintelocl.so'}\n"}
 
     # A process started from this one finds the runtime named already.
     monkeypatch.setattr(icd, "_runtimes", None)
@@ -691,7 +692,7 @@ def test_intel_wheels_are_named(wheel, monkeypatch, tmp_path):
     # What went wrong in our own folder is mended.
     monkeypatch.delenv("OCL_ICD_VENDORS")
     (own / "other.icd").write_text("nonsense")
-    (own / "miopyx-intel.icd").unlink()
+    (own / "miopyx-0.icd").unlink()
     monkeypatch.setattr(icd, "_runtimes", None)
     assert prepare().usable
     assert os.environ["OCL_ICD_VENDORS"] == str(own)
@@ -719,6 +720,8 @@ def test_loaders_that_take_additional_files(wheel, monkeypatch):
 
 @pytest.mark.parametrize("variable", ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES"])
 def test_the_users_variables_are_left_alone(wheel, monkeypatch, variable):
+    if variable == "OCL_ICD_FILENAMES":
+        monkeypatch.setattr(icd, "_loader_image", lambda extension: b"OCL_ICD_FILENAMES\0")
     wheel("intel-opencl-rt", RUNTIME)
     wheel("intel-cmplr-lib-rt", COMPANIONS)
     monkeypatch.setenv(variable, "/of/the/user")
@@ -726,6 +729,58 @@ def test_the_users_variables_are_left_alone(wheel, monkeypatch, variable):
     assert not runtime.usable
     assert variable in runtime.state
     assert os.environ[variable] == "/of/the/user"
+
+
+def test_listed_libraries_that_the_loader_ignores(wheel, monkeypatch):
+    # "libother.so" is named by an .icd file; the loader of this test does not know the variable.
+    monkeypatch.setenv("OCL_ICD_FILENAMES", "libother.so.2:/opt/some/libmine.so:")
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")
+    runtime = prepare()
+    assert runtime.usable
+    assert runtime.library == "/opt/some/libmine.so"
+    own = Path(os.environ["OCL_ICD_VENDORS"])
+    assert sorted(path.read_text() for path in own.iterdir()) == ["/opt/some/libmine.so\n", "libother.so\n"]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_mounted_nvidia_driver(wheel, monkeypatch, tmp_path, listed):
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    (driver / "libnvidia-opencl.so.1").touch()
+    monkeypatch.setattr(icd, "_NVIDIA_DEVICES", ("/dev/null",))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":relative:{driver}")
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")
+    if listed:
+        monkeypatch.setenv("OCL_ICD_FILENAMES", "libnvidia-opencl.so.1")
+    runtime = prepare()
+    assert runtime.usable
+    assert runtime.library == str(driver / "libnvidia-opencl.so.1")
+
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")
+    (tmp_path / "OpenCL" / "vendors" / "nvidia.icd").write_text("libnvidia-opencl.so.1")
+    monkeypatch.setattr(icd, "_runtimes", None)
+    icd.prepare("/nowhere/pyopencl/_cl.so")
+    assert icd.runtimes() == []
+    assert os.environ["OCL_ICD_VENDORS"] == ""
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ("libnvidia-opencl.so.1", "/usr/lib64/libnvidia-opencl.so.580.159.04", True), ("libpocl.so.2", "libpocl.so", True),
+    ("libpocl.so", "libpocl-21062cec.so", False), ("libintelocl.so", "libintelocl_emu.so", False),
+    ("libpocl.so", "", False),
+])
+def test_same_library(one, other, same):
+    assert icd.same_library(one, other) is same
+
+
+def test_runtime_that_does_not_come_up_is_a_note(install, monkeypatch):
+    install(H200)
+    runtime = icd.Runtime("some runtime", "1", "/opt/libsome.so.1", True, "added")
+    monkeypatch.setattr(icd, "_runtimes", [runtime])
+    assert "some runtime (added) did not come up" in device.problems()[0]
+    monkeypatch.setattr(device, "_found", None)
+    monkeypatch.setattr(device, "_vendor_library", lambda platform: "/opt/libsome.so.1.2.3")
+    assert device.problems() == []
 
 
 def test_no_folder_to_write_to(wheel, monkeypatch):

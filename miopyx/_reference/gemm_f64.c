@@ -159,6 +159,15 @@ INLINE void load_line(int64_t type, const char *src, int64_t stride, double *dst
     if (stride == 1 && dst_stride == 1)
         for (; i + VL <= n; i += VL)
             store_vector(dst + i, load_elements(type, src + i * size));
+#if defined(__AVX512F__)
+    if (stride == 2 && dst_stride == 1 && type == MX_FLOAT)
+        for (; i + VL <= n; i += VL) {
+            /* The mask keeps from reading past the last element. */
+            const __m512 pairs = _mm512_maskz_loadu_ps(0x5555, src + 2 * i * size);
+            const __m256 even = _mm512_castps512_ps256(_mm512_maskz_compress_ps(0x5555, pairs));
+            store_vector(dst + i, (vdouble) _mm512_cvtps_pd(even));
+        }
+#endif
     for (; i < n; i++)
         dst[i * dst_stride] = load_one(type, src + i * stride * size);
 }
@@ -166,6 +175,41 @@ INLINE void load_line(int64_t type, const char *src, int64_t stride, double *dst
 INLINE void zero_line(double *dst, int64_t dst_stride, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         dst[i * dst_stride] = 0;
+}
+
+/* `count` lines of `len` doubles, of which [lo, hi) come from data and the others are zeros.  `offset` is that of lane 0,
+ * which may lie outside; lines are `step` elements apart there and `dst_step` doubles in dst. */
+INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t stride, int64_t step, int64_t lo,
+                       int64_t hi, int64_t len, double *dst, int64_t dst_step, int64_t count) {
+    const int64_t size = type_size(type);
+#if defined(__AVX512F__)
+    if (stride == 1 && (type == MX_FLOAT || type == MX_DOUBLE)) {
+        for (int64_t i = 0; i < len; i += VL, dst += VL) {
+            const unsigned below_len = len - i < VL ? (1u << (len - i)) - 1 : 0xff;
+            const unsigned below_hi = hi <= i ? 0 : hi - i < VL ? (1u << (hi - i)) - 1 : 0xff;
+            const unsigned below_lo = lo <= i ? 0 : lo - i < VL ? (1u << (lo - i)) - 1 : 0xff;
+            const __mmask8 keep = (__mmask8) below_len, inside = (__mmask8) (below_hi & ~below_lo);
+            /* Lanes outside are never read, but their addresses are no pointers into the array. */
+            uintptr_t src = (uintptr_t) data + (uintptr_t) ((offset + i) * size);
+            double *line = dst;
+            for (int64_t c = 0; c < count; c++, line += dst_step, src += (uintptr_t) (step * size)) {
+                /* The next panel continues where this one ends. */
+                __builtin_prefetch((const void *) (src + (uintptr_t) (NR * size)));
+                const __m512d v = type == MX_FLOAT
+                                      ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(inside, (const void *) src))
+                                      : _mm512_maskz_loadu_pd(inside, (const void *) src);
+                _mm512_mask_storeu_pd(line, keep, v);
+            }
+        }
+        return;
+    }
+#endif
+    for (int64_t c = 0; c < count; c++, dst += dst_step, offset += step) {
+        zero_line(dst, 1, lo);
+        if (lo < hi)
+            load_line(type, data + (offset + lo * stride) * size, stride, dst + lo, 1, hi - lo);
+        zero_line(dst + hi, 1, len - hi);
+    }
 }
 
 /* ---- Packing ---- */
@@ -256,14 +300,9 @@ INLINE void gather_positions(int64_t type, const mx_operand *o, const char *data
     const int64_t base = tap->offset + c * o->channel_stride;
     for (int64_t i = 0; i < run_count; i++) {
         const position_run *run = runs + i;
-        double *line = dst + run->first;
         int64_t lo, hi;
         clip(o, run, tap, &lo, &hi);
-        zero_line(line, 1, lo);
-        if (lo < hi)
-            load_line(type, data + (base + run->offset + lo * o->jump[3]) * type_size(type), o->jump[3], line + lo, 1,
-                      hi - lo);
-        zero_line(line + hi, 1, run->len - hi);
+        copy_lines(type, data, base + run->offset, o->jump[3], 0, lo, hi, run->len, dst + run->first, 0, 1);
     }
 }
 
@@ -352,19 +391,16 @@ INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int6
     const int64_t size = type_size(type);
     const int64_t *offset = o->step_offset + step;
     data += lane * o->lane_stride * size;
-    if (o->lane_stride == 1 && !o->unit_steps) {
-        for (int64_t s = 0; s < steps; s++)
-            load_line(type, data + offset[s] * size, 1, dst + s * width, 1, lanes);
+    if (o->unit_steps) {
+        for (int64_t l = 0; l < lanes; l++)
+            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * steps, 1, steps);
+        transpose(rows, steps, dst, width);
         return;
     }
-    for (int64_t l = 0; l < lanes; l++, data += o->lane_stride * size) {
-        if (o->unit_steps)
-            load_line(type, data + offset[0] * size, 1, rows + l * steps, 1, steps);
-        else
-            for (int64_t s = 0; s < steps; s++)
-                rows[l * steps + s] = load_one(type, data + offset[s] * size);
-    }
-    transpose(rows, steps, dst, width);
+    /* All lanes of a step before the next step: lanes are near each other, steps often a multiple of the cache's period
+     * apart. */
+    for (int64_t s = 0; s < steps; s++)
+        load_line(type, data + offset[s] * size, o->lane_stride, dst + s * width, 1, lanes);
 }
 
 INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes,
@@ -387,18 +423,8 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
                 const position_run *run = runs + i;
                 int64_t lo, hi;
                 clip(o, run, tap, &lo, &hi);
-                double *line = panel + run->first;
-                if (lo >= hi) {
-                    for (int64_t c = c0; c < c1; c++, line += line_stride)
-                        zero_line(line, 1, run->len);
-                    continue;
-                }
-                const char *src = data + (tap->offset + run->offset + lo * o->jump[3] + c0 * o->channel_stride) * size;
-                for (int64_t c = c0; c < c1; c++, line += line_stride, src += o->channel_stride * size) {
-                    zero_line(line, 1, lo);
-                    load_line(type, src, o->jump[3], line + lo, 1, hi - lo);
-                    zero_line(line + hi, 1, run->len - hi);
-                }
+                copy_lines(type, data, tap->offset + run->offset + c0 * o->channel_stride, o->jump[3],
+                           o->channel_stride, lo, hi, run->len, panel + run->first, line_stride, c1 - c0);
             }
         }
         return;

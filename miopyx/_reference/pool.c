@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -63,6 +64,11 @@ void mx_restore_arithmetic(unsigned state) {
 #else
     (void) state;
 #endif
+}
+
+int mx_usable_cores(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 static void take_tasks(int worker) {

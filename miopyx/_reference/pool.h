@@ -11,6 +11,8 @@
 /* `worker` is below the width, and no two tasks run at a time with the same one. */
 typedef void (*mx_task)(void *context, int64_t index, int worker);
 
+/* Cores that this process may run on. */
+int mx_usable_cores(void);
 /* Returns the width: how many threads, the caller's among them, tasks will run on; at most `threads`. */
 int mx_pool_acquire(int threads);
 /* Run tasks 0 ... count - 1; returns when all are done.  `width` is what mx_pool_acquire returned, or 1. */

@@ -176,7 +176,7 @@ static inline mx_place mx_place_of(INDEX i, const mx_tensor t)
 }
 
 /* Those i of [0, count) for which start + i * step lies in [0, limit): from .x up to .y, which is not above .x if there
- * is none.  With it a convolution visits only taps, or outputs, that meet the tensor and needs no test inside its loops. */
+ * is none.  With it a convolution visits only the taps, or outputs, that meet the tensor, without a test in its loops. */
 static inline long2 mx_inside(long start, long step, long limit, long count)
 {
     const long first = start < 0 ? (step - 1 - start) / step : 0;

@@ -10,8 +10,8 @@
  *
  * Shape: filter 1, pad 0, any steps and tensor strides.  Ownership, with no local memory:
  *   ROWS = 1, for CPUs, local size 1: one work-item moves the plane of one image and channel; global: N * channels
- *   ROWS = 0, for GPUs: one work-item moves one element; global, rounded up to any local size: the elements of y for
- *             to_cnhw and from_cnhw, N * C * Do * Ho * Wo for to_cnhw_sampled, the elements of x for from_cnhw_scattered
+ *   ROWS = 0, for GPUs: one work-item moves one element; global, rounded up to any local size:
+ *             N * C * Do * Ho * Wo for to_cnhw_sampled, the elements of x for from_cnhw_scattered, else those of y
  */
 #ifndef X_TYPE /* storage type of x (dx) */
 #define X_TYPE float

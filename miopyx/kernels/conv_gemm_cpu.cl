@@ -1,7 +1,7 @@
 /* Matrix products for CPU devices: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, batches and `reduce` (see mx_gemm in common.h).  gemm_nn wants b_n == 1 and c_n == 1, rows of B and C
- * along memory, and A with any strides; gemm_nt wants a_k == 1 and b_k == 1, and C with any strides.
+ * Shape: any m n k, batches and `reduce` (see mx_gemm in common.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
+ * strides; gemm_nt wants a_k == 1 and b_k == 1, C has any strides.
  * Ownership: one work-item, alone in its group, computes a block of C and sums over all of k and `reduce` in one fixed
  * order, so that results do not depend on the number of cores.
  * NDRange: local (1, 1, 1), global (blocks, groups, images), where with integer division rounding up
@@ -67,7 +67,7 @@ static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
     return LOAD_VEC(0, lanes);
 }
 
-/* sums[8][N_VECTORS] += A[8][depth] * panel[depth][N_VECTORS], of which the first V vectors count; row[] are offsets. */
+/* sums[8][N_VECTORS] += A[8][depth] * panel[depth][N_VECTORS], where the first V vectors count; row[] are offsets. */
 #define DEFINE_MULTIPLY(V)                                                                            \
     static inline void multiply_##V(vec *restrict sums, const vec *restrict panel,                    \
                                     __global const STORAGE(A_TYPE) *restrict A, const long *row,      \
@@ -106,7 +106,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
     const long vectors = (g.n + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
     const long chunk = get_group_id(0) % chunks, tile = get_group_id(0) / chunks;
     const long group = get_group_id(1), image = get_group_id(2);
-    const long m0 = chunk * row_blocks / chunks * TILE_ROWS, m1 = min((chunk + 1) * row_blocks / chunks * TILE_ROWS, g.m);
+    const long m0 = chunk * row_blocks / chunks * TILE_ROWS;
+    const long m1 = min((chunk + 1) * row_blocks / chunks * TILE_ROWS, g.m);
     const long v0 = tile * vectors / tiles, n0 = v0 * VEC;
     const int used = (int)((tile + 1) * vectors / tiles - v0);
     const long columns = min(g.n - n0, (long)used * VEC);
@@ -184,8 +185,8 @@ static inline lane_mask last_lanes(int count)
     return LOAD_VEC(0, lanes);
 }
 
-/* s[4][4] += the lane-wise products of VEC elements of four rows of A and four of B.  Lanes where keep is 0 do not count:
- * both sides are cleared there, because 0 times an infinity would be NaN. */
+/* s[4][4] += the lane-wise products of VEC elements of four rows of A and four of B.  Lanes where keep is 0 do not
+ * count: both sides are cleared there, because 0 times an infinity would be NaN. */
 #define DOT_STEP(at, KEEP)                                                   \
     do {                                                                     \
         vec right[4];                                                        \

@@ -3,7 +3,8 @@
  * Shape: any m n k, any strides, batches and `reduce` (see mx_gemm in common.h).
  * Ownership: a group of 256 work-items owns a 64 x 64 tile of C, a work-item every 16th row and column of it: its sums
  * run over all of k and `reduce` in one fixed order.
- * NDRange: one axis, since GPUs limit the others: local 256, global 256 * ceil(n / 64) * ceil(m / 64) * groups * images.
+ * NDRange: one axis, since GPUs limit the others: local 256, global 256 * tiles with
+ *     tiles = ceil(n / 64) * ceil(m / 64) * groups * images.
  * Local memory: (16 * 65 + 16 * 65) elements of ACC.
  */
 #ifndef A_TYPE /* storage types */

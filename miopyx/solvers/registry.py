@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from .._core import Solver
 from ..errors import BadParmError
-from .conv import _gemm, _naive
+from . import _bias
+from .conv import _gemm, _host, _naive
 
 CONV: tuple[Solver, ...] = (
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
     _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),
+    _host.HostImplicitGemmFwd(), _host.HostImplicitGemmBwd(), _host.HostImplicitGemmWrw(),
     _naive.ConvDirectNaiveConvFwd(), _naive.ConvDirectNaiveConvBwd(), _naive.ConvDirectNaiveConvWrw(),
 )
+
+BIAS: tuple[Solver, ...] = (_bias.OpenCLBias(), _bias.HostBias())
 
 BY_ID: dict[int, Solver] = {solver.id: solver for solver in CONV}
 BY_NAME: dict[str, Solver] = {solver.name: solver for solver in CONV}

@@ -1,0 +1,99 @@
+"""The host path beside PyTorch in float64, layer by layer and direction by direction, in one process and in turns.
+
+    python bench/host_against_torch.py [--batch 4] [--threads 2] [--repeat 5] [--json OUT]
+
+miopyx computes float32 tensors with float64 sums, PyTorch float64 tensors; both do the same multiplications in float64.
+Needs PyTorch.  Prints GFLOP/s (2 n k ho wo c/g r s a layer) as medians, and their geometric means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+
+import numpy as np
+import torch
+
+import miopyx
+
+# ResNet-50 v1.5: (c, h, k, filter, stride, pad)
+LAYERS = [
+    (3, 224, 64, 7, 2, 3),
+    (64, 56, 64, 1, 1, 0), (64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 0), (256, 56, 64, 1, 1, 0),
+    (256, 56, 128, 1, 1, 0), (128, 56, 128, 3, 2, 1), (128, 28, 512, 1, 1, 0), (256, 56, 512, 1, 2, 0),
+    (512, 28, 128, 1, 1, 0), (128, 28, 128, 3, 1, 1),
+    (512, 28, 256, 1, 1, 0), (256, 28, 256, 3, 2, 1), (256, 14, 1024, 1, 1, 0), (512, 28, 1024, 1, 2, 0),
+    (1024, 14, 256, 1, 1, 0), (256, 14, 256, 3, 1, 1),
+    (1024, 14, 512, 1, 1, 0), (512, 14, 512, 3, 2, 1), (512, 7, 2048, 1, 1, 0), (1024, 14, 2048, 1, 2, 0),
+    (2048, 7, 512, 1, 1, 0), (512, 7, 512, 3, 1, 1),
+]
+DIRECTIONS = ("forward", "data", "weights")
+
+
+def seconds(call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    os.environ["MIOPYX_NUM_THREADS"] = str(options.threads)
+    torch.set_num_threads(options.threads)
+    handle = miopyx.Handle("host")
+    rng = np.random.default_rng()
+    rows = []
+    print(f"{'layer':28} {'direction':9} {'miopyx':>8} {'PyTorch':>8} {'ratio':>6}   GFLOP/s, batch {options.batch}, "
+          f"{options.threads} threads")
+    for c, h, k, r, stride, pad in LAYERS:
+        conv = miopyx.ConvolutionDescriptor((pad, pad), (stride, stride))
+        x_desc = miopyx.TensorDescriptor("float32", (options.batch, c, h, h))
+        w_desc = miopyx.TensorDescriptor("float32", (k, c, r, r))
+        y_desc = miopyx.TensorDescriptor("float32", conv.output_lens(x_desc, w_desc))
+        x, w, y = (rng.standard_normal(d.lens, dtype=np.float32) for d in (x_desc, w_desc, y_desc))
+        tx, tw, ty = (torch.from_numpy(a).double() for a in (x, w, y))
+        dx, dw = np.empty_like(x), np.empty_like(w)
+        out = np.empty_like(y)
+        plans = (
+            lambda p=handle.convolution_forward(x_desc, w_desc, conv, y_desc): p(x, w, out),
+            lambda p=handle.convolution_backward_data(y_desc, w_desc, conv, x_desc): p(y, w, dx),
+            lambda p=handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc): p(y, x, dw),
+        )
+
+        def torch_backward(mask, tx=tx, tw=tw, ty=ty, stride=stride, pad=pad):
+            torch.ops.aten.convolution_backward(
+                ty, tx, tw, None, [stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1, mask)
+
+        peers = (
+            lambda tx=tx, tw=tw, stride=stride, pad=pad: torch.ops.aten.convolution(
+                tx, tw, None, [stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1),
+            lambda: torch_backward([True, False, False]),
+            lambda: torch_backward([False, True, False]),
+        )
+        flops = 2 * y.size * c * r * r
+        for direction, ours, theirs in zip(DIRECTIONS, plans, peers, strict=True):
+            ours(), theirs()
+            times = [(seconds(ours), seconds(theirs)) for _ in range(options.repeat)]
+            mine, peer = (flops / statistics.median(t) * 1e-9 for t in zip(*times, strict=True))
+            layer = f"{c}x{h}x{h} -> {k} {r}x{r} s{stride}"
+            rows.append({"layer": layer, "direction": direction, "miopyx": mine, "torch": peer})
+            print(f"{layer:28} {direction:9} {mine:8.1f} {peer:8.1f} {mine / peer:6.2f}", flush=True)
+    for direction in DIRECTIONS:
+        mine, peer = (statistics.geometric_mean(r[side] for r in rows if r["direction"] == direction)
+                      for side in ("miopyx", "torch"))
+        print(f"{'geometric mean':28} {direction:9} {mine:8.1f} {peer:8.1f} {mine / peer:6.2f}")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"batch": options.batch, "threads": options.threads, "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+# Nothing of this module is visible from Python; the types are what its `bind_data` takes.
+
+from typing import Any, Protocol, TypeAlias
+
+class _ArrayInterface(Protocol):  # NumPy and ml_dtypes arrays
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def dtype(self) -> Any: ...
+
+class _IntPtr(Protocol):  # pyopencl.Buffer
+    @property
+    def int_ptr(self) -> int: ...
+
+class _BaseData(Protocol):  # pyopencl.array.Array
+    @property
+    def base_data(self) -> Any: ...
+
+class _SVM(Protocol):  # pyopencl.SVM and its allocations
+    @property
+    def svm_ptr(self) -> int: ...
+
+# An int is a cl_mem.
+_Data: TypeAlias = _ArrayInterface | bytes | bytearray | memoryview | _IntPtr | _BaseData | _SVM | int

@@ -1,0 +1,19 @@
+from ._descriptors import ConvolutionDescriptor, TensorDescriptor
+
+class Problem:
+    @property
+    def key(self) -> bytes: ...
+
+class ConvProblem(Problem):
+    def __init__(
+        self, direction: int, x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor, conv: ConvolutionDescriptor
+    ) -> None: ...
+    @property
+    def transposed(self) -> bool: ...
+    @property
+    def direction(self) -> int: ...
+    @property
+    def flops(self) -> int: ...
+
+class BiasProblem(Problem):
+    def __init__(self, direction: int, b: TensorDescriptor, y: TensorDescriptor) -> None: ...

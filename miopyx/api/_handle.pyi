@@ -1,0 +1,48 @@
+from typing import Final
+
+import pyopencl
+
+from .._core import Handle as _Handle
+from .._core import Plan
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor
+
+VERSION: Final[tuple[int, int, int]]
+
+class Handle(_Handle):
+    def convolution_forward(
+        self,
+        x_desc: TensorDescriptor,
+        w_desc: TensorDescriptor,
+        conv_desc: ConvolutionDescriptor,
+        y_desc: TensorDescriptor,
+        solution_id: int | None = None,
+        workspace_limit: int | None = None,
+    ) -> Plan: ...
+    def convolution_backward_data(
+        self,
+        dy_desc: TensorDescriptor,
+        w_desc: TensorDescriptor,
+        conv_desc: ConvolutionDescriptor,
+        dx_desc: TensorDescriptor,
+        solution_id: int | None = None,
+        workspace_limit: int | None = None,
+    ) -> Plan: ...
+    def convolution_backward_weights(
+        self,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        conv_desc: ConvolutionDescriptor,
+        dw_desc: TensorDescriptor,
+        solution_id: int | None = None,
+        workspace_limit: int | None = None,
+    ) -> Plan: ...
+
+def miopenCreate() -> Handle: ...
+def miopenCreateWithStream(stream: pyopencl.CommandQueue) -> Handle: ...
+def miopenDestroy(handle: _Handle | None) -> None: ...
+def miopenSetStream(handle: _Handle, streamID: pyopencl.CommandQueue) -> None: ...
+def miopenGetStream(handle: _Handle) -> pyopencl.CommandQueue | None: ...
+def miopenEnableProfiling(handle: _Handle, enable: bool) -> None: ...
+def miopenGetKernelTime(handle: _Handle) -> float: ...
+def miopenGetVersion() -> tuple[int, int, int]: ...
+def miopenGetErrorString(error: int) -> str: ...

@@ -1,0 +1,384 @@
+from enum import IntEnum
+from typing import Final
+
+class miopenStatus_t(IntEnum):
+    miopenStatusSuccess = 0
+    miopenStatusNotInitialized = 1
+    miopenStatusInvalidValue = 2
+    miopenStatusBadParm = 3
+    miopenStatusAllocFailed = 4
+    miopenStatusInternalError = 5
+    miopenStatusNotImplemented = 6
+    miopenStatusUnknownError = 7
+    miopenStatusUnsupportedOp = 8
+    miopenStatusGpuOperationsSkipped = 9
+    miopenStatusVersionMismatch = 10
+
+class miopenDataType_t(IntEnum):
+    miopenHalf = 0
+    miopenFloat = 1
+    miopenInt32 = 2
+    miopenInt8 = 3
+    miopenBFloat16 = 5
+    miopenDouble = 6
+    miopenFloat8 = 7
+    miopenBFloat8 = 8
+    miopenInt64 = 9
+
+class miopenTensorLayout_t(IntEnum):
+    miopenTensorNCHW = 0
+    miopenTensorNHWC = 1
+    miopenTensorCHWN = 2
+    miopenTensorNCHWc4 = 3
+    miopenTensorNCHWc8 = 4
+    miopenTensorCHWNc4 = 5
+    miopenTensorCHWNc8 = 6
+    miopenTensorNCDHW = 7
+    miopenTensorNDHWC = 8
+
+class miopenIndexType_t(IntEnum):
+    miopenIndexUint8 = 0
+    miopenIndexUint16 = 1
+    miopenIndexUint32 = 2
+    miopenIndexUint64 = 3
+
+class miopenTensorOp_t(IntEnum):
+    miopenTensorOpAdd = 0
+    miopenTensorOpMul = 1
+    miopenTensorOpMin = 2
+    miopenTensorOpMax = 3
+
+class miopenConvolutionMode_t(IntEnum):
+    miopenConvolution = 0
+    miopenTranspose = 1
+    miopenGroupConv = 2
+    miopenDepthwise = 3
+
+class miopenPaddingMode_t(IntEnum):
+    miopenPaddingDefault = 0
+    miopenPaddingSame = 1
+    miopenPaddingValid = 2
+
+class miopenConvolutionAttrib_t(IntEnum):
+    MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL = 0
+    MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC = 1
+    MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE = 2
+
+class miopenF8RoundingMode_t(IntEnum):
+    miopenF8RoundingModeStandard = 0
+    miopenF8RoundingModeStochastic = 1
+
+class miopenConvFwdAlgorithm_t(IntEnum):
+    miopenConvolutionFwdAlgoGEMM = 0
+    miopenConvolutionFwdAlgoDirect = 1
+    miopenConvolutionFwdAlgoFFT = 2
+    miopenConvolutionFwdAlgoWinograd = 3
+    miopenConvolutionFwdAlgoImplicitGEMM = 5
+
+class miopenConvBwdDataAlgorithm_t(IntEnum):
+    miopenConvolutionBwdDataAlgoGEMM = 0
+    miopenConvolutionBwdDataAlgoDirect = 1
+    miopenConvolutionBwdDataAlgoFFT = 2
+    miopenConvolutionBwdDataAlgoWinograd = 3
+    miopenTransposeBwdDataAlgoGEMM = 4
+    miopenConvolutionBwdDataAlgoImplicitGEMM = 5
+
+class miopenConvBwdWeightsAlgorithm_t(IntEnum):
+    miopenConvolutionBwdWeightsAlgoGEMM = 0
+    miopenConvolutionBwdWeightsAlgoDirect = 1
+    miopenConvolutionBwdWeightsAlgoWinograd = 3
+    miopenConvolutionBwdWeightsAlgoImplicitGEMM = 5
+
+class miopenConvAlgorithm_t(IntEnum):
+    miopenConvolutionAlgoGEMM = 0
+    miopenConvolutionAlgoDirect = 1
+    miopenConvolutionAlgoFFT = 2
+    miopenConvolutionAlgoWinograd = 3
+    miopenConvolutionAlgoImplicitGEMM = 5
+
+class miopenConvolutionFindMode_t(IntEnum):
+    miopenConvolutionFindModeNormal = 1
+    miopenConvolutionFindModeFast = 2
+    miopenConvolutionFindModeHybrid = 3
+    miopenConvolutionFindModeReserved_4 = 4
+    miopenConvolutionFindModeDynamicHybrid = 5
+
+class miopenPoolingMode_t(IntEnum):
+    miopenPoolingMax = 0
+    miopenPoolingAverage = 1
+    miopenPoolingAverageInclusive = 2
+
+class miopenPoolingWorkspaceIndexMode_t(IntEnum):
+    miopenPoolingWorkspaceIndexMask = 0
+    miopenPoolingWorkspaceIndexImage = 1
+
+class miopenLRNMode_t(IntEnum):
+    miopenLRNWithinChannel = 0
+    miopenLRNCrossChannel = 1
+
+class miopenBatchNormMode_t(IntEnum):
+    miopenBNPerActivation = 0
+    miopenBNSpatial = 1
+
+class miopenActivationMode_t(IntEnum):
+    miopenActivationPASTHRU = 0
+    miopenActivationLOGISTIC = 1
+    miopenActivationTANH = 2
+    miopenActivationRELU = 3
+    miopenActivationSOFTRELU = 4
+    miopenActivationABS = 5
+    miopenActivationPOWER = 6
+    miopenActivationCLIPPEDRELU = 7
+    miopenActivationLEAKYRELU = 8
+    miopenActivationELU = 9
+
+class miopenSoftmaxAlgorithm_t(IntEnum):
+    MIOPEN_SOFTMAX_FAST = 0
+    MIOPEN_SOFTMAX_ACCURATE = 1
+    MIOPEN_SOFTMAX_LOG = 2
+
+class miopenSoftmaxMode_t(IntEnum):
+    MIOPEN_SOFTMAX_MODE_INSTANCE = 0
+    MIOPEN_SOFTMAX_MODE_CHANNEL = 1
+
+class miopenProblemDirection_t(IntEnum):
+    miopenProblemDirectionForward = 0
+    miopenProblemDirectionBackward = 1
+    miopenProblemDirectionBackwardWeights = 2
+    miopenProblemDirectionInference = 4
+
+class miopenFindResultsOrder_t(IntEnum):
+    miopenFindResultsOrderByTime = 0
+    miopenFindResultsOrderByWorkspaceSize = 1
+
+class miopenTensorArgumentId_t(IntEnum):
+    miopenTensorArgumentIdInvalid = 0
+    miopenTensorConvolutionX = 1
+    miopenTensorConvolutionW = 2
+    miopenTensorConvolutionY = 3
+    miopenTensorActivationX = 37
+    miopenTensorActivationY = 38
+    miopenTensorActivationDX = 39
+    miopenTensorActivationDY = 40
+    miopenTensorBiasX = 41
+    miopenTensorBiasY = 42
+    miopenTensorBias = 43
+    miopenTensorSoftmaxX = 44
+    miopenTensorSoftmaxY = 45
+    miopenTensorSoftmaxDX = 46
+    miopenTensorSoftmaxDY = 47
+    miopenTensorBatchnormX = 48
+    miopenTensorBatchnormY = 49
+    miopenTensorBatchnormRunningMean = 50
+    miopenTensorBatchnormRunningVariance = 51
+    miopenTensorBatchnormSavedMean = 52
+    miopenTensorBatchnormSavedVariance = 53
+    miopenTensorBatchnormScale = 54
+    miopenTensorBatchnormScaleDiff = 55
+    miopenTensorBatchnormEstimatedMean = 56
+    miopenTensorBatchnormEstimatedVariance = 57
+    miopenTensorBatchnormBias = 58
+    miopenTensorBatchnormBiasDiff = 59
+    miopenTensorBatchnormDX = 60
+    miopenTensorBatchnormDY = 61
+    miopenTensorArgumentIsScalar = 2147483648
+    miopenScalarBatchnormExpAvgFactor = 2147483650
+    miopenScalarBatchnormEpsilon = 2147483651
+
+class miopenAlphaBetaCase_t(IntEnum):
+    DEFAULT = 0
+    SCALE = 1
+    BILINEAR = 2
+    ERROR_STATE = 3
+
+ENUMS: Final[tuple[type[IntEnum], ...]]
+
+miopenStatusSuccess: Final = miopenStatus_t.miopenStatusSuccess
+miopenStatusNotInitialized: Final = miopenStatus_t.miopenStatusNotInitialized
+miopenStatusInvalidValue: Final = miopenStatus_t.miopenStatusInvalidValue
+miopenStatusBadParm: Final = miopenStatus_t.miopenStatusBadParm
+miopenStatusAllocFailed: Final = miopenStatus_t.miopenStatusAllocFailed
+miopenStatusInternalError: Final = miopenStatus_t.miopenStatusInternalError
+miopenStatusNotImplemented: Final = miopenStatus_t.miopenStatusNotImplemented
+miopenStatusUnknownError: Final = miopenStatus_t.miopenStatusUnknownError
+miopenStatusUnsupportedOp: Final = miopenStatus_t.miopenStatusUnsupportedOp
+miopenStatusGpuOperationsSkipped: Final = miopenStatus_t.miopenStatusGpuOperationsSkipped
+miopenStatusVersionMismatch: Final = miopenStatus_t.miopenStatusVersionMismatch
+miopenHalf: Final = miopenDataType_t.miopenHalf
+miopenFloat: Final = miopenDataType_t.miopenFloat
+miopenInt32: Final = miopenDataType_t.miopenInt32
+miopenInt8: Final = miopenDataType_t.miopenInt8
+miopenBFloat16: Final = miopenDataType_t.miopenBFloat16
+miopenDouble: Final = miopenDataType_t.miopenDouble
+miopenFloat8: Final = miopenDataType_t.miopenFloat8
+miopenBFloat8: Final = miopenDataType_t.miopenBFloat8
+miopenInt64: Final = miopenDataType_t.miopenInt64
+miopenTensorNCHW: Final = miopenTensorLayout_t.miopenTensorNCHW
+miopenTensorNHWC: Final = miopenTensorLayout_t.miopenTensorNHWC
+miopenTensorCHWN: Final = miopenTensorLayout_t.miopenTensorCHWN
+miopenTensorNCHWc4: Final = miopenTensorLayout_t.miopenTensorNCHWc4
+miopenTensorNCHWc8: Final = miopenTensorLayout_t.miopenTensorNCHWc8
+miopenTensorCHWNc4: Final = miopenTensorLayout_t.miopenTensorCHWNc4
+miopenTensorCHWNc8: Final = miopenTensorLayout_t.miopenTensorCHWNc8
+miopenTensorNCDHW: Final = miopenTensorLayout_t.miopenTensorNCDHW
+miopenTensorNDHWC: Final = miopenTensorLayout_t.miopenTensorNDHWC
+miopenIndexUint8: Final = miopenIndexType_t.miopenIndexUint8
+miopenIndexUint16: Final = miopenIndexType_t.miopenIndexUint16
+miopenIndexUint32: Final = miopenIndexType_t.miopenIndexUint32
+miopenIndexUint64: Final = miopenIndexType_t.miopenIndexUint64
+miopenTensorOpAdd: Final = miopenTensorOp_t.miopenTensorOpAdd
+miopenTensorOpMul: Final = miopenTensorOp_t.miopenTensorOpMul
+miopenTensorOpMin: Final = miopenTensorOp_t.miopenTensorOpMin
+miopenTensorOpMax: Final = miopenTensorOp_t.miopenTensorOpMax
+miopenConvolution: Final = miopenConvolutionMode_t.miopenConvolution
+miopenTranspose: Final = miopenConvolutionMode_t.miopenTranspose
+miopenGroupConv: Final = miopenConvolutionMode_t.miopenGroupConv
+miopenDepthwise: Final = miopenConvolutionMode_t.miopenDepthwise
+miopenPaddingDefault: Final = miopenPaddingMode_t.miopenPaddingDefault
+miopenPaddingSame: Final = miopenPaddingMode_t.miopenPaddingSame
+miopenPaddingValid: Final = miopenPaddingMode_t.miopenPaddingValid
+MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL: Final = miopenConvolutionAttrib_t.MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL
+MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC: Final = miopenConvolutionAttrib_t.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC
+MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE: Final = (
+    miopenConvolutionAttrib_t.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE
+)
+miopenF8RoundingModeStandard: Final = miopenF8RoundingMode_t.miopenF8RoundingModeStandard
+miopenF8RoundingModeStochastic: Final = miopenF8RoundingMode_t.miopenF8RoundingModeStochastic
+miopenConvolutionFwdAlgoGEMM: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoGEMM
+miopenConvolutionFwdAlgoDirect: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoDirect
+miopenConvolutionFwdAlgoFFT: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoFFT
+miopenConvolutionFwdAlgoWinograd: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoWinograd
+miopenConvolutionFwdAlgoImplicitGEMM: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoImplicitGEMM
+miopenConvolutionBwdDataAlgoGEMM: Final = miopenConvBwdDataAlgorithm_t.miopenConvolutionBwdDataAlgoGEMM
+miopenConvolutionBwdDataAlgoDirect: Final = miopenConvBwdDataAlgorithm_t.miopenConvolutionBwdDataAlgoDirect
+miopenConvolutionBwdDataAlgoFFT: Final = miopenConvBwdDataAlgorithm_t.miopenConvolutionBwdDataAlgoFFT
+miopenConvolutionBwdDataAlgoWinograd: Final = miopenConvBwdDataAlgorithm_t.miopenConvolutionBwdDataAlgoWinograd
+miopenTransposeBwdDataAlgoGEMM: Final = miopenConvBwdDataAlgorithm_t.miopenTransposeBwdDataAlgoGEMM
+miopenConvolutionBwdDataAlgoImplicitGEMM: Final = miopenConvBwdDataAlgorithm_t.miopenConvolutionBwdDataAlgoImplicitGEMM
+miopenConvolutionBwdWeightsAlgoGEMM: Final = miopenConvBwdWeightsAlgorithm_t.miopenConvolutionBwdWeightsAlgoGEMM
+miopenConvolutionBwdWeightsAlgoDirect: Final = miopenConvBwdWeightsAlgorithm_t.miopenConvolutionBwdWeightsAlgoDirect
+miopenConvolutionBwdWeightsAlgoWinograd: Final = miopenConvBwdWeightsAlgorithm_t.miopenConvolutionBwdWeightsAlgoWinograd
+miopenConvolutionBwdWeightsAlgoImplicitGEMM: Final = (
+    miopenConvBwdWeightsAlgorithm_t.miopenConvolutionBwdWeightsAlgoImplicitGEMM
+)
+miopenConvolutionAlgoGEMM: Final = miopenConvAlgorithm_t.miopenConvolutionAlgoGEMM
+miopenConvolutionAlgoDirect: Final = miopenConvAlgorithm_t.miopenConvolutionAlgoDirect
+miopenConvolutionAlgoFFT: Final = miopenConvAlgorithm_t.miopenConvolutionAlgoFFT
+miopenConvolutionAlgoWinograd: Final = miopenConvAlgorithm_t.miopenConvolutionAlgoWinograd
+miopenConvolutionAlgoImplicitGEMM: Final = miopenConvAlgorithm_t.miopenConvolutionAlgoImplicitGEMM
+miopenConvolutionFindModeNormal: Final = miopenConvolutionFindMode_t.miopenConvolutionFindModeNormal
+miopenConvolutionFindModeFast: Final = miopenConvolutionFindMode_t.miopenConvolutionFindModeFast
+miopenConvolutionFindModeHybrid: Final = miopenConvolutionFindMode_t.miopenConvolutionFindModeHybrid
+miopenConvolutionFindModeReserved_4: Final = miopenConvolutionFindMode_t.miopenConvolutionFindModeReserved_4
+miopenConvolutionFindModeDynamicHybrid: Final = miopenConvolutionFindMode_t.miopenConvolutionFindModeDynamicHybrid
+miopenPoolingMax: Final = miopenPoolingMode_t.miopenPoolingMax
+miopenPoolingAverage: Final = miopenPoolingMode_t.miopenPoolingAverage
+miopenPoolingAverageInclusive: Final = miopenPoolingMode_t.miopenPoolingAverageInclusive
+miopenPoolingWorkspaceIndexMask: Final = miopenPoolingWorkspaceIndexMode_t.miopenPoolingWorkspaceIndexMask
+miopenPoolingWorkspaceIndexImage: Final = miopenPoolingWorkspaceIndexMode_t.miopenPoolingWorkspaceIndexImage
+miopenLRNWithinChannel: Final = miopenLRNMode_t.miopenLRNWithinChannel
+miopenLRNCrossChannel: Final = miopenLRNMode_t.miopenLRNCrossChannel
+miopenBNPerActivation: Final = miopenBatchNormMode_t.miopenBNPerActivation
+miopenBNSpatial: Final = miopenBatchNormMode_t.miopenBNSpatial
+miopenActivationPASTHRU: Final = miopenActivationMode_t.miopenActivationPASTHRU
+miopenActivationLOGISTIC: Final = miopenActivationMode_t.miopenActivationLOGISTIC
+miopenActivationTANH: Final = miopenActivationMode_t.miopenActivationTANH
+miopenActivationRELU: Final = miopenActivationMode_t.miopenActivationRELU
+miopenActivationSOFTRELU: Final = miopenActivationMode_t.miopenActivationSOFTRELU
+miopenActivationABS: Final = miopenActivationMode_t.miopenActivationABS
+miopenActivationPOWER: Final = miopenActivationMode_t.miopenActivationPOWER
+miopenActivationCLIPPEDRELU: Final = miopenActivationMode_t.miopenActivationCLIPPEDRELU
+miopenActivationLEAKYRELU: Final = miopenActivationMode_t.miopenActivationLEAKYRELU
+miopenActivationELU: Final = miopenActivationMode_t.miopenActivationELU
+MIOPEN_SOFTMAX_FAST: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_FAST
+MIOPEN_SOFTMAX_ACCURATE: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_ACCURATE
+MIOPEN_SOFTMAX_LOG: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_LOG
+MIOPEN_SOFTMAX_MODE_INSTANCE: Final = miopenSoftmaxMode_t.MIOPEN_SOFTMAX_MODE_INSTANCE
+MIOPEN_SOFTMAX_MODE_CHANNEL: Final = miopenSoftmaxMode_t.MIOPEN_SOFTMAX_MODE_CHANNEL
+miopenProblemDirectionForward: Final = miopenProblemDirection_t.miopenProblemDirectionForward
+miopenProblemDirectionBackward: Final = miopenProblemDirection_t.miopenProblemDirectionBackward
+miopenProblemDirectionBackwardWeights: Final = miopenProblemDirection_t.miopenProblemDirectionBackwardWeights
+miopenProblemDirectionInference: Final = miopenProblemDirection_t.miopenProblemDirectionInference
+miopenFindResultsOrderByTime: Final = miopenFindResultsOrder_t.miopenFindResultsOrderByTime
+miopenFindResultsOrderByWorkspaceSize: Final = miopenFindResultsOrder_t.miopenFindResultsOrderByWorkspaceSize
+miopenTensorArgumentIdInvalid: Final = miopenTensorArgumentId_t.miopenTensorArgumentIdInvalid
+miopenTensorConvolutionX: Final = miopenTensorArgumentId_t.miopenTensorConvolutionX
+miopenTensorConvolutionW: Final = miopenTensorArgumentId_t.miopenTensorConvolutionW
+miopenTensorConvolutionY: Final = miopenTensorArgumentId_t.miopenTensorConvolutionY
+miopenTensorActivationX: Final = miopenTensorArgumentId_t.miopenTensorActivationX
+miopenTensorActivationY: Final = miopenTensorArgumentId_t.miopenTensorActivationY
+miopenTensorActivationDX: Final = miopenTensorArgumentId_t.miopenTensorActivationDX
+miopenTensorActivationDY: Final = miopenTensorArgumentId_t.miopenTensorActivationDY
+miopenTensorBiasX: Final = miopenTensorArgumentId_t.miopenTensorBiasX
+miopenTensorBiasY: Final = miopenTensorArgumentId_t.miopenTensorBiasY
+miopenTensorBias: Final = miopenTensorArgumentId_t.miopenTensorBias
+miopenTensorSoftmaxX: Final = miopenTensorArgumentId_t.miopenTensorSoftmaxX
+miopenTensorSoftmaxY: Final = miopenTensorArgumentId_t.miopenTensorSoftmaxY
+miopenTensorSoftmaxDX: Final = miopenTensorArgumentId_t.miopenTensorSoftmaxDX
+miopenTensorSoftmaxDY: Final = miopenTensorArgumentId_t.miopenTensorSoftmaxDY
+miopenTensorBatchnormX: Final = miopenTensorArgumentId_t.miopenTensorBatchnormX
+miopenTensorBatchnormY: Final = miopenTensorArgumentId_t.miopenTensorBatchnormY
+miopenTensorBatchnormRunningMean: Final = miopenTensorArgumentId_t.miopenTensorBatchnormRunningMean
+miopenTensorBatchnormRunningVariance: Final = miopenTensorArgumentId_t.miopenTensorBatchnormRunningVariance
+miopenTensorBatchnormSavedMean: Final = miopenTensorArgumentId_t.miopenTensorBatchnormSavedMean
+miopenTensorBatchnormSavedVariance: Final = miopenTensorArgumentId_t.miopenTensorBatchnormSavedVariance
+miopenTensorBatchnormScale: Final = miopenTensorArgumentId_t.miopenTensorBatchnormScale
+miopenTensorBatchnormScaleDiff: Final = miopenTensorArgumentId_t.miopenTensorBatchnormScaleDiff
+miopenTensorBatchnormEstimatedMean: Final = miopenTensorArgumentId_t.miopenTensorBatchnormEstimatedMean
+miopenTensorBatchnormEstimatedVariance: Final = miopenTensorArgumentId_t.miopenTensorBatchnormEstimatedVariance
+miopenTensorBatchnormBias: Final = miopenTensorArgumentId_t.miopenTensorBatchnormBias
+miopenTensorBatchnormBiasDiff: Final = miopenTensorArgumentId_t.miopenTensorBatchnormBiasDiff
+miopenTensorBatchnormDX: Final = miopenTensorArgumentId_t.miopenTensorBatchnormDX
+miopenTensorBatchnormDY: Final = miopenTensorArgumentId_t.miopenTensorBatchnormDY
+miopenTensorArgumentIsScalar: Final = miopenTensorArgumentId_t.miopenTensorArgumentIsScalar
+miopenScalarBatchnormExpAvgFactor: Final = miopenTensorArgumentId_t.miopenScalarBatchnormExpAvgFactor
+miopenScalarBatchnormEpsilon: Final = miopenTensorArgumentId_t.miopenScalarBatchnormEpsilon
+
+__all__ = [
+    "miopenStatus_t", "miopenDataType_t", "miopenTensorLayout_t", "miopenIndexType_t", "miopenTensorOp_t",
+    "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenF8RoundingMode_t",
+    "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
+    "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
+    "miopenPoolingWorkspaceIndexMode_t", "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenActivationMode_t",
+    "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t", "miopenProblemDirection_t", "miopenFindResultsOrder_t",
+    "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
+    "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
+    "miopenStatusNotImplemented", "miopenStatusUnknownError", "miopenStatusUnsupportedOp",
+    "miopenStatusGpuOperationsSkipped", "miopenStatusVersionMismatch", "miopenHalf", "miopenFloat", "miopenInt32",
+    "miopenInt8", "miopenBFloat16", "miopenDouble", "miopenFloat8", "miopenBFloat8", "miopenInt64",
+    "miopenTensorNCHW", "miopenTensorNHWC", "miopenTensorCHWN", "miopenTensorNCHWc4", "miopenTensorNCHWc8",
+    "miopenTensorCHWNc4", "miopenTensorCHWNc8", "miopenTensorNCDHW", "miopenTensorNDHWC", "miopenIndexUint8",
+    "miopenIndexUint16", "miopenIndexUint32", "miopenIndexUint64", "miopenTensorOpAdd", "miopenTensorOpMul",
+    "miopenTensorOpMin", "miopenTensorOpMax", "miopenConvolution", "miopenTranspose", "miopenGroupConv",
+    "miopenDepthwise", "miopenPaddingDefault", "miopenPaddingSame", "miopenPaddingValid",
+    "MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL", "MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC",
+    "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", "miopenF8RoundingModeStandard", "miopenF8RoundingModeStochastic",
+    "miopenConvolutionFwdAlgoGEMM", "miopenConvolutionFwdAlgoDirect", "miopenConvolutionFwdAlgoFFT",
+    "miopenConvolutionFwdAlgoWinograd", "miopenConvolutionFwdAlgoImplicitGEMM", "miopenConvolutionBwdDataAlgoGEMM",
+    "miopenConvolutionBwdDataAlgoDirect", "miopenConvolutionBwdDataAlgoFFT", "miopenConvolutionBwdDataAlgoWinograd",
+    "miopenTransposeBwdDataAlgoGEMM", "miopenConvolutionBwdDataAlgoImplicitGEMM",
+    "miopenConvolutionBwdWeightsAlgoGEMM", "miopenConvolutionBwdWeightsAlgoDirect",
+    "miopenConvolutionBwdWeightsAlgoWinograd", "miopenConvolutionBwdWeightsAlgoImplicitGEMM",
+    "miopenConvolutionAlgoGEMM", "miopenConvolutionAlgoDirect", "miopenConvolutionAlgoFFT",
+    "miopenConvolutionAlgoWinograd", "miopenConvolutionAlgoImplicitGEMM", "miopenConvolutionFindModeNormal",
+    "miopenConvolutionFindModeFast", "miopenConvolutionFindModeHybrid", "miopenConvolutionFindModeReserved_4",
+    "miopenConvolutionFindModeDynamicHybrid", "miopenPoolingMax", "miopenPoolingAverage",
+    "miopenPoolingAverageInclusive", "miopenPoolingWorkspaceIndexMask", "miopenPoolingWorkspaceIndexImage",
+    "miopenLRNWithinChannel", "miopenLRNCrossChannel", "miopenBNPerActivation", "miopenBNSpatial",
+    "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
+    "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
+    "miopenActivationLEAKYRELU", "miopenActivationELU", "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE",
+    "MIOPEN_SOFTMAX_LOG", "MIOPEN_SOFTMAX_MODE_INSTANCE", "MIOPEN_SOFTMAX_MODE_CHANNEL",
+    "miopenProblemDirectionForward", "miopenProblemDirectionBackward", "miopenProblemDirectionBackwardWeights",
+    "miopenProblemDirectionInference", "miopenFindResultsOrderByTime", "miopenFindResultsOrderByWorkspaceSize",
+    "miopenTensorArgumentIdInvalid", "miopenTensorConvolutionX", "miopenTensorConvolutionW",
+    "miopenTensorConvolutionY", "miopenTensorActivationX", "miopenTensorActivationY", "miopenTensorActivationDX",
+    "miopenTensorActivationDY", "miopenTensorBiasX", "miopenTensorBiasY", "miopenTensorBias", "miopenTensorSoftmaxX",
+    "miopenTensorSoftmaxY", "miopenTensorSoftmaxDX", "miopenTensorSoftmaxDY", "miopenTensorBatchnormX",
+    "miopenTensorBatchnormY", "miopenTensorBatchnormRunningMean", "miopenTensorBatchnormRunningVariance",
+    "miopenTensorBatchnormSavedMean", "miopenTensorBatchnormSavedVariance", "miopenTensorBatchnormScale",
+    "miopenTensorBatchnormScaleDiff", "miopenTensorBatchnormEstimatedMean", "miopenTensorBatchnormEstimatedVariance",
+    "miopenTensorBatchnormBias", "miopenTensorBatchnormBiasDiff", "miopenTensorBatchnormDX",
+    "miopenTensorBatchnormDY", "miopenTensorArgumentIsScalar", "miopenScalarBatchnormExpAvgFactor",
+    "miopenScalarBatchnormEpsilon",
+]

@@ -1,0 +1,47 @@
+"""The host path: implicit GEMM in float64, any type, strides and rank (see miopyx/_reference)."""
+
+from miopyx._core cimport Device, Solution, Step
+from miopyx._reference._conv cimport host_conv
+from miopyx._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
+from miopyx.solvers.conv._base cimport ConvSolver
+
+cdef enum:
+    IMPLICIT_GEMM = 5
+
+
+cdef class _HostImplicitGemm(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = IMPLICIT_GEMM
+        self.dynamic = self.deterministic = self.on_host = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        return None
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return 1.0
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef Step step = Step(None, (), ())
+        step.function = host_conv
+        return Solution([step])
+
+
+cdef class HostImplicitGemmFwd(_HostImplicitGemm):
+    """Forward on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1001, "HostImplicitGemmFwd", MX_FORWARD
+
+
+cdef class HostImplicitGemmBwd(_HostImplicitGemm):
+    """Backward data on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1002, "HostImplicitGemmBwd", MX_BACKWARD_DATA
+
+
+cdef class HostImplicitGemmWrw(_HostImplicitGemm):
+    """Backward weights on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1003, "HostImplicitGemmWrw", MX_BACKWARD_WEIGHTS

@@ -1,0 +1,105 @@
+"""What all tests share: a cache folder of their own, the devices to run on, and random numbers that can be repeated."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from functools import cache
+
+# Before miopyx is imported: no variable of the user's counts, and nothing is read from or written to the user's caches.
+for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN_"))]:
+    del os.environ[_name]
+CACHE = tempfile.mkdtemp(prefix="miopyx-tests-")
+os.environ["MIOPYX_CACHE_DIR"] = CACHE
+
+import hypothesis  # noqa: E402
+import hypothesis.configuration  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import miopyx  # noqa: E402
+from miopyx import config, device  # noqa: E402
+
+hypothesis.configuration.set_hypothesis_home_dir(os.path.join(CACHE, "hypothesis"))
+hypothesis.settings.register_profile("miopyx", deadline=None, database=None)
+hypothesis.settings.load_profile("miopyx")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("miopyx")
+    group.addoption("--device", action="append", metavar="NAME",
+                    help="run the tests of all devices on this one, as `miopyx doctor` names it (may be repeated; "
+                         "default: the host and every OpenCL device that works)")
+    group.addoption("--configurations", type=int, default=200,
+                    help="how many random configurations the comparison with PyTorch takes (default: 200)")
+    group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each test, shown on failure)")
+
+
+def pytest_unconfigure():
+    shutil.rmtree(CACHE, ignore_errors=True)
+
+
+@cache
+def _working_devices():
+    names = [info.name for info in device.ranked() if info.kind != "host"]
+    return ["host", *dict.fromkeys(names)]
+
+
+def pytest_generate_tests(metafunc):
+    """Run each test that asks for `device_name`, itself or through another fixture, once a device."""
+    if "device_name" in metafunc.fixturenames:
+        names = metafunc.config.getoption("--device") or _working_devices()
+        metafunc.parametrize("device_name", names, scope="session")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache():
+    """Refuse to run a test on the user's caches, and forget variables that the test set."""
+    folder = os.environ.get("MIOPYX_CACHE_DIR", "")
+    assert folder.startswith(tempfile.gettempdir()), f"tests must not use the cache folder {folder!r}"
+    yield
+    config.forget()
+
+
+@pytest.fixture(scope="session")
+def handles():
+    """Return a function from a device's name to a handle that all tests share, so that each program is built once."""
+    made = {}
+
+    def handle_of(name):
+        if name not in made:
+            made[name] = miopyx.Handle(name)
+        return made[name]
+
+    yield handle_of
+    for handle in made.values():
+        miopyx.miopenDestroy(handle)
+
+
+@pytest.fixture
+def handle(device_name, handles):
+    """Return the shared handle of each device in turn."""
+    return handles(device_name)
+
+
+@pytest.fixture
+def new_handle(device_name):
+    """Return a new handle of each device in turn, for tests that look at or change what a handle keeps."""
+    with miopyx.Handle(device_name) as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def seed(request):
+    """Return a new seed; pytest shows it if the test fails, and --seed repeats it."""
+    value = request.config.getoption("--seed")
+    if value is None:
+        value = secrets.randbits(32)
+    print(f"repeat with: --seed {value}")
+    return value
+
+
+@pytest.fixture
+def rng(seed):
+    """Return NumPy's random generator on a new seed."""
+    return np.random.default_rng(seed)

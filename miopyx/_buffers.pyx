@@ -9,7 +9,9 @@ from libc.stdint cimport int64_t, uintptr_t
 
 from ._args cimport to_int64
 from ._descriptors cimport type_size
-from ._opencl cimport CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int
+from ._opencl cimport (
+    CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint,
+)
 from ._types cimport MX_AXES, mx_tensor
 
 from .errors import BadParmError
@@ -127,6 +129,40 @@ cdef int _bind_host(object data, str name, const mx_tensor* tensor, int rank, in
     return 0
 
 
+cdef class _KeptMem:
+    """A reference of our own to a pyopencl buffer's cl_mem, hung on the buffer.
+
+    After `release()` a pyopencl object still names its cl_mem, which may be gone: asking the driver about it crashes.
+    With our reference it lives as long as the Python object, and a count of one says that its owner let go of it.
+    """
+
+    cdef void* mem
+
+    def __dealloc__(self):
+        if self.mem != NULL:
+            cl.clReleaseMemObject(self.mem)
+
+
+cdef int _require_unreleased(object buffer, size_t mem, str name) except -1:
+    cdef _KeptMem kept
+    cdef cl_uint count = 0
+    found = getattr(buffer, "_miopyx_kept", None)
+    if found is None:
+        kept = _KeptMem()
+        check(cl.clRetainMemObject(<void*> mem), "clRetainMemObject")
+        kept.mem = <void*> mem
+        try:
+            buffer._miopyx_kept = kept
+        except AttributeError:  # a pool's buffer: released, it goes back to the pool and its cl_mem lives on
+            pass
+        return 0
+    kept = <_KeptMem?> found
+    check(cl.clGetMemObjectInfo(kept.mem, CL_MEM_REFERENCE_COUNT, sizeof(cl_uint), &count, NULL), "clGetMemObjectInfo")
+    if count < 2 or kept.mem != <void*> mem:
+        raise BadParmError("buffer was released", name, buffer, "a live buffer")
+    return 0
+
+
 cdef int _bind_mem(size_t mem, int64_t offset, int64_t need, str name, const mx_tensor* tensor,
                    binding_t* out) except -1:
     cdef size_t size = 0
@@ -160,6 +196,7 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
         return _bind_mem(to_int64(data, name), 0, need, name, tensor, out)
     pointer = getattr(data, "int_ptr", None)
     if pointer is not None:
+        _require_unreleased(data, pointer, name)
         return _bind_mem(pointer, 0, need, name, tensor, out)
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
@@ -168,6 +205,7 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
             _check_array(data.dtype.name, tuple(data.shape), strides, data.dtype.itemsize, name, tensor, rank)
         pointer = getattr(base, "int_ptr", None)
         if pointer is not None:
+            _require_unreleased(base, pointer, name)
             return _bind_mem(pointer, data.offset, need, name, tensor, out)
         data = base
     pointer = getattr(data, "svm_ptr", None)

@@ -334,7 +334,7 @@ miopenTensorArgumentIsScalar: Final = miopenTensorArgumentId_t.miopenTensorArgum
 miopenScalarBatchnormExpAvgFactor: Final = miopenTensorArgumentId_t.miopenScalarBatchnormExpAvgFactor
 miopenScalarBatchnormEpsilon: Final = miopenTensorArgumentId_t.miopenScalarBatchnormEpsilon
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in the order of the header
     "miopenStatus_t", "miopenDataType_t", "miopenTensorLayout_t", "miopenIndexType_t", "miopenTensorOp_t",
     "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenF8RoundingMode_t",
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",

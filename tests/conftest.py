@@ -32,7 +32,7 @@ def pytest_addoption(parser):
                          "default: the host and every OpenCL device that works)")
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
-    group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each test, shown on failure)")
+    group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
 
 
 def pytest_unconfigure():

@@ -145,6 +145,11 @@ def immediate(handle, direction, desc, conv, buffers, workspace, size, solution_
         miopyx.miopenConvolutionBackwardWeightsImmediate(handle, y, a, x, b, conv, w, c, workspace, size, solution_id)
 
 
+@pytest.fixture
+def host(handles):
+    return handles("host")
+
+
 taken: dict[str, set[int]] = {}
 worst: dict[tuple[str, str, str], float] = {}
 

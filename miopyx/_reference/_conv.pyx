@@ -23,8 +23,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from miopyx._reference._kernels cimport (
-    MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, MX_MAX_WIDTH, mx_choose_kernels, mx_default_arithmetic, mx_kernels,
-    mx_operand, mx_pool_acquire, mx_pool_release, mx_pool_run, mx_restore_arithmetic, mx_run, mx_tap,
+    MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, MX_MAX_WIDTH, MX_ROW_PADDING, mx_choose_kernels,
+    mx_default_arithmetic, mx_kernels, mx_operand, mx_pool_acquire, mx_pool_release, mx_pool_run, mx_restore_arithmetic, mx_run, mx_tap,
     mx_usable_cores,
 )
 from miopyx._types cimport (
@@ -163,7 +163,7 @@ cdef int64_t find_columns(const gemm_t* g, int64_t column, int64_t n, mx_run* ru
 cdef void multiply_task(void* context, int64_t index, int worker) noexcept nogil:
     """One block of the large operand times the small one of the pass, over one chunk of the sum."""
     cdef gemm_t* g = <gemm_t*> context
-    cdef int mr = kernels.mr, nr = kernels.nr, rows, large_width = nr if g.small_is_a else mr
+    cdef int mr = kernels.mr, nr = kernels.nr, rows, columns, large_width = nr if g.small_is_a else mr
     cdef int64_t block = index % g.blocks, chunk = index // g.blocks % g.chunks, group = index // g.blocks // g.chunks
     cdef int64_t large_lanes = g.b.lanes if g.small_is_a else g.a.lanes
     cdef int64_t first = block * g.block, count = at_most(g.block, ceil_div(large_lanes, large_width) - first)
@@ -208,14 +208,14 @@ cdef void multiply_task(void* context, int64_t index, int worker) noexcept nogil
                 t = b
                 g.special[worker] |= kernels.pack(&g.b, b_offset, (column_panel + j) * nr, start, steps, nr, b,
                                                   transposed)
+            columns = <int> at_most(nr, g.b.lanes - (column_panel + j) * nr)
             if last:
-                run_count = find_columns(g, (column_panel + j) * nr,
-                                         at_most(nr, g.b.lanes - (column_panel + j) * nr), runs)
+                run_count = find_columns(g, (column_panel + j) * nr, columns, runs)
             for i in range(row_panels):
                 rows = <int> at_most(mr, g.a.lanes - (row_panel + i) * mr)
                 if not single:
                     tile = sums + (j * row_panels + i) * mr * nr
-                kernels.multiply(rows, steps, a + i * steps * mr, t, tile, add)
+                kernels.multiply(rows, columns, steps, a + i * steps * mr, t, tile, add)
                 if last:
                     kernels.store(g.out, g.out_type, out_offset + (row_panel + i) * mr * g.row_stride, g.row_stride,
                                   rows, runs, run_count, tile, g.alpha, g.beta)
@@ -227,26 +227,28 @@ cdef void multiply_task(void* context, int64_t index, int worker) noexcept nogil
 cdef void sum_task(void* context, int64_t index, int worker) noexcept nogil:
     """Add up the chunks of one column panel of a block, in order, and store it."""
     cdef gemm_t* g = <gemm_t*> context
-    cdef int mr = kernels.mr, nr = kernels.nr, rows, large_width = nr if g.small_is_a else mr
+    cdef int mr = kernels.mr, nr = kernels.nr, rows, columns, large_width = nr if g.small_is_a else mr
     cdef int64_t panels = g.block if g.small_is_a else g.small_count
     cdef int64_t j = index % panels, block = index // panels % g.blocks, group = index // panels // g.blocks
     cdef int64_t large_lanes = g.b.lanes if g.small_is_a else g.a.lanes
     cdef int64_t first = block * g.block, count = at_most(g.block, ceil_div(large_lanes, large_width) - first)
     cdef int64_t row_panel = g.small if g.small_is_a else first, row_panels = g.small_count if g.small_is_a else count
-    cdef int64_t column_panel = (first if g.small_is_a else g.small) + j, i, chunk, e, run_count
+    cdef int64_t column_panel = (first if g.small_is_a else g.small) + j, i, chunk, row, e, run_count
     cdef int64_t chunk_size = g.block * g.small_count * mr * nr
     cdef double* sums = g.partials + (group * g.blocks + block) * g.chunks * chunk_size + j * row_panels * mr * nr
     cdef double* part
     cdef mx_run runs[MX_MAX_WIDTH]
     if g.small_is_a and j >= count:
         return
-    run_count = find_columns(g, column_panel * nr, at_most(nr, g.b.lanes - column_panel * nr), runs)
+    columns = <int> at_most(nr, g.b.lanes - column_panel * nr)
+    run_count = find_columns(g, column_panel * nr, columns, runs)
     for i in range(row_panels):
         rows = <int> at_most(mr, g.a.lanes - (row_panel + i) * mr)
         for chunk in range(1, g.chunks):
             part = sums + chunk * chunk_size
-            for e in range(rows * nr):
-                sums[e] += part[e]
+            for row in range(rows):
+                for e in range(row * nr, row * nr + columns):
+                    sums[e] += part[e]
         kernels.store(g.out, g.out_type, (g.group + group) * g.out_group + (row_panel + i) * mr * g.row_stride,
                       g.row_stride, rows, runs, run_count, sums, g.alpha, g.beta)
         sums += mr * nr
@@ -305,7 +307,7 @@ cdef int run_gemm(gemm_t* g) noexcept nogil:
         packed_size = groups_at_once * g.small_count * small_width * at_most(steps, g.piece_count * g.piece)
 
     # Scratch of a worker: rows to transpose, a tile, its own packed panels, sums.
-    g.rows_size = g.piece * at_least(kernels.mr, kernels.nr)
+    g.rows_size = (g.piece + MX_ROW_PADDING) * at_least(kernels.mr, kernels.nr)
     g.local_size = g.piece * kernels.mr * (g.small_count if g.small_is_a and not g.shared else g.block)
     if g.small_is_a and g.shared:
         g.local_size = 0

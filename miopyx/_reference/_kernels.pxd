@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
     enum:
         MX_MAX_WIDTH
+        MX_ROW_PADDING
         MX_DENSE
         MX_LANES_POSITIONS
         MX_LANES_FILTER
@@ -39,7 +40,8 @@ cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
         int mr, nr, kc
         int pack(const mx_operand* operand, int64_t offset, int64_t lane, int64_t step, int64_t steps, int width,
                  double* dst, double* rows) noexcept nogil
-        void multiply(int rows, int64_t steps, const double* a, const double* b, double* tile, int add) noexcept nogil
+        void multiply(int rows, int columns, int64_t steps, const double* a, const double* b, double* tile,
+                      int add) noexcept nogil
         void store(char* out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run* runs,
                    int64_t run_count, const double* tile, double alpha, double beta) noexcept nogil
         void load_row(const char* data, int64_t type, int64_t offset, int64_t stride, double* dst,

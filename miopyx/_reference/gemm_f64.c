@@ -178,9 +178,10 @@ INLINE void zero_line(double *dst, int64_t dst_stride, int64_t n) {
 }
 
 /* `count` lines of `len` doubles, of which [lo, hi) come from data and the others are zeros.  `offset` is that of lane 0,
- * which may lie outside; lines are `step` elements apart there and `dst_step` doubles in dst. */
+ * which may lie outside; lines are `step` elements apart there and `dst_step` doubles in dst.  What is `ahead` elements
+ * further on will be needed next. */
 INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t stride, int64_t step, int64_t lo,
-                       int64_t hi, int64_t len, double *dst, int64_t dst_step, int64_t count) {
+                       int64_t hi, int64_t len, double *dst, int64_t dst_step, int64_t count, int64_t ahead) {
     const int64_t size = type_size(type);
 #if defined(__AVX512F__)
     if (stride == 1 && (type == MX_FLOAT || type == MX_DOUBLE)) {
@@ -193,8 +194,7 @@ INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t s
             uintptr_t src = (uintptr_t) data + (uintptr_t) ((offset + i) * size);
             double *line = dst;
             for (int64_t c = 0; c < count; c++, line += dst_step, src += (uintptr_t) (step * size)) {
-                /* The next panel continues where this one ends. */
-                __builtin_prefetch((const void *) (src + (uintptr_t) (NR * size)));
+                __builtin_prefetch((const void *) (src + (uintptr_t) (ahead * size)));
                 const __m512d v = type == MX_FLOAT
                                       ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(inside, (const void *) src))
                                       : _mm512_maskz_loadu_pd(inside, (const void *) src);
@@ -210,6 +210,7 @@ INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t s
             load_line(type, data + (offset + lo * stride) * size, stride, dst + lo, 1, hi - lo);
         zero_line(dst + hi, 1, len - hi);
     }
+    (void) ahead;
 }
 
 /* ---- Packing ---- */
@@ -302,7 +303,8 @@ INLINE void gather_positions(int64_t type, const mx_operand *o, const char *data
         const position_run *run = runs + i;
         int64_t lo, hi;
         clip(o, run, tap, &lo, &hi);
-        copy_lines(type, data, base + run->offset, o->jump[3], 0, lo, hi, run->len, dst + run->first, 0, 1);
+        copy_lines(type, data, base + run->offset, o->jump[3], 0, lo, hi, run->len, dst + run->first, 0, 1,
+                   o->channel_stride);
     }
 }
 
@@ -333,12 +335,18 @@ INLINE void gather_filter(int64_t type, const mx_operand *o, const char *data, c
 #endif
 #endif
 
-/* dst[s * width + l] = rows[l * steps + s] for a block of VL x VL. */
-INLINE void transpose_block(const double *rows, int64_t steps, double *dst, int width) {
+/* Rows to be transposed are this far apart: not a power of two, so that a column of them does not fall into one set of the
+ * cache. */
+INLINE int64_t row_distance(int64_t steps) {
+    return steps + MX_ROW_PADDING;
+}
+
+/* dst[s * width + l] = rows[l * distance + s] for a block of VL x VL. */
+INLINE void transpose_block(const double *rows, int64_t distance, double *dst, int width) {
 #if defined(HAVE_SHUFFLE)
     vdouble v[VL], t[VL];
     for (int i = 0; i < VL; i++)
-        v[i] = load_vector(rows + i * steps);
+        v[i] = load_vector(rows + i * distance);
 #if defined(__AVX512F__)
     for (int i = 0; i < 8; i += 2) {
         t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
@@ -372,18 +380,19 @@ INLINE void transpose_block(const double *rows, int64_t steps, double *dst, int 
 #else
     for (int i = 0; i < VL; i++)
         for (int l = 0; l < VL; l++)
-            dst[i * width + l] = rows[l * steps + i];
+            dst[i * width + l] = rows[l * distance + i];
 #endif
 }
 
 INLINE void transpose(const double *rows, int64_t steps, double *dst, int width) {
+    const int64_t distance = row_distance(steps);
     int64_t s = 0;
     for (; s + VL <= steps; s += VL)
         for (int l = 0; l < width; l += VL)
-            transpose_block(rows + l * steps + s, steps, dst + s * width + l, width);
+            transpose_block(rows + l * distance + s, distance, dst + s * width + l, width);
     for (; s < steps; s++)
         for (int l = 0; l < width; l++)
-            dst[s * width + l] = rows[l * steps + s];
+            dst[s * width + l] = rows[l * distance + s];
 }
 
 INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
@@ -393,14 +402,18 @@ INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int6
     data += lane * o->lane_stride * size;
     if (o->unit_steps) {
         for (int64_t l = 0; l < lanes; l++)
-            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * steps, 1, steps);
+            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * row_distance(steps), 1, steps);
         transpose(rows, steps, dst, width);
         return;
     }
     /* All lanes of a step before the next step: lanes are near each other, steps often a multiple of the cache's period
      * apart. */
-    for (int64_t s = 0; s < steps; s++)
+    for (int64_t s = 0; s < steps; s++) {
+        const char *next = data + offset[s + 8 < steps ? s + 8 : s] * size;
+        for (int64_t l = 0; l < lanes; l++)
+            __builtin_prefetch(next + l * o->lane_stride * size);
         load_line(type, data + offset[s] * size, o->lane_stride, dst + s * width, 1, lanes);
+    }
 }
 
 INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes,
@@ -424,7 +437,7 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
                 int64_t lo, hi;
                 clip(o, run, tap, &lo, &hi);
                 copy_lines(type, data, tap->offset + run->offset + c0 * o->channel_stride, o->jump[3],
-                           o->channel_stride, lo, hi, run->len, panel + run->first, line_stride, c1 - c0);
+                           o->channel_stride, lo, hi, run->len, panel + run->first, line_stride, c1 - c0, width);
             }
         }
         return;
@@ -435,7 +448,7 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
             one.len = 1;
             one.w += j * o->step[2];
             one.offset += j * o->jump[3];
-            gather_filter(type, o, data, &one, step, steps, rows + l * steps);
+            gather_filter(type, o, data, &one, step, steps, rows + l * row_distance(steps));
         }
     transpose(rows, steps, dst, width);
 }
@@ -446,7 +459,7 @@ INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int
     const int64_t run_count = find_runs(o, step, steps, runs);
     if (o->rows_first) {
         for (int64_t l = 0; l < lanes; l++)
-            gather_positions(type, o, data, runs, run_count, lane + l, rows + l * steps);
+            gather_positions(type, o, data, runs, run_count, lane + l, rows + l * row_distance(steps));
         transpose(rows, steps, dst, width);
         return;
     }
@@ -467,7 +480,7 @@ INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_
     if (lanes >= width) {
         lanes = width;
     } else {
-        memset(rows + lanes * steps, 0, (size_t) ((width - lanes) * steps) * sizeof *rows);
+        memset(rows + lanes * row_distance(steps), 0, (size_t) ((width - lanes) * row_distance(steps)) * sizeof *rows);
         memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
     }
     if (o->kind == MX_DENSE)
@@ -500,47 +513,57 @@ static int pack(const mx_operand *o, int64_t offset, int64_t lane, int64_t step,
 
 /* ---- The product ---- */
 
-INLINE void multiply_rows(const int rows, int64_t steps, const double *a, const double *b, double *tile, int add) {
+INLINE void multiply_part(const int rows, const int vectors, int64_t steps, const double *a, const double *b,
+                          double *tile, int add) {
     vdouble sum[MR][NV];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; v++)
+        for (int v = 0; v < vectors; v++)
             sum[r][v] = (vdouble) {0};
     for (int64_t k = 0; k < steps; k++, a += MR, b += NR) {
         vdouble column[NV];
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; v++)
+        for (int v = 0; v < vectors; v++)
             column[v] = load_vector(b + v * VL);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < NV; v++)
+            for (int v = 0; v < vectors; v++)
                 sum[r][v] += column[v] * a[r];
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; v++) {
+        for (int v = 0; v < vectors; v++) {
             double *p = tile + r * NR + v * VL;
             store_vector(p, add ? load_vector(p) + sum[r][v] : sum[r][v]);
         }
 }
 
-static void multiply(int rows, int64_t steps, const double *a, const double *b, double *tile, int add) {
+/* Narrow tiles have short loops of their own only where all rows are in use. */
+static void multiply(int rows, int columns, int64_t steps, const double *a, const double *b, double *tile, int add) {
+    if (rows == MR && columns <= VL) {
+        multiply_part(MR, 1, steps, a, b, tile, add);
+        return;
+    }
+    if (rows == MR && columns <= 2 * VL) {
+        multiply_part(MR, 2, steps, a, b, tile, add);
+        return;
+    }
     switch (rows) {
-    case 1: multiply_rows(1, steps, a, b, tile, add); break;
-    case 2: multiply_rows(2, steps, a, b, tile, add); break;
-    case 3: multiply_rows(3, steps, a, b, tile, add); break;
-    case 4: multiply_rows(4, steps, a, b, tile, add); break;
+    case 1: multiply_part(1, NV, steps, a, b, tile, add); break;
+    case 2: multiply_part(2, NV, steps, a, b, tile, add); break;
+    case 3: multiply_part(3, NV, steps, a, b, tile, add); break;
 #if defined(__AVX512F__) || defined(__aarch64__)
-    case 5: multiply_rows(5, steps, a, b, tile, add); break;
-    case 6: multiply_rows(6, steps, a, b, tile, add); break;
+    case 4: multiply_part(4, NV, steps, a, b, tile, add); break;
+    case 5: multiply_part(5, NV, steps, a, b, tile, add); break;
 #endif
 #if defined(__AVX512F__)
-    case 7: multiply_rows(7, steps, a, b, tile, add); break;
+    case 6: multiply_part(6, NV, steps, a, b, tile, add); break;
+    case 7: multiply_part(7, NV, steps, a, b, tile, add); break;
 #endif
-    default: multiply_rows(MR, steps, a, b, tile, add); break;
+    default: multiply_part(MR, NV, steps, a, b, tile, add); break;
     }
 }
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { MX_MAX_WIDTH = 32 };
+enum { MX_MAX_WIDTH = 32, MX_ROW_PADDING = 8 };
 
 /* How lanes and steps of an operand find their elements. */
 enum {
@@ -55,11 +55,11 @@ typedef struct {
     int kc;                     /* steps of a panel that keep it in the first-level cache */
 
     /* Pack `steps` steps of a panel.  `offset` (elements) is added to the operand's data; rows is scratch of
-     * width * steps doubles.  Returns 1 where the operand is watched and a value is not finite. */
+     * width * (steps + MX_ROW_PADDING) doubles.  Returns 1 where the operand is watched and a value is not finite. */
     int (*pack)(const mx_operand *operand, int64_t offset, int64_t lane, int64_t step, int64_t steps, int width,
                 double *dst, double *rows);
-    /* tile[r][c] (+)= sum over k of a[k][r] b[k][c] for the first `rows` rows. */
-    void (*multiply)(int rows, int64_t steps, const double *a, const double *b, double *tile, int add);
+    /* tile[r][c] (+)= sum over k of a[k][r] b[k][c], for the first `rows` rows and `columns` columns at least. */
+    void (*multiply)(int rows, int columns, int64_t steps, const double *a, const double *b, double *tile, int add);
     /* out = alpha tile + beta out, rounded once; out is not read where beta is 0. */
     void (*store)(char *out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run *runs,
                   int64_t run_count, const double *tile, double alpha, double beta);

@@ -1,0 +1,103 @@
+"""A small convolution with data, and each direction's functions called alike, for tests of the API."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+
+DIRECTIONS = (0, 1, 2)
+NAMES = ("Forward", "BackwardData", "BackwardWeights")
+
+
+class Problem:
+    """x, w and y of one convolution on a handle; `direction` 0 forward, 1 backward data, 2 backward weights."""
+
+    def __init__(self, handle, rng, x=(2, 6, 9, 8), k=10, filter=(3, 3), pads=(1, 1), strides=(1, 1), groups=1,
+                 mode=0, dtype="float32"):
+        self.handle = handle
+        self.conv = ConvolutionDescriptor(pads, strides, groups=groups, mode=mode)
+        self.x = TensorDescriptor(dtype, x)
+        self.w = TensorDescriptor(dtype, (x[1], k // groups, *filter) if mode else (k, x[1] // groups, *filter))
+        self.y = TensorDescriptor(dtype, self.conv.output_lens(self.x, self.w))
+        self.host = [rng.standard_normal(d.lens).astype(dtype) for d in (self.x, self.w, self.y)]
+        self.reset()
+
+    def reset(self):
+        self.data = [self.handle.upload(a) for a in self.host]
+
+    def result(self, direction):
+        """The tensor that a direction computes, fetched."""
+        which = (2, 0, 1)[direction]
+        return self.handle.download(self.data[which], np.empty_like(self.host[which]))
+
+    def poison(self, direction):
+        which = (2, 0, 1)[direction]
+        self.data[which] = self.handle.upload(np.full_like(self.host[which], np.nan))
+
+    def truth(self, direction):
+        """The same by the host path in float64."""
+        with miopyx.Handle("host") as host:
+            wide = [TensorDescriptor("float64", d.lens) for d in (self.x, self.w, self.y)]
+            x, w, y = (a.astype(np.float64) for a in self.host)
+            out = np.full(wide[(2, 0, 1)[direction]].lens, np.nan)
+            if direction == 0:
+                host.convolution_forward(wide[0], wide[1], self.conv, wide[2])(x, w, out)
+            elif direction == 1:
+                host.convolution_backward_data(wide[2], wide[1], self.conv, wide[0])(y, w, out)
+            else:
+                host.convolution_backward_weights(wide[2], wide[0], self.conv, wide[1])(y, x, out)
+        return out
+
+    def close(self, direction, alpha=1.0, beta=0.0):
+        want = alpha * self.truth(direction) + beta * self.host[(2, 0, 1)[direction]]
+        np.testing.assert_allclose(self.result(direction), want, rtol=1e-5, atol=1e-4)
+
+    def descriptors(self, direction):
+        """As the query functions take them."""
+        return ((self.w, self.x, self.conv, self.y), (self.y, self.w, self.conv, self.x),
+                (self.y, self.x, self.conv, self.w))[direction]
+
+    def pairs(self, direction):
+        """Descriptor and buffer in turn, as Find takes them."""
+        x, w, y = self.data
+        return ((self.x, x, self.w, w, self.conv, self.y, y), (self.y, y, self.w, w, self.conv, self.x, x),
+                (self.y, y, self.x, x, self.conv, self.w, w))[direction]
+
+    def call(self, name, direction, *rest):
+        """miopenConvolution<direction><name>(handle, descriptors, ...)."""
+        function = getattr(miopyx, f"miopenConvolution{NAMES[direction]}{name}")
+        return function(self.handle, *self.descriptors(direction), *rest)
+
+    def workspace(self, size):
+        return self.handle.upload(np.zeros(size, np.uint8)) if size else None
+
+    def find(self, direction, size=None, count=5):
+        size = self.call("GetWorkSpaceSize", direction) if size is None else size
+        function = getattr(miopyx, f"miopenFindConvolution{NAMES[direction]}Algorithm")
+        return function(self.handle, *self.pairs(direction), count, self.workspace(size), size, False)
+
+    def run(self, direction, algo, size, alpha=1.0, beta=0.0):
+        a, b, c, d, conv, e, f = self.pairs(direction)
+        function = getattr(miopyx, f"miopenConvolution{NAMES[direction]}")
+        function(self.handle, alpha, a, b, c, d, conv, algo, beta, e, f, self.workspace(size), size)
+
+    def immediate(self, direction, solution_id, size):
+        a, b, c, d, conv, e, f = self.pairs(direction)
+        if direction == 0:
+            a, b, c, d = c, d, a, b  # w before x
+        function = getattr(miopyx, f"miopenConvolution{NAMES[direction]}Immediate")
+        function(self.handle, a, b, c, d, conv, e, f, self.workspace(size), size, solution_id)
+
+    def plan(self, direction, **options):
+        x, w, y, conv = self.x, self.w, self.y, self.conv
+        if direction == 0:
+            return self.handle.convolution_forward(x, w, conv, y, **options)
+        if direction == 1:
+            return self.handle.convolution_backward_data(y, w, conv, x, **options)
+        return self.handle.convolution_backward_weights(y, x, conv, w, **options)
+
+    def buffers(self, direction):
+        x, w, y = self.data
+        return ((x, w, y), (y, w, x), (y, x, w))[direction]

@@ -1,0 +1,351 @@
+"""Python arguments to C values: what is an integer, a sequence, a real number; and 100,000 calls with nonsense."""
+
+import ctypes
+import inspect
+import random
+import tracemalloc
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import miopyx
+from miopyx import BadParmError, ConvolutionDescriptor, MIOpenError, TensorDescriptor
+
+INT_MAX = 2**31 - 1
+
+
+class Index:
+    """Something with __index__."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        if self.value is None:
+            raise RuntimeError("no value")
+        return self.value
+
+
+class Number(int):
+    pass
+
+
+def tensor(*lens):
+    return TensorDescriptor("float32", lens)
+
+
+@pytest.mark.parametrize("value", [
+    3, Number(3), Index(3), miopyx.miopenInt8, np.int8(3), np.uint8(3), np.int64(3), np.uint64(3), np.array(3),
+], ids=repr)
+def test_integers(value):
+    desc = tensor(1)
+    miopyx.miopenSet4dTensorDescriptor(desc, 1, value, 1, value, 1)
+    assert desc.lens == (3, 1, 3, 1)
+    assert all(type(length) is int for length in desc.lens)
+    miopyx.miopenSetTensorDescriptor(desc, 1, 2, [value, value], (value, value))
+    assert (desc.lens, desc.strides) == ((3, 3), (3, 3))
+
+
+@pytest.mark.parametrize("value", [
+    None, True, False, np.True_, 3.0, np.float32(3), "3", b"3", [3], (3,), {3}, np.array([3]), np.array([3, 3]), 3j,
+    float("nan"), float("inf"), object(), int, Index(None), Index(2**31), 2**31, -2**31 - 1, 2**63, 2**64 + 3,
+    -2**63 - 1, 10**100, np.uint64(2**63), np.int64(2**31), ml_dtypes.bfloat16(3),
+], ids=repr)
+def test_no_integers(value):
+    desc = tensor(5, 6)
+    for call in (
+        lambda: miopyx.miopenSet4dTensorDescriptor(desc, 1, 1, 1, value, 1),
+        lambda: miopyx.miopenSet4dTensorDescriptorEx(desc, 1, 1, 1, 1, 1, 1, 1, 1, value),
+        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 2, [1, value], None),
+        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, value, [1, 1], None),
+        lambda: miopyx.miopenSetConvolutionGroupCount(ConvolutionDescriptor(), value),
+        lambda: miopyx.miopenSetConvolutionAttribute(ConvolutionDescriptor(), 0, value),
+    ):
+        with pytest.raises(BadParmError) as raised:
+            call()
+        assert raised.value.parameter
+        assert raised.value.limit
+    assert desc.lens == (5, 6)
+
+
+def test_error_names_parameter_value_and_limit():
+    with pytest.raises(BadParmError) as raised:
+        miopyx.miopenSet4dTensorDescriptor(tensor(1), 1, 1, 1, 2**31, 1)
+    assert (raised.value.parameter, raised.value.value) == ("h", 2**31)
+    assert raised.value.limit == f"{-2**31} ... {INT_MAX}"
+    assert "h = 2147483648" in str(raised.value)
+
+
+def test_error_about_an_integer_that_python_does_not_print():
+    with pytest.raises(BadParmError) as raised:
+        miopyx.miopenSet4dTensorDescriptor(tensor(1), 1, 1, 1, 10**5000, 1)
+    assert "integer out of range" in str(raised.value)
+
+
+@pytest.mark.parametrize("values", [
+    [2, 3, 4], (2, 3, 4), range(2, 5), np.array([2, 3, 4]), np.array([2, 3, 4], "u1"), np.array([2, 9, 3, 9, 4])[::2],
+    [np.int32(2), Index(3), Number(4)],
+], ids=repr)
+def test_sequences(values):
+    desc = tensor(1)
+    miopyx.miopenSetTensorDescriptor(desc, 1, 3, values, None)
+    assert desc.lens == (2, 3, 4)
+    miopyx.miopenSetTensorDescriptorV2(desc, 1, 3, [1, 1, 1], values)
+    assert desc.strides == (2, 3, 4)
+    conv = ConvolutionDescriptor()
+    miopyx.miopenInitConvolutionNdDescriptor(conv, 3, values, values, values, 0)
+    assert (conv.pads, conv.strides, conv.dilations) == ((2, 3, 4),) * 3
+
+
+@pytest.mark.parametrize("values", [
+    [2, 3], [2, 3, 4, 5], [], "234", b"234", {2: 0, 3: 0, 4: 0}, 3, 2.5, object(), iter([2, 3, 4]),
+    np.array([2.0, 3.0, 4.0]), np.ones((3, 3), int), [[2], [3], [4]], [2, 3, None], [2, True, 4], [2, 3, "4"],
+    range(2**31), range(2**32 + 3), range(2**70), np.array([2, 3, 2**63], "u8"),
+], ids=lambda values: repr(values)[:30])
+def test_no_sequences(values):
+    desc, conv = tensor(5, 6), ConvolutionDescriptor((1, 2, 3))
+    for call in (
+        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 3, values, None),
+        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 3, [2, 3, 4], values),
+        lambda: miopyx.miopenSetTensorDescriptorV2(desc, 1, 3, values, None),
+        lambda: miopyx.miopenInitConvolutionNdDescriptor(conv, 3, values, [1, 1, 1], [1, 1, 1], 0),
+        lambda: miopyx.miopenInitConvolutionNdDescriptor(conv, 3, [1, 1, 1], [1, 1, 1], values, 0),
+        lambda: miopyx.miopenSetTransposeConvNdOutputPadding(conv, 3, values),
+    ):
+        with pytest.raises(BadParmError):
+            call()
+    assert (desc.lens, conv.pads, conv.output_pads) == ((5, 6), (1, 2, 3), (0, 0, 0))
+
+
+@pytest.mark.parametrize("values", [range(10**6), range(2**32 - 1), range(2**32 + 2), range(2**70)],
+                         ids=repr)
+def test_constructors_refuse_long_sequences(values):
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadParmError):
+            TensorDescriptor("float32", values)
+        with pytest.raises(BadParmError):
+            ConvolutionDescriptor(strides=values)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("given", [1, miopyx.miopenFloat, "float32", np.float32, np.dtype("f4"), np.int8(1)], ids=repr)
+def test_data_type(given):
+    assert TensorDescriptor(given, (1,)).data_type is miopyx.miopenFloat
+
+
+@pytest.mark.parametrize(("name", "number"), [
+    ("float16", 0), ("float32", 1), ("int32", 2), ("int8", 3), ("bfloat16", 5), ("float64", 6),
+    ("float8_e4m3fnuz", 7), ("float8_e5m2fnuz", 8), ("int64", 9),
+])
+def test_data_type_by_name(name, number):
+    known = getattr(ml_dtypes, name, None) or getattr(np, name)
+    for given in (name, known, np.dtype(known), number):
+        desc = TensorDescriptor(given, (1,))
+        assert (desc.data_type, desc.dtype) == (number, name)
+
+
+@pytest.mark.parametrize("given", [
+    4, 10, -1, 2**40, None, True, 1.0, "float", "FLOAT32", "", np.uint8, np.dtype("c8"), [], {}, float("nan"), object(),
+], ids=repr)
+def test_no_data_type(given):
+    desc = TensorDescriptor("int8", (5, 6))
+    for call in (
+        lambda: miopyx.miopenSet4dTensorDescriptor(desc, given, 1, 1, 1, 1),
+        lambda: miopyx.miopenSet4dTensorDescriptorEx(desc, given, 1, 1, 1, 1, 1, 1, 1, 1),
+        lambda: miopyx.miopenSetTensorDescriptor(desc, given, 1, [1], None),
+        lambda: miopyx.miopenSetTensorDescriptorV2(desc, given, 1, [1], None),
+        lambda: miopyx.miopenSetNdTensorDescriptorWithLayout(desc, given, 0, [1, 1, 1, 1], 4),
+        lambda: miopyx.miopenSetTensorCastType(desc, given),
+    ):
+        with pytest.raises(BadParmError) as raised:
+            call()
+        assert raised.value.parameter in ("dataType", "cast_type")
+    assert (desc.dtype, desc.lens) == ("int8", (5, 6))
+
+
+def bias_call(alpha, beta):
+    """Call ForwardBias on the host path and return y, which was 2, with b = 3."""
+    handle, desc = miopyx.Handle("host"), TensorDescriptor("float64", (1, 1, 1, 1))
+    y = np.full((1, 1, 1, 1), 2.0)
+    miopyx.miopenConvolutionForwardBias(handle, alpha, desc, np.full((1, 1, 1, 1), 3.0), beta, desc, y)
+    return y.item()
+
+
+@pytest.mark.parametrize("scalar", [
+    2, 2.0, np.float32(2), np.float16(2), np.int8(2), np.array(2.0), ml_dtypes.bfloat16(2),
+], ids=repr)
+def test_scalars(scalar):
+    assert bias_call(scalar, 0) == 10
+    assert bias_call(1, scalar) == 9
+
+
+def test_scalars_as_c_callers_hold_them():
+    assert bias_call(ctypes.c_float(2), ctypes.c_double(0)) == 10
+
+
+@pytest.mark.parametrize("scalar", [
+    None, "two", "2", b"2", [2.0], 2j, object(), np.array([1.0, 2.0]), {}, 10**400,
+], ids=repr)
+def test_no_scalars(scalar):
+    for alpha, beta, name in ((scalar, 0, "alpha"), (1, scalar, "beta")):
+        with pytest.raises(BadParmError) as raised:
+            bias_call(alpha, beta)
+        assert raised.value.parameter == name
+
+
+# Nonsense
+
+
+NUMBERS = [
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 16, 31, 224, 65535, -1, -2, 2**15, 2**16, 2**30, 2**31 - 1, 2**31, -2**31,
+    -2**31 - 1, 2**32, 2**32 + 1, 2**62, 2**63 - 1, 2**63, -2**63, -2**63 - 1, 2**64, 10**100, 10**5000, Number(3), Index(4),
+    Index(None), Index(2**70), np.int8(2), np.uint64(2**63), np.int64(-1), np.array(2), *miopyx.miopenDataType_t,
+    *miopyx.miopenTensorLayout_t, *miopyx.miopenConvolutionMode_t,
+]
+OTHERS = [
+    None, True, False, np.True_, 0.0, 1.0, -0.0, 2.5, 1e300, float("nan"), float("inf"), np.float32(1), 1j, "", "1",
+    "float32", "bfloat16", "host", b"\x01", [], (), {}, {1: 2}, set(), object(), type, int, np.float16, np.dtype("i1"),
+    np.dtype("c16"), np.array([1, 2]), np.ones((2, 2)), print, ..., NotImplemented, range(2**70), range(2**32 - 1),
+]
+SENSIBLE = {
+    **dict.fromkeys(("dataType", "cast_type", "data_type"), tuple(miopyx.miopenDataType_t)),
+    **dict.fromkeys(("tensorLayout", "layout"), tuple(miopyx.miopenTensorLayout_t)),
+    **dict.fromkeys(("c_mode", "mode"), tuple(miopyx.miopenConvolutionMode_t)),
+    "attr": tuple(miopyx.miopenConvolutionAttrib_t), "value": (0, 1),
+    "findMode": tuple(miopyx.miopenConvolutionFindMode_t), "error": tuple(miopyx.miopenStatus_t),
+}
+
+
+def functions_of_descriptors():
+    """Return the functions that take no handle, and the constructors, with the names of their parameters."""
+    functions = [getattr(miopyx, name) for name in dir(miopyx) if name.startswith("miopen") and not name.endswith("_t")]
+    parameters = {f: tuple(inspect.signature(f).parameters) for f in functions if callable(f)}
+    found = {f: names for f, names in parameters.items()
+             if not {"handle", "stream"} & set(names) and f is not miopyx.miopenCreate}
+    found[TensorDescriptor] = ("data_type", "lens", "strides", "layout")
+    found[ConvolutionDescriptor] = ("pads", "strides", "dilations", "mode", "groups", "output_pads")
+    return found
+
+
+class Arguments:
+    """Random arguments: sensible ones, so that calls get past the first checks, and nonsense among them."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.tensors = [TensorDescriptor() for _ in range(4)]
+        self.convolutions = [ConvolutionDescriptor() for _ in range(4)]
+
+    def of(self, function, names):
+        pick = self.random.choice
+        rank = pick((1, 2, 3, 4, 4, 4, 5))
+        nonsense = pick((0, 0, 0.2, 0.5, 1))
+        return [self.nonsense() if self.random.random() < nonsense else self.sensible(name, rank) for name in names]
+
+    def sensible(self, name, rank):
+        pick = self.random.choice
+        if name.endswith("Desc"):
+            owner = self.convolutions if name == "convDesc" else self.tensors
+            place = self.random.randrange(len(owner))
+            if self.random.random() < 0.05:  # a new one in the place of one that may be destroyed
+                owner[place] = ConvolutionDescriptor() if owner is self.convolutions else TensorDescriptor()
+            return owner[place]
+        if name in SENSIBLE:
+            return pick(SENSIBLE[name])
+        if name in ("nbDims", "num_lens"):
+            return rank
+        spatial = (rank + 1) // 2
+        if name == "spatialDim":
+            return spatial
+        if name in ("dimsA", "stridesA", "lens"):
+            return [pick((1, 1, 1, 2, 4, 8, 2**20)) for _ in range(rank)]
+        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads"):
+            return [pick((1, 1, 2, 3)) for _ in range(spatial)]
+        return pick((1, 1, 2, 3, 8, 224))
+
+    def nonsense(self):
+        pick, kind = self.random.choice, self.random.random()
+        if kind < 0.4:
+            return pick(NUMBERS)
+        if kind < 0.65:
+            return pick(OTHERS)
+        if kind < 0.75:
+            return [pick((1, 2, 3, 0, -1, 2**31 - 1, 2**62)) for _ in range(self.random.randrange(10))]
+        if kind < 0.85:
+            return tuple([pick(NUMBERS) for _ in range(self.random.randrange(6))])
+        if kind < 0.9:
+            return [pick(OTHERS) for _ in range(self.random.randrange(6))]
+        return pick(self.tensors + self.convolutions)
+
+
+def snapshot(desc):
+    if isinstance(desc, TensorDescriptor):
+        return desc.data_type, desc.lens, desc.strides, desc.nbytes
+    return repr(desc), desc.find_mode
+
+
+def check_tensor(desc):
+    """Check what must hold of any tensor descriptor, however it was made."""
+    assert 0 <= desc.ndim <= 8
+    assert len(desc.lens) == len(desc.strides) == desc.ndim
+    if desc.ndim:
+        assert min(desc.lens) >= 1
+        assert min(desc.strides) >= 1
+        size = np.dtype(getattr(ml_dtypes, desc.dtype, desc.dtype)).itemsize
+        last = sum((length - 1) * stride for length, stride in zip(desc.lens, desc.strides, strict=True))
+        assert desc.nbytes in [size * (last + vector) for vector in (1, 4, 8)]
+        assert desc.nbytes < 2**63
+
+
+def check_convolution(desc):
+    assert len(desc.pads) == len(desc.strides) == len(desc.dilations) == len(desc.output_pads) == desc.spatial_dim <= 3
+    assert all(0 <= pad <= INT_MAX for pad in desc.pads + desc.output_pads)
+    assert all(1 <= value <= INT_MAX for value in (*desc.strides, *desc.dilations, desc.group_count))
+
+
+def outcome(function, arguments):
+    try:
+        return function(*arguments)
+    except BaseException as e:
+        return e
+
+
+def test_nonsense_gives_results_or_errors(seed):
+    functions = functions_of_descriptors()
+    assert len(functions) >= 32
+    arguments = Arguments(seed)
+    worked, refused = Counter(), Counter()
+    for number in range(100_000):
+        function = arguments.random.choice(list(functions))
+        names = functions[function]
+        given = arguments.of(function, names)
+        wrong_count = number % 100 == 0
+        if wrong_count:
+            given = given[:-1] if given and number % 200 == 0 and not isinstance(function, type) else [*given, 1]
+        elif isinstance(function, type):  # their parameters have defaults
+            given = given[:arguments.random.randrange(len(given) + 1)]
+        before = [(d, snapshot(d)) for d in arguments.tensors + arguments.convolutions if any(d is v for v in given)]
+        result = outcome(function, given)
+        call = function.__name__, tuple(given)
+        if isinstance(result, MIOpenError):
+            refused[function] += 1
+            assert str(result)
+            assert all(snapshot(d) == old for d, old in before), f"{call!r} failed and changed its descriptor"
+        elif wrong_count:
+            assert isinstance(result, TypeError), call
+            assert "argument" in str(result)
+        else:
+            assert not isinstance(result, BaseException), (call, result)
+            worked[function] += 1
+            for desc in (*given[:1], result):
+                if isinstance(desc, TensorDescriptor):
+                    check_tensor(desc)
+                elif isinstance(desc, ConvolutionDescriptor):
+                    check_convolution(desc)
+    # Sensible calls came through, and everything that can refuse did.
+    assert not [f.__name__ for f in functions if worked[f] < 20]
+    assert not [f.__name__ for f, names in functions.items() if refused[f] < 20 and names not in ((), ("error",))]

@@ -1,0 +1,226 @@
+"""Environment variables, the cache folder, and files that appear whole or not at all."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+from miopyx import config
+from miopyx.errors import InvalidValueError
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    for name in config.VARIABLES:
+        if name != "MIOPYX_CACHE_DIR":
+            monkeypatch.delenv(name, raising=False)
+    config.forget()
+
+
+def test_defaults():
+    assert config.get("MIOPYX_DEVICE") == ""
+    assert config.get("MIOPYX_CACHE") is True
+    assert config.get("MIOPYX_NUM_THREADS") == 0
+    assert config.get("MIOPYX_PROBE_TIMEOUT") == 120
+    assert config.get("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC") == -1
+
+
+def test_every_variable_says_what_it_means():
+    for name, variable in config.VARIABLES.items():
+        assert variable.name == name
+        assert name.startswith(("MIOPYX_", "MIOPEN_"))
+        assert len(variable.meaning) > 10
+
+
+def test_only_declared_variables_exist():
+    with pytest.raises(KeyError):
+        config.get("MIOPYX_NO_SUCH_THING")
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    *[(word, True) for word in ("1", "on", "yes", "true", "enable", "enabled", "ON", " True ")],
+    *[(word, False) for word in ("0", "off", "no", "false", "disable", "disabled", "OFF", " False ")],
+    ("", True),
+])
+def test_bool(monkeypatch, text, value):
+    monkeypatch.setenv("MIOPYX_CACHE", text)
+    assert config.get("MIOPYX_CACHE") is value
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("7", 7), (" 7 ", 7), ("0x10", 16), ("0b11", 3), ("-3", -3), ("1_000", 1000), ("", 120),
+])
+def test_int(monkeypatch, text, value):
+    monkeypatch.setenv("MIOPYX_PROBE_TIMEOUT", text)
+    assert config.get("MIOPYX_PROBE_TIMEOUT") == value
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("MIOPYX_CACHE", "2"), ("MIOPYX_CACHE", "maybe"), ("MIOPYX_CACHE", " "),
+    ("MIOPYX_NUM_THREADS", "two"), ("MIOPYX_NUM_THREADS", "1.5"), ("MIOPYX_NUM_THREADS", "010"),
+])
+def test_wrong_text(monkeypatch, name, text):
+    monkeypatch.setenv(name, text)
+    for _ in range(2):
+        with pytest.raises(InvalidValueError) as raised:
+            config.get(name)
+        assert (raised.value.parameter, raised.value.value) == (name, text)
+        assert raised.value.limit
+
+
+def test_values_are_read_once(monkeypatch):
+    monkeypatch.setenv("MIOPYX_DEVICE", "one")
+    assert config.get("MIOPYX_DEVICE") == "one"
+    monkeypatch.setenv("MIOPYX_DEVICE", "two")
+    assert config.get("MIOPYX_DEVICE") == "one"
+    config.forget()
+    assert config.get("MIOPYX_DEVICE") == "two"
+
+
+def test_number_of_threads(monkeypatch):
+    assert config.num_threads() == len(os.sched_getaffinity(0))
+    monkeypatch.setenv("MIOPYX_NUM_THREADS", "3")
+    config.forget()
+    assert config.num_threads() == 3
+    monkeypatch.setenv("MIOPYX_NUM_THREADS", "-1")
+    config.forget()
+    with pytest.raises(InvalidValueError) as raised:
+        config.num_threads()
+    assert raised.value.parameter == "MIOPYX_NUM_THREADS"
+
+
+# The cache folder
+
+
+def cache_at(monkeypatch, folder):
+    monkeypatch.setenv("MIOPYX_CACHE_DIR", str(folder))
+    config.forget()
+    return config.cache_dir()
+
+
+def test_cache_folder_is_made_for_its_owner_alone(monkeypatch, tmp_path):
+    folder = tmp_path / "deep" / "cache"
+    assert cache_at(monkeypatch, folder) == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert config.cache_dir() == folder
+
+
+def test_cache_folder_of_the_platform(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_at(monkeypatch, "") == tmp_path / "xdg" / "miopyx"
+
+
+def test_cache_switched_off(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIOPYX_CACHE", "0")
+    assert cache_at(monkeypatch, tmp_path / "cache") is None
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o770])
+def test_folder_that_others_may_write_to_is_refused(monkeypatch, tmp_path, mode):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(mode)
+    assert cache_at(monkeypatch, tmp_path / "cache") is None
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o750])
+def test_folder_that_others_may_read_is_used(monkeypatch, tmp_path, mode):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(mode)
+    assert cache_at(monkeypatch, tmp_path / "cache") == tmp_path / "cache"
+
+
+def test_folder_of_somebody_else_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "cache").stat().st_uid + 1)
+    assert cache_at(monkeypatch, tmp_path / "cache") is None
+
+
+def test_folder_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # chmod would not stop root
+    assert cache_at(monkeypatch, tmp_path / "cache") is None
+
+
+@pytest.mark.parametrize("place", ["file", "file/cache", "/proc/miopyx"])
+def test_folder_that_cannot_be_made(monkeypatch, tmp_path, place):
+    (tmp_path / "file").write_bytes(b"")
+    assert cache_at(monkeypatch, tmp_path / place) is None
+
+
+# Files
+
+
+def test_file_is_written_for_its_owner_alone(tmp_path):
+    path = tmp_path / "folder" / "entry.bin"
+    assert config.write_atomically(path, b"one")
+    assert path.read_bytes() == b"one"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert config.write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert [p.name for p in path.parent.iterdir()] == ["entry.bin"]
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "entry.bin"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert config.write_atomically(path, b"new") is False
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["entry.bin"]
+
+
+def test_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "entry.bin"
+    path.write_bytes(b"old")
+
+    def interrupt(source, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            config.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["entry.bin"]
+
+
+def test_unwritable_place_is_no_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    assert config.write_atomically(tmp_path / "file" / "entry.bin", b"data") is False
+    assert config.write_atomically(tmp_path, b"data") is False
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_readers_never_see_a_part_of_a_file(tmp_path):
+    path = tmp_path / "entry.bin"
+    contents = [bytes([i]) * 100_000 for i in range(4)]
+    config.write_atomically(path, contents[0])
+    stop = threading.Event()
+    failed = []
+
+    def write(data):
+        while not stop.is_set():
+            if not config.write_atomically(path, data):
+                failed.append(data)
+
+    threads = [threading.Thread(target=write, args=(data,)) for data in contents[1:]]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = {path.read_bytes() for _ in range(200)}
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen <= set(contents)
+    assert not failed
+    assert [p.name for p in tmp_path.iterdir()] == ["entry.bin"]

@@ -1,0 +1,49 @@
+"""That what is tested is the installed package, whole, and not the sources beside the tests."""
+
+import importlib
+import importlib.machinery
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import miopyx
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "miopyx"
+PACKAGE = Path(miopyx.__file__).resolve().parent
+MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES.rglob("*.pyx"))
+
+
+def test_imported_from_the_installation():
+    assert PACKAGE != SOURCES, "run `pytest` from anywhere, not `python -m pytest` at the project's root"
+    assert metadata.version("miopyx") == miopyx.__version__
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_is_compiled(name):
+    file = Path(importlib.import_module(name).__file__).resolve()
+    assert file.is_relative_to(PACKAGE)
+    assert file.name.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+
+
+def test_package_is_complete_and_holds_no_sources():
+    def files(folder, *suffixes):
+        return {path.relative_to(folder) for path in folder.rglob("*")
+                if path.suffix in suffixes or path.name == "py.typed"}
+
+    travelling = (".py", ".pyi", ".pxd", ".cl", ".txt")
+    assert files(PACKAGE, *travelling) == files(SOURCES, *travelling), "the installation is older than the sources"
+    assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".pyx", ".c")]
+    assert (PACKAGE / "kernels" / "common.h").exists()
+
+
+def test_import_touches_no_device_and_no_large_package(tmp_path):
+    code = "import sys, miopyx; print(*{'pyopencl', 'numpy', 'ml_dtypes', 'platformdirs'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
+                          env={**os.environ, "MIOPYX_CACHE_DIR": str(tmp_path / "cache")})
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert not list(tmp_path.iterdir()), "importing miopyx made a file"

@@ -1,0 +1,335 @@
+"""Prepared plans, explanations, the memory that calls accept, and the life of a handle."""
+
+import contextlib
+import gc
+import os
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+from problems import DIRECTIONS, NAMES, Problem
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.errors import BadParmError, UnknownError
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
+def test_a_plan_computes_again_and_again(handle, rng, direction):
+    problem = Problem(handle, rng)
+    plan = problem.plan(direction)
+    for alpha, beta in ((1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (1.0, 0.0)):
+        problem.reset()
+        if beta == 0:
+            problem.poison(direction)
+        plan(*problem.buffers(direction), alpha=alpha, beta=beta)
+        problem.close(direction, alpha, beta)
+
+
+def test_a_plan_survives_its_descriptors(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    want = problem.truth(0)
+    miopyx.miopenSet4dTensorDescriptor(problem.x, "float32", 1, 1, 1, 1)
+    miopyx.miopenDestroyConvolutionDescriptor(problem.conv)
+    plan(*problem.buffers(0))
+    np.testing.assert_allclose(problem.result(0), want, rtol=1e-5, atol=1e-4)
+
+
+def test_explain_names_every_solver_of_the_direction(handle, rng):
+    problem = Problem(handle, rng)
+    text = problem.plan(0).explain()
+    for solver in miopyx.solvers.registry.CONV:
+        assert solver.name in text
+    forced = problem.plan(0, solution_id=problem.call("GetSolution", 0, 9)[-1].solution_id)
+    assert "asked for" in forced.explain()
+
+
+def test_workspace_limit(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0, workspace_limit=0)
+    assert plan.workspace == 0
+    plan(*problem.buffers(0))
+    problem.close(0)
+    with pytest.raises(BadParmError):
+        problem.plan(0, workspace_limit=-1)
+    greedy = max(problem.call("GetSolution", 0, 9), key=lambda s: s.workspace_size)
+    if greedy.workspace_size:
+        with pytest.raises(BadParmError, match="workspace"):
+            problem.plan(0, solution_id=greedy.solution_id, workspace_limit=greedy.workspace_size - 1)
+
+
+def test_solutions_by_index_never_run_anything(handle, rng, monkeypatch):
+    problem = Problem(handle, rng)
+    monkeypatch.setattr(miopyx.find, "search", lambda *a: pytest.fail("a search nobody asked for"))
+    problem.call("GetSolution", 0, 9)
+    problem.plan(0)
+
+
+def test_numpy_arrays_in_place(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    x, w, _ = problem.host
+    y = np.full(problem.y.lens, np.nan, np.float32)
+    if handle.device.is_host or handle.device.shares_memory:
+        plan(x, w, y)
+        np.testing.assert_allclose(y, problem.truth(0), rtol=1e-5, atol=1e-4)
+        odd = np.zeros(y.nbytes + 4, np.uint8)[4:].view(np.float32).reshape(y.shape)  # aligned to an element only
+        plan(x, w, odd)
+        np.testing.assert_array_equal(odd, y)
+    else:
+        with pytest.raises(BadParmError, match="upload"):
+            plan(x, w, y)
+
+
+def test_arrays_that_contradict_their_descriptor(rng):
+    with miopyx.Handle("host") as host:
+        problem = Problem(host, rng, x=(2, 6, 9, 9))
+        plan = problem.plan(0)
+        x, w, y = problem.host
+        readonly = y.copy()
+        readonly.flags.writeable = False
+        bad = {
+            "another type": (x.astype(np.float64), w, y),
+            "another layout": (np.asfortranarray(x), w, y),
+            "not contiguous": (np.zeros((4, 6, 9, 9), np.float32)[::2].reshape(2, 6, 81)[:, :, ::1][:, ::-1], w, y),
+            "read-only": (x, w, readonly),
+            "a bare address": (x.ctypes.data, w, y),
+            "not an array": ([1.0, 2.0], w, y),
+            "misaligned": (np.zeros(x.nbytes + 1, np.uint8)[1:], w, y),
+            "shares memory": (y[:1], w, y),
+            "empty": (np.zeros((0, 3), np.float32), w, y),
+        }
+        for name, arguments in bad.items():
+            with pytest.raises(BadParmError) as caught:
+                plan(*arguments)
+            assert caught.value.parameter is not None, name
+        view = np.ascontiguousarray(x.transpose(1, 0, 2, 3)).transpose(1, 0, 2, 3)  # c outermost in memory
+        strides = tuple(s // 4 for s in view.strides)
+        desc = TensorDescriptor("float32", view.shape, strides)
+        host.convolution_forward(desc, problem.w, problem.conv, problem.y)(view, w, y)
+        np.testing.assert_allclose(y, problem.truth(0), rtol=1e-5, atol=1e-4)
+
+
+def test_bytes_like_memory(rng):
+    with miopyx.Handle("host") as host:
+        problem = Problem(host, rng)
+        x, w, _ = problem.host
+        out = bytearray(problem.y.nbytes)
+        problem.plan(0)(x.tobytes(), memoryview(w.tobytes()), out)
+        got = np.frombuffer(out, np.float32).reshape(problem.y.lens)
+        np.testing.assert_allclose(got, problem.truth(0), rtol=1e-5, atol=1e-4)
+        with pytest.raises(BadParmError, match="read-only"):
+            problem.plan(0)(x, w, bytes(problem.y.nbytes))
+
+
+def test_bfloat16_arrays(handle, rng):
+    x = TensorDescriptor("bfloat16", (2, 3, 5, 5))
+    w = TensorDescriptor(ml_dtypes.bfloat16, (4, 3, 1, 1))
+    y = TensorDescriptor(np.dtype(ml_dtypes.bfloat16), (2, 4, 5, 5))
+    xs, ws = (rng.standard_normal(d.lens).astype(ml_dtypes.bfloat16) for d in (x, w))
+    out = handle.upload(np.zeros(y.lens, ml_dtypes.bfloat16))
+    handle.convolution_forward(x, w, ConvolutionDescriptor(), y)(handle.upload(xs), handle.upload(ws), out)
+    got = handle.download(out, np.empty(y.lens, ml_dtypes.bfloat16)).astype(np.float64)
+    want = np.einsum("nchw,kc->nkhw", xs.astype(np.float64), ws[:, :, 0, 0].astype(np.float64))
+    np.testing.assert_allclose(got, want, rtol=2**-7, atol=2**-7)
+
+
+def test_opencl_memory(handle, rng):
+    if handle.device.is_host:
+        pytest.skip("no OpenCL memory on the host")
+    import pyopencl as cl
+    import pyopencl.array as cl_array
+
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    x, w, y = problem.data
+    plan(x.int_ptr, w.int_ptr, y.int_ptr)
+    problem.close(0)
+    problem.poison(0)
+    arrays = [cl_array.to_device(handle.queue, a) for a in problem.host]
+    plan(*arrays)
+    np.testing.assert_allclose(arrays[2].get(), problem.truth(0), rtol=1e-5, atol=1e-4)
+    large = cl_array.zeros(handle.queue, problem.host[0].size + 48, np.float32)
+    inner = large[48:]
+    inner.set(problem.host[0].reshape(-1))
+    arrays[2].fill(np.nan)
+    plan(inner, arrays[1], arrays[2])  # an array with an offset into its buffer
+    np.testing.assert_allclose(arrays[2].get(), problem.truth(0), rtol=1e-5, atol=1e-4)
+    with pytest.raises(BadParmError, match="type"):
+        plan(arrays[0].astype(np.float64), arrays[1], arrays[2])
+    with pytest.raises(BadParmError, match="smaller"):
+        plan(large[large.size - 10:], arrays[1], arrays[2])
+    with pytest.raises(BadParmError, match="shares memory"):
+        plan(arrays[2], arrays[1], arrays[2])
+    svm = [cl.csvm_empty(handle.queue.context, a.shape, a.dtype) for a in problem.host] \
+        if handle.device.shares_memory and _has_svm(handle) else None
+    if svm is not None:
+        for target, source in zip(svm, problem.host, strict=True):
+            with cl.SVM(target).map_rw(handle.queue) as mapped:
+                mapped[...] = source
+        plan(*(cl.SVM(a) for a in svm))
+        handle.finish()
+        with cl.SVM(svm[2]).map_ro(handle.queue) as mapped:
+            np.testing.assert_allclose(mapped, problem.truth(0), rtol=1e-5, atol=1e-4)
+    plan(x, w, y)
+    y.release()
+    # Our own reference keeps the memory alive; whether the release shows depends on the driver's own references.
+    with contextlib.suppress(BadParmError):
+        plan(x, w, y)
+    handle.finish()
+
+
+def _has_svm(handle):
+    import pyopencl as cl
+
+    device = handle.queue.device
+    try:
+        return bool(device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER)
+    except cl.Error:
+        return False
+
+
+@pytest.mark.parametrize("direction", [0, 1], ids=["ForwardBias", "BackwardBias"])
+@pytest.mark.parametrize("lens", [(3, 5, 7, 6), (2, 3, 4, 5, 3)], ids=["2-D", "3-D"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_bias(handle, rng, direction, lens, dtype):
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    flat = (1, lens[1], *(1,) * (len(lens) - 2))
+    axes = (0, *range(2, len(lens)))
+    for strides, order in ((None, None), ("last", (0, *range(2, len(lens)), 1))):
+        y = rng.standard_normal(lens).astype(kind)
+        b = rng.standard_normal(flat).astype(kind)
+        stored = np.ascontiguousarray(y.transpose(order)) if order else y
+        back = stored.transpose(np.argsort(order)) if order else stored
+        y_desc = TensorDescriptor(dtype, lens, [s // kind.itemsize for s in back.strides] if strides else None)
+        b_desc = TensorDescriptor(dtype, flat)
+        for alpha, beta in ((1.0, 0.0), (0.5, 0.25)):
+            y_data, b_data = handle.upload(stored), handle.upload(b)
+            wide_y, wide_b = y.astype(np.float64), b.astype(np.float64)
+            if direction == 0:
+                miopyx.miopenConvolutionForwardBias(handle, alpha, b_desc, b_data, beta, y_desc, y_data)
+                got = handle.download(y_data, np.empty_like(stored))
+                got = got.transpose(np.argsort(order)) if order else got
+                want = alpha * (wide_y + wide_b) + beta * wide_y
+                size = abs(alpha) * (abs(wide_y) + abs(wide_b)) + abs(beta * wide_y)
+            else:
+                if beta == 0:
+                    b_data = handle.upload(np.full(flat, np.nan).astype(kind))
+                miopyx.miopenConvolutionBackwardBias(handle, alpha, y_desc, y_data, beta, b_desc, b_data)
+                got = handle.download(b_data, np.empty_like(b))
+                want = alpha * wide_y.sum(axes, keepdims=True) + beta * wide_b
+                size = abs(alpha) * abs(wide_y).sum(axes, keepdims=True) + abs(beta * wide_b)
+            unit = {"float64": 2.0**-50, "float32": 2.0**-22, "float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+            assert (abs(got.astype(np.float64) - want) <= unit * size + 2.0**-25).all()
+
+
+def test_bias_errors(handle, rng):
+    y, b = TensorDescriptor("float32", (2, 3, 4, 4)), TensorDescriptor("float32", (1, 3, 1, 1))
+    ys, bs = handle.upload(np.zeros(y.lens, np.float32)), handle.upload(np.zeros(b.lens, np.float32))
+    forward, backward = miopyx.miopenConvolutionForwardBias, miopyx.miopenConvolutionBackwardBias
+    for bad in (TensorDescriptor("float32", (1, 3, 1)), TensorDescriptor("float16", (1, 3, 1, 1)),
+                TensorDescriptor("float32", (1, 2, 1, 1))):
+        with pytest.raises(UnknownError):
+            forward(handle, 1.0, bad, bs, 0.0, y, ys)
+    with pytest.raises(BadParmError, match="channels"):
+        backward(handle, 1.0, y, ys, 0.0, TensorDescriptor("float32", (1, 2, 1, 1)), bs)
+    for arguments in ((1.0, b, None, 0.0, y, ys), (1.0, b, bs, 0.0, y, None), ("x", b, bs, 0.0, y, ys),
+                      (1.0, b, bs, None, y, ys), (1.0, None, bs, 0.0, y, ys)):
+        with pytest.raises(BadParmError):
+            forward(handle, *arguments)
+    with pytest.raises(miopyx.MIOpenNotImplementedError):
+        i = TensorDescriptor("int32", (2, 3, 4, 4))
+        forward(handle, 1.0, TensorDescriptor("int32", (1, 3, 1, 1)), bs, 0.0, i, ys)
+
+
+def test_destroyed_handles(device_name, rng):
+    handle = miopyx.Handle(device_name)
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    miopyx.miopenDestroy(handle)
+    miopyx.miopenDestroy(handle)
+    miopyx.miopenDestroy(None)
+    for use in (lambda: plan(*problem.buffers(0)), lambda: problem.call("GetSolution", 0, 1), lambda: problem.plan(0),
+                handle.finish, lambda: miopyx.miopenGetKernelTime(handle), lambda: handle.upload(problem.host[0])):
+        with pytest.raises(BadParmError, match="destroyed"):
+            use()
+
+
+def test_handle_arguments(device_name):
+    with miopyx.Handle(device_name) as handle:
+        assert handle.device.name == device_name or device_name == "host"
+        assert device_name.split("_")[0] in repr(handle)
+    for bad in (5, 1.5, object(), b"host"):
+        with pytest.raises(BadParmError):
+            miopyx.Handle(bad)
+    with pytest.raises(BadParmError):
+        miopyx.Handle("no such device")
+    with pytest.raises(BadParmError):
+        miopyx.miopenCreateWithStream(None)
+    with miopyx.miopenCreate() as handle:
+        assert handle.device is not None
+
+
+def test_threads_share_a_handle_and_plans(handle, rng):
+    problems = [Problem(handle, rng, x=(1, 4, 6 + i, 7)) for i in range(4)]
+    plans = [p.plan(0) for p in problems]
+    truths = [p.truth(0) for p in problems]
+    failures = []
+
+    def work(seed):
+        order = np.random.default_rng(seed)
+        for _ in range(100):
+            i = int(order.integers(4))
+            x, w, _ = problems[i].data
+            y = handle.upload(np.full(problems[i].y.lens, np.nan, np.float32))
+            plans[i](x, w, y)
+            got = handle.download(y, np.empty(problems[i].y.lens, np.float32))
+            if not np.allclose(got, truths[i], rtol=1e-5, atol=1e-4):
+                failures.append(i)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def in_child(function):
+    """Run `function` after fork and return whether it returned True."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if function() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fork(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+
+    def use():
+        try:
+            plan(*problem.buffers(0))
+        except UnknownError as e:
+            return "fork" in str(e) and not handle.device.is_host
+        return handle.device.is_host
+
+    assert in_child(use)
+    assert in_child(lambda: miopyx.Handle("host").device.is_host)
+    plan(*problem.buffers(0))
+    problem.close(0)
+
+
+def test_many_handles_leave_nothing_behind(device_name, rng):
+    for _ in range(3):
+        with miopyx.Handle(device_name) as handle:
+            Problem(handle, rng).plan(0)
+    gc.collect()
+    alive = [o for o in gc.get_objects() if isinstance(o, miopyx.Handle) and "destroyed" in repr(o)]
+    assert len(alive) <= 1

@@ -13,6 +13,7 @@ import json
 import os
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 import torch
@@ -62,30 +63,26 @@ def main() -> None:
         tx, tw, ty = (torch.from_numpy(a).double() for a in (x, w, y))
         dx, dw = np.empty_like(x), np.empty_like(w)
         out = np.empty_like(y)
-        plans = (
-            lambda p=handle.convolution_forward(x_desc, w_desc, conv, y_desc): p(x, w, out),
-            lambda p=handle.convolution_backward_data(y_desc, w_desc, conv, x_desc): p(y, w, dx),
-            lambda p=handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc): p(y, x, dw),
+        ours = (
+            partial(handle.convolution_forward(x_desc, w_desc, conv, y_desc), x, w, out),
+            partial(handle.convolution_backward_data(y_desc, w_desc, conv, x_desc), y, w, dx),
+            partial(handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc), y, x, dw),
         )
-
-        def torch_backward(mask, tx=tx, tw=tw, ty=ty, stride=stride, pad=pad):
-            torch.ops.aten.convolution_backward(
-                ty, tx, tw, None, [stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1, mask)
-
+        geometry = ([stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1)
+        backward = partial(torch.ops.aten.convolution_backward, ty, tx, tw, None, *geometry)
         peers = (
-            lambda tx=tx, tw=tw, stride=stride, pad=pad: torch.ops.aten.convolution(
-                tx, tw, None, [stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1),
-            lambda: torch_backward([True, False, False]),
-            lambda: torch_backward([False, True, False]),
+            partial(torch.ops.aten.convolution, tx, tw, None, *geometry),
+            partial(backward, [True, False, False]),
+            partial(backward, [False, True, False]),
         )
         flops = 2 * y.size * c * r * r
-        for direction, ours, theirs in zip(DIRECTIONS, plans, peers, strict=True):
-            ours(), theirs()
-            times = [(seconds(ours), seconds(theirs)) for _ in range(options.repeat)]
-            mine, peer = (flops / statistics.median(t) * 1e-9 for t in zip(*times, strict=True))
+        for direction, mine, theirs in zip(DIRECTIONS, ours, peers, strict=True):
+            mine(), theirs()
+            times = [(seconds(mine), seconds(theirs)) for _ in range(options.repeat)]
+            rate, peer = (flops / statistics.median(t) * 1e-9 for t in zip(*times, strict=True))
             layer = f"{c}x{h}x{h} -> {k} {r}x{r} s{stride}"
-            rows.append({"layer": layer, "direction": direction, "miopyx": mine, "torch": peer})
-            print(f"{layer:28} {direction:9} {mine:8.1f} {peer:8.1f} {mine / peer:6.2f}", flush=True)
+            rows.append({"layer": layer, "direction": direction, "miopyx": rate, "torch": peer})
+            print(f"{layer:28} {direction:9} {rate:8.1f} {peer:8.1f} {rate / peer:6.2f}", flush=True)
     for direction in DIRECTIONS:
         mine, peer = (statistics.geometric_mean(r[side] for r in rows if r["direction"] == direction)
                       for side in ("miopyx", "torch"))

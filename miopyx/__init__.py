@@ -5,7 +5,9 @@ return values; a status other than success is raised as a `MIOpenError`.  Import
 """
 
 from . import enums, errors
+from ._core import Plan, Solver
 from ._descriptors import ConvolutionDescriptor, TensorDescriptor
+from .api import _convolution, _handle, _tensor
 from .api._convolution import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
@@ -15,3 +17,9 @@ from .solvers.registry import solver_id, solver_name
 from .structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ConvolutionDescriptor", "Plan", "Solver", "TensorDescriptor", "miopenConvAlgoPerf_t", "miopenConvSolution_t",
+    "solver_id", "solver_name", *_convolution.__all__, *_handle.__all__, *_tensor.__all__, *enums.__all__,
+    *errors.__all__,
+]

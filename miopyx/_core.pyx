@@ -14,16 +14,15 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from ._args cimport to_int64
-from ._buffers cimport CL_MEMORY, HOST_MEMORY, SVM_MEMORY, UNBOUND, binding_t, bind_data, tensor_bytes
+from ._buffers cimport CL_MEMORY, SVM_MEMORY, UNBOUND, binding_t, bind_data, tensor_bytes
 from ._opencl cimport (
     CL_MAP_READ, CL_MEM_READ_WRITE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl,
     cl_int, cl_uint, cl_ulong,
 )
 from ._problem cimport Problem, hash_bytes
-from ._types cimport mx_tensor
 
 from . import _opencl, config, programs
-from .errors import AllocFailedError, BadParmError, MIOpenError, UnknownError, error
+from .errors import AllocFailedError, BadParmError, UnknownError, error
 
 cdef enum:
     ARG_VALUE

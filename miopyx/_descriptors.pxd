@@ -18,7 +18,8 @@ cdef class TensorDescriptor:
     cdef int64_t space              # elements between the first and the last addressed one, both included
     cdef int64_t bytes              # space in bytes
 
-    cdef int set(self, int data_type, int ndim, const int64_t* lens, const int64_t* strides, int vector_length) except -1
+    cdef int set(self, int data_type, int ndim, const int64_t* lens, const int64_t* strides,
+                 int vector_length) except -1
     cdef int require_set(self, str name) except -1
 
 

@@ -93,8 +93,8 @@ cdef class Program:
         cdef size_t limit = 0
         cdef void* kernel = self.kernel(name.encode())
         try:
-            check(cl.clGetKernelWorkGroupInfo(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size_t), &limit, NULL),
-                  "clGetKernelWorkGroupInfo")
+            check(cl.clGetKernelWorkGroupInfo(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size_t), &limit,
+                                              NULL), "clGetKernelWorkGroupInfo")
         finally:
             cl.clReleaseKernel(kernel)
         return limit

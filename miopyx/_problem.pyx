@@ -12,7 +12,8 @@ from ._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_FLOAT, MX_INT32, MX_INT8, MX_SPATIAL, mx_tensor,
 )
 
-from .errors import BadParmError, MIOpenNotImplementedError, UnknownError
+from . import config
+from .errors import BadParmError, InvalidValueError, MIOpenNotImplementedError, UnknownError
 
 cdef extern from *:
     """
@@ -80,6 +81,20 @@ cdef int _require_no_overlap(TensorDescriptor desc, str name) except -1:
     return 0
 
 
+cdef int _override = -2  # not read yet
+
+
+cdef int _deterministic() except -2:
+    """0 or 1 where the environment overrides the attribute, -1 where it does not."""
+    global _override
+    if _override == -2:
+        value = config.get("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC")
+        if value not in (-1, 0, 1):
+            raise InvalidValueError("out of range", "MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", value, "0 or 1")
+        _override = value
+    return _override
+
+
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv) except -1:
     """Check the descriptors against each other and write the problem.  Returns 1 where x and y were exchanged.
@@ -123,7 +138,7 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     memset(p, 0, sizeof(mx_conv_problem))
     p.spatial = conv.spatial
     p.groups = conv.groups
-    p.deterministic = conv.attribute[1]
+    p.deterministic = conv.attribute[1] if _deterministic() < 0 else _deterministic()
     p.direction = direction
     if transpose:
         if direction == MX_FORWARD:

@@ -92,6 +92,8 @@ def error(status: int, message: str, parameter: str | None = None, value: Any = 
     return ERROR_OF_STATUS[miopenStatus_t(status)](message, parameter, value, limit)
 
 
+__all__ = ["ERROR_OF_STATUS", *(cls.__name__ for cls in (MIOpenError, *ERROR_OF_STATUS.values()))]
+
 CL_NAMES = {
     -1: "CL_DEVICE_NOT_FOUND", -2: "CL_DEVICE_NOT_AVAILABLE", -3: "CL_COMPILER_NOT_AVAILABLE",
     -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE", -5: "CL_OUT_OF_RESOURCES", -6: "CL_OUT_OF_HOST_MEMORY",
@@ -109,6 +111,6 @@ CL_NAMES = {
 
 
 def from_opencl(code: int, call: str, detail: str = "") -> MIOpenError:
-    """Return the exception for a failed OpenCL call: out of memory is AllocFailed, all else UnknownError as in MIOpen."""
+    """Return the exception for a failed OpenCL call: AllocFailed if memory ran out, else UnknownError as in MIOpen."""
     cls = AllocFailedError if code in (-4, -6) else UnknownError
     return cls(f"{call} failed with {CL_NAMES.get(code, 'OpenCL error')} ({code}){detail and ': ' + detail}")

@@ -48,10 +48,11 @@ def conv_cases(tier: str | None = None) -> list[ConvCase]:
         lens = _numbers(fields.pop("in"))
         ones, zeros = "x".join("1" * len(lens)), "x".join("0" * len(lens))
         case = ConvCase(
-            line, int(fields.pop("n")), int(fields.pop("c")), int(fields.pop("k")), lens, _numbers(fields.pop("filter")),
-            _numbers(fields.pop("pad", zeros)), _numbers(fields.pop("stride", ones)),
-            _numbers(fields.pop("dilation", ones)), int(fields.pop("groups", "1")), fields.pop("mode", "conv") == "trans",
-            _numbers(fields.pop("outpad", zeros)), fields.pop("tier", "ci"),
+            text=line, n=int(fields.pop("n")), c=int(fields.pop("c")), k=int(fields.pop("k")), lens=lens,
+            filter=_numbers(fields.pop("filter")), pad=_numbers(fields.pop("pad", zeros)),
+            stride=_numbers(fields.pop("stride", ones)), dilation=_numbers(fields.pop("dilation", ones)),
+            groups=int(fields.pop("groups", "1")), transposed=fields.pop("mode", "conv") == "trans",
+            outpad=_numbers(fields.pop("outpad", zeros)), tier=fields.pop("tier", "ci"),
         )
         assert not fields, f"unknown fields in {line!r}"
         if tier is None or case.tier == tier:

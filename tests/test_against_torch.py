@@ -36,7 +36,8 @@ def random_configuration(rng):
         outpads = tuple(int(rng.integers(0, s)) for s in strides) if transposed else (0,) * spatial
         reach = [1 + d * (f - 1) for d, f in zip(dilations, filters, strict=True)]
         if transposed:
-            out = [s * (i - 1) + r - 2 * p + o for s, i, r, p, o in zip(strides, lens, reach, pads, outpads, strict=True)]
+            out = [s * (i - 1) + r - 2 * p + o
+                   for s, i, r, p, o in zip(strides, lens, reach, pads, outpads, strict=True)]
         else:
             out = [i + 2 * p - r + 1 for i, p, r in zip(lens, pads, reach, strict=True)]
         if min(out) < 1:  # PyTorch refuses what MIOpen clamps; test_reference_conv.py has those

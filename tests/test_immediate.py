@@ -122,8 +122,8 @@ def test_int8(handle, rng):
     for bad in ("float16", "float64", "int64"):
         with pytest.raises(BadParmError):
             miopyx.miopenConvolutionForwardGetSolutionCount(handle, w, x, conv, TensorDescriptor(bad, (2, 4, 7, 6)))
+    y = TensorDescriptor("int32", (2, 4, 7, 6))
     with pytest.raises(BadParmError, match="weight gradient of int8"):
-        y = TensorDescriptor("int32", (2, 4, 7, 6))
         miopyx.miopenConvolutionBackwardWeightsGetSolutionCount(handle, y, x, conv, w)
 
 

@@ -239,9 +239,9 @@ def test_bias_errors(handle, rng):
                       (1.0, b, bs, None, y, ys), (1.0, None, bs, 0.0, y, ys)):
         with pytest.raises(BadParmError):
             forward(handle, *arguments)
+    integers = [TensorDescriptor("int32", lens) for lens in ((1, 3, 1, 1), (2, 3, 4, 4))]
     with pytest.raises(miopyx.MIOpenNotImplementedError):
-        i = TensorDescriptor("int32", (2, 3, 4, 4))
-        forward(handle, 1.0, TensorDescriptor("int32", (1, 3, 1, 1)), bs, 0.0, i, ys)
+        forward(handle, 1.0, integers[0], bs, 0.0, integers[1], ys)
 
 
 def test_destroyed_handles(device_name, rng):

@@ -5,8 +5,8 @@ Outputs are poisoned, guard bytes around every buffer and workspace must survive
 
     |error| <= (2 u + (K + 2) v) * sum |products|  (+ the same of beta * old output)
 
-with u the unit roundoff of the type that is stored (twice, since MIOpen's workspaces hold intermediate results in it), v
-that of the accumulator and K the number of products.
+with u the unit roundoff of the type that is stored (twice, since MIOpen's workspaces hold intermediate results in it),
+v that of the accumulator and K the number of products.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def arguments(direction: int, values: list, result: object) -> tuple:
     return ((x, w, result), (y, w, result), (y, x, result))[direction]
 
 
-def plan(handle: miopyx.Handle, direction: int, desc: list, conv: ConvolutionDescriptor, solution_id: int | None = None):
+def plan(handle, direction, desc, conv, solution_id=None):
     x, w, y = desc
     if direction == 0:
         return handle.convolution_forward(x, w, conv, y, solution_id)

@@ -9,9 +9,9 @@ from libc.stdint cimport int64_t
 
 from .._args cimport to_double, to_int, to_int64
 from .._core cimport SLOT_W, SLOT_X, SLOT_Y, Handle, Invoker, Plan, execute
-from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
+from .._descriptors cimport ConvolutionDescriptor, as_convolution, as_tensor
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
-from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FORWARD, mx_conv_problem
+from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
 
 from .. import find
 from .._descriptors import (
@@ -22,7 +22,6 @@ from ..enums import (
     miopenConvolutionFindMode_t, miopenConvolutionMode_t,
 )
 from ..errors import BadParmError, UnknownError
-from ..solvers import registry
 from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
@@ -536,3 +535,6 @@ def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
     Raises BadParmError where db's channels differ from dy's.
     """
     _bias(MX_BACKWARD_DATA, handle, alpha, dbDesc, db, dyDesc, dy, beta)
+
+
+__all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

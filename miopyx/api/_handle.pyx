@@ -93,3 +93,6 @@ def miopenGetErrorString(error):
         return miopenStatus_t(error).name
     except ValueError:
         return "Unknown error status"
+
+
+__all__ = ["Handle"] + [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

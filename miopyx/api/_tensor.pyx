@@ -111,3 +111,6 @@ def miopenDestroyTensorDescriptor(tensorDesc):
     """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
     if tensorDesc is not None:
         destroy(as_tensor(tensorDesc, "tensorDesc"))
+
+
+__all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

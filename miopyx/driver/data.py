@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from .. import config
 from .options import UsageError
 
-config._declare("MIOPEN_DEBUG_DRIVER_PRNG_SEED", config.parse_int, 12345678,
-                "seed of the driver's test data; 0: a random one")
-
 MULTIPLIER, INCREMENT = 1103515245, 12345
 _MASK = (1 << 31) - 1
 _BLOCK = 1 << 16

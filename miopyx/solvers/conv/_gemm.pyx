@@ -235,7 +235,8 @@ cdef Step _cnhw(Device dev, const mx_conv_problem* p, str entry, int from_slot, 
                 int64_t planes, int64_t plane, bint scaled):
     cdef bint wide = wide_scalars(dev, p.x.type)
     cdef int64_t size = type_size(<int> p.x.type)
-    spec = KernelSpec("conv_cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
+    spec = KernelSpec("conv_cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0,
+                      SCALAR="double" if wide else "float",
                       ACC="double" if wide else "float")
     args = (Arg.slot_of(from_slot, size, from_offset), Arg.slot_of(to_slot, size),
             Arg.value_of(problem_bytes(p)))

@@ -1,0 +1,74 @@
+"""Writes what the documents say of the code: the README's coverage table and docs/environment.md.
+
+    python tests/coverage_table.py        (needs the package installed)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import miopyx
+from miopyx import config
+from miopyx.solvers import registry
+
+ROOT = Path(__file__).parent.parent
+LIST = Path(__file__).parent / "data" / "porting_guide.txt"
+BEGIN, END = "<!-- coverage: written by tests/coverage_table.py -->", "<!-- end of coverage -->"
+
+
+def functions() -> dict[str, list[str]]:
+    """Return the function names of MIOpen's porting guide by group."""
+    groups: dict[str, list[str]] = {}
+    names: list[str] = []
+    for line in LIST.read_text().splitlines():
+        if line.startswith("["):
+            names = groups.setdefault(line.strip("[]"), [])
+        elif line.startswith("miopen"):
+            names.append(line)
+    return groups
+
+
+def coverage() -> str:
+    listed = {name for names in functions().values() for name in names}
+    lines = ["Functions of MIOpen's porting guide and convolution page:", "", "| group | functions | here | missing |",
+             "| --- | --- | --- | --- |"]
+    for group, names in functions().items():
+        here = [n for n in names if hasattr(miopyx, n)]
+        missing = ", ".join(n.removeprefix("miopen") for n in names if n not in here) if here else "all"
+        lines.append(f"| {group} | {len(names)} | {len(here)} | {missing if len(here) < len(names) else ''} |")
+    beyond = sorted(n for n in dir(miopyx) if n.startswith("miopen") and callable(getattr(miopyx, n))
+                    and not n.endswith("_t") and n not in listed)
+    lines += ["", "Beyond them: " + ", ".join(n.removeprefix("miopen") for n in beyond) + ".", "",
+              "| solver | id | direction | runs on | workspace |", "| --- | --- | --- | --- | --- |"]
+    words = ("forward", "backward data", "backward weights")
+    for solver in registry.CONV:
+        where = "host" if solver.on_host else "OpenCL"
+        lines.append(f"| {solver.name} | {solver.id} | {words[solver.direction]} | {where} | "
+                     f"{(type(solver).__doc__ or '').strip().splitlines()[0]} |")
+    return "\n".join(lines).replace("| workspace |", "| what |")
+
+
+def document(text: str) -> str:
+    """Return the README with a fresh table."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{coverage()}\n{END}{after}"
+
+
+def environment_table() -> str:
+    lines = ["# Environment variables", "", "Read when first needed and kept for the life of the process.", "",
+             "| variable | default | meaning |", "| --- | --- | --- |"]
+    for v in config.VARIABLES.values():
+        lines.append(f"| {v.name} | {v.default if v.default != '' else ''} | {v.meaning} |")
+    lines += [
+        "", "miopyx also sets variables for the OpenCL runtimes, if they are not set, before it first asks for",
+        "platforms: `POCL_AFFINITY=1` where the process may use every core (PoCL's workers otherwise share one now and",
+        "then), and `OCL_ICD_VENDORS` or `OCL_ICD_FILENAMES` where an installed runtime is named by no .icd file.", "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(document(readme.read_text()))
+    (ROOT / "docs" / "environment.md").write_text(environment_table())

@@ -53,6 +53,8 @@ cdef double to_double(object value, str name) except? -1:
     """alpha, beta: a real number, or what C callers pass, something that holds one (a size-1 array, a ctypes float)."""
     if isinstance(value, float):
         return value
+    if isinstance(value, (str, bytes, bytearray)):
+        raise BadParmError("not a real number", name, value, "float")
     try:
         return float(getattr(value, "value", value))
     except (TypeError, ValueError, OverflowError):
@@ -82,7 +84,7 @@ cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) 
         if len(values) != count:
             raise BadParmError(f"has {len(values)} values", name, values, f"{count} integers")
         items = tuple(values)
-    except TypeError:
+    except (TypeError, OverflowError):  # the latter: a range that is longer than any sequence
         raise BadParmError("not a sequence of integers", name, values, f"{count} integers") from None
     for i in range(count):
         out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)

@@ -9,6 +9,7 @@ cdef enum:
 
 cdef class TensorDescriptor:
     cdef readonly int ndim          # 0 until set
+    cdef bint destroyed
     cdef int type
     cdef int cast_type              # -1: none
     cdef int vector_length          # 4 or 8 for the ...c4/c8 layouts, else 1
@@ -24,7 +25,7 @@ cdef class TensorDescriptor:
 
 
 cdef class ConvolutionDescriptor:
-    cdef int spatial
+    cdef int spatial                # 0 when destroyed
     cdef int mode
     cdef int groups
     cdef int pad[MAX_SPATIAL_DIMS]
@@ -36,8 +37,8 @@ cdef class ConvolutionDescriptor:
 
     cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
                  int mode) except -1
+    cdef int _start_over(self) noexcept
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1
-    cdef int require_alive(self) except -1
 
 
 cdef int type_size(int data_type) noexcept nogil

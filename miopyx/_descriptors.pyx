@@ -58,12 +58,16 @@ _VECTOR = {3: 4, 4: 8, 5: 4, 6: 8}
 
 cdef TensorDescriptor as_tensor(object desc, str name):
     if isinstance(desc, TensorDescriptor):
+        if (<TensorDescriptor> desc).destroyed:
+            raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
         return <TensorDescriptor> desc
     raise BadParmError("not a tensor descriptor", name, desc, "a TensorDescriptor")
 
 
 cdef ConvolutionDescriptor as_convolution(object desc, str name):
     if isinstance(desc, ConvolutionDescriptor):
+        if (<ConvolutionDescriptor> desc).spatial == 0:
+            raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
         return <ConvolutionDescriptor> desc
     raise BadParmError("not a convolution descriptor", name, desc, "a ConvolutionDescriptor")
 
@@ -96,11 +100,11 @@ cdef class TensorDescriptor:
         if lens is None:
             raise BadParmError("missing", "lens", None, "a sequence of lengths")
         if layout is None:
-            set_tensor(self, data_type, _length(lens, "lens"), lens, strides, True)
+            set_tensor(self, data_type, _length(lens, MAX_DIMS, "lens"), lens, strides, True)
         elif strides is not None:
             raise BadParmError("layout and strides exclude each other", "strides", strides, None)
         else:
-            set_tensor_layout(self, data_type, layout, lens, _length(lens, "lens"))
+            set_tensor_layout(self, data_type, layout, lens, _length(lens, MAX_DIMS, "lens"))
 
     def __cinit__(self, *args, **kwargs):
         self.ndim = 0
@@ -129,7 +133,7 @@ cdef class TensorDescriptor:
 
     cdef int require_set(self, str name) except -1:
         if self.ndim == 0:
-            raise BadParmError("tensor descriptor that was never set, or was destroyed", name, self, "a set descriptor")
+            raise BadParmError("tensor descriptor that was never set", name, self, "a set descriptor")
         return 0
 
     @property
@@ -179,11 +183,15 @@ cdef class TensorDescriptor:
         return f"TensorDescriptor({self.dtype!r}, {self.lens}, strides={self.strides})"
 
 
-cdef int _length(object values, str name) except -1:
+cdef int _length(object values, int most, str name) except -1:
+    cdef Py_ssize_t length
     try:
-        return len(values)
-    except TypeError:
+        length = len(values)
+    except (TypeError, OverflowError):
         raise BadParmError("not a sequence of integers", name, values, "a sequence") from None
+    if length > most:
+        raise BadParmError("too many values", name, length, f"at most {most}")
+    return <int> length
 
 
 cdef int _packed_strides(int ndim, const int64_t* lens, order, int vector_length, int64_t* strides) except -1:
@@ -259,7 +267,7 @@ cdef class ConvolutionDescriptor:
 
     def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None):
         given = [v for v in (pads, strides, dilations, output_pads) if v is not None]
-        cdef int n = _length(given[0], "pads") if given else 2
+        cdef int n = _length(given[0], MAX_SPATIAL_DIMS, "pads, strides, dilations") if given else 2
         set_convolution(self, n, (0,) * n if pads is None else pads, (1,) * n if strides is None else strides,
                         (1,) * n if dilations is None else dilations, mode)
         set_group_count(self, groups)
@@ -268,16 +276,19 @@ cdef class ConvolutionDescriptor:
 
     def __cinit__(self, *args, **kwargs):
         cdef int i
-        self.spatial, self.mode, self.groups = 2, 0, 1
-        for i in range(MAX_SPATIAL_DIMS):
-            self.pad[i] = self.output_pad[i] = 0
+        self.spatial = 2
+        for i in range(2):
             self.stride[i] = self.dilation[i] = 1
+        self._start_over()
+
+    cdef int _start_over(self) noexcept:
+        """What a new descriptor has beside its arguments."""
+        cdef int i
+        self.groups = 1
+        for i in range(MAX_SPATIAL_DIMS):
+            self.output_pad[i] = 0
         self.attribute[0], self.attribute[1], self.attribute[2] = -1, 0, 1
         self.find_mode_set = 0
-
-    cdef int require_alive(self) except -1:
-        if self.spatial == 0:
-            raise BadParmError("destroyed", "convDesc", self, "a live convolution descriptor")
         return 0
 
     cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
@@ -292,18 +303,17 @@ cdef class ConvolutionDescriptor:
                 raise BadParmError("dilation below 1", f"dilation[{i}]", dilation[i], ">= 1")
         if mode < 0 or mode > 3:
             raise BadParmError("unknown mode", "c_mode", mode, "a miopenConvolutionMode_t")
-        self.spatial, self.groups = spatial, 1
+        self._start_over()  # MIOpen puts a new descriptor in the old one's place
+        self.spatial = spatial
         self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
         for i in range(spatial):
             self.pad[i], self.stride[i], self.dilation[i] = <int> pad[i], <int> stride[i], <int> dilation[i]
-            self.output_pad[i] = 0
         return 0
 
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1:
         """Output lengths (n, k, spatial ...) as MIOpen computes them: C division, never below 1."""
         cdef int i
         cdef int64_t extent, length
-        self.require_alive()
         x.require_set("inputTensorDesc")
         w.require_set("filterDesc")
         if x.ndim != self.spatial + 2:
@@ -398,7 +408,6 @@ def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilation
     cdef int64_t s[MAX_SPATIAL_DIMS]
     cdef int64_t d[MAX_SPATIAL_DIMS]
     cdef int n = to_int(spatial, "spatialDim")
-    desc.require_alive()
     if n < 1 or n > MAX_SPATIAL_DIMS:
         raise BadParmError("number of spatial dimensions", "spatialDim", n, f"1 ... {MAX_SPATIAL_DIMS}")
     read_ints(pads, p, n, False, "padA")
@@ -409,7 +418,6 @@ def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilation
 
 def set_group_count(ConvolutionDescriptor desc, groups):
     cdef int count = to_int(groups, "groupCount")
-    desc.require_alive()
     if count < 1:
         raise BadParmError("group count below 1", "groupCount", count, ">= 1")
     desc.groups = count
@@ -418,7 +426,6 @@ def set_group_count(ConvolutionDescriptor desc, groups):
 def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
     cdef int64_t values[MAX_SPATIAL_DIMS]
     cdef int i, n = to_int(spatial, "spatialDim")
-    desc.require_alive()
     if n != desc.spatial:
         raise UnknownError("number of spatial dimensions differs from the descriptor's", "spatialDim", n, desc.spatial)
     read_ints(pads, values, n, False, "adjA")
@@ -434,7 +441,6 @@ _ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1))
 
 def set_attribute(ConvolutionDescriptor desc, attr, value):
     cdef int number = to_int(attr, "attr"), v = to_int(value, "value")
-    desc.require_alive()
     if number < 0 or number > 2:
         raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
     low, high = _ATTRIBUTE_LIMITS[number]
@@ -445,7 +451,6 @@ def set_attribute(ConvolutionDescriptor desc, attr, value):
 
 def get_attribute(ConvolutionDescriptor desc, attr):
     cdef int number = to_int(attr, "attr")
-    desc.require_alive()
     if number < 0 or number > 2:
         raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
     return desc.attribute[number]
@@ -453,19 +458,22 @@ def get_attribute(ConvolutionDescriptor desc, attr):
 
 def set_find_mode(ConvolutionDescriptor desc, mode):
     cdef int number = to_int(mode, "findMode")
-    desc.require_alive()
     if number < 1 or number > 5:
         raise BadParmError("unknown find mode", "findMode", mode, "a miopenConvolutionFindMode_t")
     desc.find_mode_set = number
 
 
-def destroy(desc):
-    """Body of the miopenDestroy...Descriptor functions; None is fine, a later use of the descriptor is an error."""
-    if desc is None:
-        return
-    if isinstance(desc, TensorDescriptor):
-        (<TensorDescriptor> desc).ndim = 0
-    elif isinstance(desc, ConvolutionDescriptor):
+def destroy_tensor(desc):
+    """Body of miopenDestroyTensorDescriptor: None is fine, a later use of the descriptor is an error."""
+    if desc is not None:
+        if not isinstance(desc, TensorDescriptor):
+            raise BadParmError("not a tensor descriptor", "tensorDesc", desc, "a TensorDescriptor")
+        (<TensorDescriptor> desc).ndim, (<TensorDescriptor> desc).destroyed = 0, True
+
+
+def destroy_convolution(desc):
+    """Body of miopenDestroyConvolutionDescriptor: None is fine, a later use of the descriptor is an error."""
+    if desc is not None:
+        if not isinstance(desc, ConvolutionDescriptor):
+            raise BadParmError("not a convolution descriptor", "convDesc", desc, "a ConvolutionDescriptor")
         (<ConvolutionDescriptor> desc).spatial = 0
-    else:
-        raise BadParmError("not a descriptor", "desc", desc, "a descriptor")

@@ -107,7 +107,6 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     cdef str x_name = "dxDesc" if direction == MX_BACKWARD_DATA else "xDesc"
     cdef str w_name = "dwDesc" if direction == MX_BACKWARD_WEIGHTS else "wDesc"
     cdef str y_name = "yDesc" if direction == MX_FORWARD else "dyDesc"
-    conv.require_alive()
     x.require_set(x_name)
     w.require_set(w_name)
     y.require_set(y_name)

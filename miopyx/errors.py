@@ -37,7 +37,10 @@ class MIOpenError(Exception):
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as e:  # Python does not print integers of thousands of digits
+        text = f"<{type(value).__name__} without a text: {type(e).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -204,8 +204,8 @@ def test_no_scalars(scalar):
 NUMBERS = [
     0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 16, 31, 224, 65535, -1, -2, 2**15, 2**16, 2**30, 2**31 - 1, 2**31, -2**31,
     -2**31 - 1, 2**32, 2**32 + 1, 2**62, 2**63 - 1, 2**63, -2**63, -2**63 - 1, 2**64, 10**100, 10**5000,
-    Number(3), Index(4), Index(None), Index(2**70), np.int8(2), np.uint64(2**63), np.int64(-1), np.array(2), *miopyx.miopenDataType_t,
-    *miopyx.miopenTensorLayout_t, *miopyx.miopenConvolutionMode_t,
+    Number(3), Index(4), Index(None), Index(2**70), np.int8(2), np.uint64(2**63), np.int64(-1), np.array(2),
+    *miopyx.miopenDataType_t, *miopyx.miopenTensorLayout_t, *miopyx.miopenConvolutionMode_t,
 ]
 OTHERS = [
     None, True, False, np.True_, 0.0, 1.0, -0.0, 2.5, 1e300, float("nan"), float("inf"), np.float32(1), 1j, "", "1",

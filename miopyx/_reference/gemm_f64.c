@@ -418,7 +418,6 @@ INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int6
 
 INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes,
                            int64_t step, int64_t steps, int width, double *dst, double *rows) {
-    const int64_t size = type_size(type);
     position_run runs[MX_MAX_WIDTH];
     const int64_t run_count = find_runs(o, lane, lanes, runs);
     if (o->rows_first) {

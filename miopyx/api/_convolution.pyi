@@ -333,3 +333,24 @@ def miopenConvolutionForwardBias(
 def miopenConvolutionBackwardBias(
     handle: Handle, alpha: _Real, dyDesc: TensorDescriptor, dy: _Data, beta: _Real, dbDesc: TensorDescriptor, db: _Data
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenCreateConvolutionDescriptor", "miopenInitConvolutionDescriptor", "miopenInitConvolutionNdDescriptor",
+    "miopenGetConvolutionSpatialDim", "miopenGetConvolutionDescriptor", "miopenGetConvolutionNdDescriptor",
+    "miopenSetConvolutionGroupCount", "miopenGetConvolutionGroupCount", "miopenSetTransposeConvOutputPadding",
+    "miopenSetTransposeConvNdOutputPadding", "miopenGetConvolutionForwardOutputDim",
+    "miopenGetConvolutionNdForwardOutputDim", "miopenSetConvolutionAttribute", "miopenGetConvolutionAttribute",
+    "miopenSetConvolutionFindMode", "miopenGetConvolutionFindMode", "miopenDestroyConvolutionDescriptor",
+    "miopenConvolutionForwardGetWorkSpaceSize", "miopenFindConvolutionForwardAlgorithm", "miopenConvolutionForward",
+    "miopenConvolutionForwardGetSolutionCount", "miopenConvolutionForwardGetSolution",
+    "miopenConvolutionForwardGetSolutionWorkspaceSize", "miopenConvolutionForwardCompileSolution",
+    "miopenConvolutionForwardImmediate", "miopenConvolutionBackwardDataGetWorkSpaceSize",
+    "miopenFindConvolutionBackwardDataAlgorithm", "miopenConvolutionBackwardData",
+    "miopenConvolutionBackwardDataGetSolutionCount", "miopenConvolutionBackwardDataGetSolution",
+    "miopenConvolutionBackwardDataGetSolutionWorkspaceSize", "miopenConvolutionBackwardDataCompileSolution",
+    "miopenConvolutionBackwardDataImmediate", "miopenConvolutionBackwardWeightsGetWorkSpaceSize",
+    "miopenFindConvolutionBackwardWeightsAlgorithm", "miopenConvolutionBackwardWeights",
+    "miopenConvolutionBackwardWeightsGetSolutionCount", "miopenConvolutionBackwardWeightsGetSolution",
+    "miopenConvolutionBackwardWeightsGetSolutionWorkspaceSize", "miopenConvolutionBackwardWeightsCompileSolution",
+    "miopenConvolutionBackwardWeightsImmediate", "miopenConvolutionForwardBias", "miopenConvolutionBackwardBias",
+]

@@ -15,7 +15,7 @@ from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv
 
 from .. import find
 from .._descriptors import (
-    destroy, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
+    destroy_convolution, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
 from ..enums import (
     miopenConvAlgorithm_t, miopenConvBwdDataAlgorithm_t, miopenConvBwdWeightsAlgorithm_t, miopenConvFwdAlgorithm_t,
@@ -61,7 +61,6 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     cdef int64_t stride[2]
     cdef int64_t dilation[2]
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    desc.require_alive()
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
@@ -76,14 +75,12 @@ def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilat
 def miopenGetConvolutionSpatialDim(convDesc):
     """Return the number of spatial axes."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    desc.require_alive()
     return desc.spatial
 
 
 def miopenGetConvolutionDescriptor(convDesc):
     """Return (c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w); UnknownError unless 2-D."""
     cdef ConvolutionDescriptor d = as_convolution(convDesc, "convDesc")
-    d.require_alive()
     if d.spatial != 2:
         raise UnknownError("not a 2-D convolution", "convDesc", d.spatial, 2)
     return (_MODES[d.mode], d.pad[0], d.pad[1], d.stride[0], d.stride[1], d.dilation[0], d.dilation[1])
@@ -96,7 +93,6 @@ def miopenGetConvolutionNdDescriptor(convDesc, requestedSpatialDim):
     """
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     cdef int n = to_int(requestedSpatialDim, "requestedSpatialDim")
-    desc.require_alive()
     if n > desc.spatial:
         raise UnknownError("more spatial dimensions than the descriptor has", "requestedSpatialDim", n, desc.spatial)
     if n < 0:
@@ -112,7 +108,6 @@ def miopenSetConvolutionGroupCount(convDesc, groupCount):
 def miopenGetConvolutionGroupCount(convDesc):
     """Return the number of groups."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    desc.require_alive()
     return desc.groups
 
 
@@ -135,7 +130,6 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
     """
     cdef int64_t out[8]
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    desc.require_alive()
     if desc.spatial != 2:
         raise UnknownError("not a 2-D convolution", "convDesc", desc.spatial, 2)
     desc.output_dims(as_tensor(inputTensorDesc, "inputTensorDesc"), as_tensor(filterDesc, "filterDesc"), out)
@@ -170,14 +164,12 @@ def miopenSetConvolutionFindMode(convDesc, findMode):
 def miopenGetConvolutionFindMode(convDesc):
     """Return the descriptor's find mode; DynamicHybrid where none was set."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    desc.require_alive()
     return desc.find_mode or miopenConvolutionFindMode_t.miopenConvolutionFindModeDynamicHybrid
 
 
 def miopenDestroyConvolutionDescriptor(convDesc):
     """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
-    if convDesc is not None:
-        destroy(as_convolution(convDesc, "convDesc"))
+    destroy_convolution(convDesc)
 
 
 # Bodies.  d is the direction as the caller sees it; x, w, y are descriptors in the forward sense.

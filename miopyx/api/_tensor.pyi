@@ -40,3 +40,10 @@ def miopenGetTensorDescriptor(
 ) -> tuple[miopenDataType_t, tuple[int, ...], tuple[int, ...]]: ...
 def miopenGetTensorNumBytes(tensorDesc: TensorDescriptor) -> int: ...
 def miopenDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenCreateTensorDescriptor", "miopenSet4dTensorDescriptor", "miopenSet4dTensorDescriptorEx",
+    "miopenSetNdTensorDescriptorWithLayout", "miopenSetTensorDescriptor", "miopenSetTensorDescriptorV2",
+    "miopenSetTensorCastType", "miopenGet4dTensorDescriptor", "miopenGetTensorDescriptorSize",
+    "miopenGetTensorDescriptor", "miopenGetTensorNumBytes", "miopenDestroyTensorDescriptor",
+]

@@ -406,6 +406,11 @@ cdef class Handle:
                 raise BadParmError("a host handle has no queue", "streamID", queue, None)
         self._adopt(devices.from_queue(queue), queue)
 
+    def stream(self):
+        """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
+        self.require_alive()
+        return self.queue
+
     def set_profiling(self, bint enable):
         """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""
         self.require_alive()

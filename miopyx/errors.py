@@ -95,7 +95,7 @@ def error(status: int, message: str, parameter: str | None = None, value: Any = 
     return ERROR_OF_STATUS[miopenStatus_t(status)](message, parameter, value, limit)
 
 
-__all__ = ["ERROR_OF_STATUS", *(cls.__name__ for cls in (MIOpenError, *ERROR_OF_STATUS.values()))]
+__all__ = [cls.__name__ for cls in (MIOpenError, *ERROR_OF_STATUS.values())]
 
 CL_NAMES = {
     -1: "CL_DEVICE_NOT_FOUND", -2: "CL_DEVICE_NOT_AVAILABLE", -3: "CL_COMPILER_NOT_AVAILABLE",

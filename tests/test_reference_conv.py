@@ -419,7 +419,7 @@ def in_child(code, **env):
     """Run code that may use this module as `t`."""
     head = (f"import sys, importlib.util as u\nspec = u.spec_from_file_location('t', {__file__!r})\n"
             "t = sys.modules['t'] = u.module_from_spec(spec)\nspec.loader.exec_module(t)\n")
-    done = subprocess.run([sys.executable, "-c", head + code], env={**os.environ, **env}, capture_output=True,
+    done = subprocess.run([sys.executable, "-P", "-c", head + code], env={**os.environ, **env}, capture_output=True,
                           text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()

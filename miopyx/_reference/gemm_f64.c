@@ -14,6 +14,12 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* Tiles stay in registers only where the loops over them are gone. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define TEXT_(a) #a
@@ -504,6 +510,8 @@ static int any_special(const double *p, int64_t n) {
 static int pack(const mx_operand *o, int64_t offset, int64_t lane, int64_t step, int64_t steps, int width, double *dst,
                 double *rows) {
     const int64_t type = o->type;
+    if (steps == 0)
+        return 0;
 #define CALL(t) pack_typed(t, o, offset, lane, step, steps, width, dst, rows)
     FOR_EACH_TYPE(CALL)
 #undef CALL
@@ -515,26 +523,19 @@ static int pack(const mx_operand *o, int64_t offset, int64_t lane, int64_t step,
 INLINE void multiply_part(const int rows, const int vectors, int64_t steps, const double *a, const double *b,
                           double *tile, int add) {
     vdouble sum[MR][NV];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++)
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
             sum[r][v] = (vdouble) {0};
     for (int64_t k = 0; k < steps; k++, a += MR, b += NR) {
         vdouble column[NV];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++)
+        UNROLL for (int v = 0; v < vectors; v++)
             column[v] = load_vector(b + v * VL);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; v++)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vectors; v++)
                 sum[r][v] += column[v] * a[r];
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++) {
             double *p = tile + r * NR + v * VL;
             store_vector(p, add ? load_vector(p) + sum[r][v] : sum[r][v]);
         }

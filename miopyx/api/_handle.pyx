@@ -49,8 +49,8 @@ def miopenCreate():
 
 def miopenCreateWithStream(stream):
     """Return a handle on a pyopencl.CommandQueue, which must be in-order."""
-    if stream is None:
-        raise BadParmError("null", "stream", None, "a pyopencl.CommandQueue")
+    if stream is None or isinstance(stream, str):
+        raise BadParmError("not a command queue", "stream", stream, "a pyopencl.CommandQueue")
     return Handle(stream)
 
 
@@ -67,7 +67,7 @@ def miopenSetStream(handle, streamID):
 
 def miopenGetStream(handle):
     """Return the handle's pyopencl.CommandQueue, None on the host."""
-    return _handle(handle).queue
+    return _handle(handle).stream()
 
 
 def miopenEnableProfiling(handle, enable):

@@ -13,8 +13,7 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._types cimport (
-    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, MX_INT8, mx_conv_problem,
-    mx_tensor,
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
     ConvSolver, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
@@ -290,23 +289,73 @@ cdef class GemmBwd1x1Stride2(_Gemm1x1Stride2):
         ], self.workspace_bytes(dev, p))
 
 
-# Everything else, once per image
+# Everything else, through column matrices of some images at a time
 
 
-cdef class _GemmRest(_Gemm):
+cdef class _GemmColumns(_Gemm):
+    """Column matrices of `images` images are made, multiplied, and overwritten by the next ones."""
+
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
-        if is_pointwise(p, 1) or (p.spatial == 2 and is_pointwise(p, 2) and self.direction != MX_BACKWARD_WEIGHTS):
+        if is_pointwise(p, 1):
+            return "a 1x1 solver takes this"
+        return self.refuse_workspace(dev, p)
+
+    cdef int64_t images(self, const mx_conv_problem* p) noexcept:
+        return 1
+
+    cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
+        return p.x.type
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return self.images(p) * _column_elements(p) * type_size(<int> self.column_type(p))
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef int64_t rounds = (p.x.len[0] + self.images(p) - 1) // self.images(p)
+        return (_factor(rounds, .9, .9) * _factor(p.groups, 1, .95) * _factor(rounds, .4, .8)
+                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef int64_t n, images = self.images(p)
+        steps = []
+        for n in range(0, p.x.len[0], images):
+            steps += self.round(dev, p, n, min(images, p.x.len[0] - n))
+        return Solution(steps, self.workspace_bytes(dev, p))
+
+    cdef list round(self, Device dev, const mx_conv_problem* p, int64_t n, int64_t count):
+        """Return the steps for images n ... n + count - 1."""
+        cdef int64_t column_type = self.column_type(p)
+        cdef operand_t columns = operand(SLOT_WORKSPACE, column_type)
+        cdef operand_t y = operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n))
+        cdef bint wide
+        if self.direction == MX_FORWARD:
+            wide = wide_scalars(dev, p.y.type)
+            return [
+                _im2col(dev, p, n, count),
+                _forward(dev, p, count, columns, _column_elements(p), y, Arg.alpha(wide), Arg.beta(wide)),
+            ]
+        if self.direction == MX_BACKWARD_DATA:
+            wide = wide_scalars(dev, column_type)
+            return [
+                _backward_data(dev, p, count, y, columns, _column_elements(p), fixed(1, wide), fixed(0, wide)),
+                _col2im(dev, p, column_type, n, count),
+            ]
+        wide = wide_scalars(dev, p.w.type)
+        return [
+            _im2col(dev, p, n, count),
+            _backward_weights(dev, p, count, y, columns, _column_elements(p), Arg.alpha(wide),
+                              Arg.beta(wide) if n == 0 else fixed(1, wide)),
+        ]
+
+
+cdef class _GemmRest(_GemmColumns):
+    """MIOpen's: image by image."""
+
+    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
+        if p.spatial == 2 and is_pointwise(p, 2) and self.direction != MX_BACKWARD_WEIGHTS:
             return "a 1x1 solver takes this"
         if p.w.type == MX_INT8:
             return "data type"
-        return self.refuse_workspace(dev, p)
-
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return _column_elements(p) * type_size(<int> p.x.type)
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return (_factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .95) * _factor(p.x.len[0], .4, .8)
-                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
+        return _GemmColumns.refuse_shape(self, dev, p)
 
 
 cdef class GemmFwdRest(_GemmRest):
@@ -315,36 +364,12 @@ cdef class GemmFwdRest(_GemmRest):
     def __cinit__(self):
         self.id, self.name, self.direction = 91, "GemmFwdRest", MX_FORWARD
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef bint wide = wide_scalars(dev, p.y.type)
-        cdef int64_t n
-        steps = []
-        for n in range(p.x.len[0]):
-            steps += [
-                _im2col(dev, p, n, 1),
-                _forward(dev, p, 1, operand(SLOT_WORKSPACE, p.x.type), 0,
-                         operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)), Arg.alpha(wide), Arg.beta(wide)),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))
-
 
 cdef class GemmBwdRest(_GemmRest):
     """Backward data, image by image."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 97, "GemmBwdRest", MX_BACKWARD_DATA
-
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef bint wide = wide_scalars(dev, p.x.type)
-        cdef int64_t n
-        steps = []
-        for n in range(p.x.len[0]):
-            steps += [
-                _backward_data(dev, p, 1, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
-                               operand(SLOT_WORKSPACE, p.x.type), 0, fixed(1, wide), fixed(0, wide)),
-                _col2im(dev, p, p.x.type, n, 1),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))
 
 
 cdef class GemmWrwUniversal(_GemmRest):
@@ -354,120 +379,48 @@ cdef class GemmWrwUniversal(_GemmRest):
         self.id, self.name, self.direction = 102, "GemmWrwUniversal", MX_BACKWARD_WEIGHTS
 
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
-        if p.x.len[0] > 1 and (p.w.type == MX_HALF or p.w.type == MX_BFLOAT16):
+        if p.x.len[0] > 1 and type_size(<int> p.w.type) == 2:
             return "would sum images in 16 bits"
         return _GemmRest.refuse_shape(self, dev, p)
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef bint wide = wide_scalars(dev, p.w.type)
-        cdef int64_t n
-        steps = []
-        for n in range(p.x.len[0]):
-            steps += [
-                _im2col(dev, p, n, 1),
-                _backward_weights(dev, p, 1, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
-                                  operand(SLOT_WORKSPACE, p.x.type), 0, Arg.alpha(wide),
-                                  Arg.beta(wide) if n == 0 else fixed(1, wide)),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))
 
-
-# Everything else, over many images at once
-
-
-cdef class _GemmBatched(_Gemm):
-    """Ours: column matrices of several images, so that a launch has work for the whole device."""
+cdef class _GemmBatched(_GemmColumns):
+    """Ours: many images at once, so that a launch has work for the whole device."""
 
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
-        if is_pointwise(p, 1):
-            return "a 1x1 solver takes this"
         if p.w.type == MX_INT8 and self.direction == MX_BACKWARD_DATA:
             return "data type"
-        return self.refuse_workspace(dev, p)
+        if self.direction == MX_BACKWARD_WEIGHTS and self.images(p) < p.x.len[0] and type_size(<int> p.w.type) == 2:
+            return "would sum parts of the batch in 16 bits"
+        return _GemmColumns.refuse_shape(self, dev, p)
 
     cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
-        """Columns that are sums are kept in float where the tensors are narrower."""
+        # Columns that are sums are kept in float where the tensors are narrower.
         if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) == 2:
             return MX_FLOAT
         return p.x.type
 
     cdef int64_t images(self, const mx_conv_problem* p) noexcept:
-        """How many images' columns are made at once."""
         cdef int64_t one = _column_elements(p) * type_size(<int> self.column_type(p))
         return min(p.x.len[0], max(1, BATCH_BYTES // one))
 
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return self.images(p) * _column_elements(p) * type_size(<int> self.column_type(p))
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef int64_t launches = (p.x.len[0] + self.images(p) - 1) // self.images(p)
-        return (_factor(launches, .9, .9) * _factor(p.groups, 1, .95) * _factor(launches, .4, .8)
-                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
-
 
 cdef class GemmFwdBatched(_GemmBatched):
-    """Forward over many images."""
+    """Forward, many images at once."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1011, "GemmFwdBatched", MX_FORWARD
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef bint wide = wide_scalars(dev, p.y.type)
-        cdef int64_t n, count, images = self.images(p)
-        steps = []
-        for n in range(0, p.x.len[0], images):
-            count = min(images, p.x.len[0] - n)
-            steps += [
-                _im2col(dev, p, n, count),
-                _forward(dev, p, count, operand(SLOT_WORKSPACE, p.x.type), _column_elements(p),
-                         operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)), Arg.alpha(wide), Arg.beta(wide)),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))
-
 
 cdef class GemmBwdBatched(_GemmBatched):
-    """Backward data over many images."""
+    """Backward data, many images at once."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1012, "GemmBwdBatched", MX_BACKWARD_DATA
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef int64_t column_type = self.column_type(p)
-        cdef bint wide = wide_scalars(dev, column_type)
-        cdef int64_t n, count, images = self.images(p)
-        steps = []
-        for n in range(0, p.x.len[0], images):
-            count = min(images, p.x.len[0] - n)
-            steps += [
-                _backward_data(dev, p, count, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
-                               operand(SLOT_WORKSPACE, column_type), _column_elements(p), fixed(1, wide),
-                               fixed(0, wide)),
-                _col2im(dev, p, column_type, n, count),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))
-
 
 cdef class GemmWrwBatched(_GemmBatched):
-    """Backward weights over many images, summed in the product."""
+    """Backward weights, many images at once, summed in the product."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1013, "GemmWrwBatched", MX_BACKWARD_WEIGHTS
-
-    cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
-        if self.images(p) < p.x.len[0] and type_size(<int> p.w.type) == 2:
-            return "would sum parts of the batch in 16 bits"
-        return _GemmBatched.refuse_shape(self, dev, p)
-
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
-        cdef bint wide = wide_scalars(dev, p.w.type)
-        cdef int64_t n, count, images = self.images(p)
-        steps = []
-        for n in range(0, p.x.len[0], images):
-            count = min(images, p.x.len[0] - n)
-            steps += [
-                _im2col(dev, p, n, count),
-                _backward_weights(dev, p, count, operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n)),
-                                  operand(SLOT_WORKSPACE, p.x.type), _column_elements(p), Arg.alpha(wide),
-                                  Arg.beta(wide) if n == 0 else fixed(1, wide)),
-            ]
-        return Solution(steps, self.workspace_bytes(dev, p))

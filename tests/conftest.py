@@ -46,10 +46,14 @@ def _working_devices():
 
 
 def pytest_generate_tests(metafunc):
-    """Run each test that asks for `device_name`, itself or through another fixture, once a device."""
+    """Run each test that asks for `device_name` or `opencl_name`, itself or through another fixture, once a device."""
+    names = metafunc.config.getoption("--device") or _working_devices()
     if "device_name" in metafunc.fixturenames:
-        names = metafunc.config.getoption("--device") or _working_devices()
         metafunc.parametrize("device_name", names, scope="session")
+    if "opencl_name" in metafunc.fixturenames:
+        others = [name for name in names if name != "host"]
+        nothing = pytest.param("host", marks=pytest.mark.skip(reason="no OpenCL device"))
+        metafunc.parametrize("opencl_name", others or [nothing], scope="session")
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +84,12 @@ def handles():
 def handle(device_name, handles):
     """Return the shared handle of each device in turn."""
     return handles(device_name)
+
+
+@pytest.fixture
+def opencl_handle(opencl_name, handles):
+    """Return the shared handle of each OpenCL device in turn."""
+    return handles(opencl_name)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
     pytest tests/test_against_torch.py --configurations 2000
 
 runs as many as wanted and prints the largest error of each type and direction, in units of that type's roundoff times
-the sum of absolute products.  Needs PyTorch, which the package does not: without it this file is skipped, and
+the sum of absolute products (float16: of half its smallest number, if that is more).  Needs PyTorch, which the package does not: without it this file is skipped, and
 test_reference_conv.py compares with NumPy.
 """
 
@@ -103,7 +103,7 @@ def test_random_configurations(rng, pytestconfig, capsys):
             error = np.abs(got - want)
             assert (error <= limit + 2.0**-25 * (dtype == "float16")).all(), (
                 dtype, x_lens, w_lens, keywords, layout, direction, error.max())
-            unit = ROUNDOFF[dtype] * np.maximum(bound, 1e-300)
+            unit = np.maximum(ROUNDOFF[dtype] * bound, 2.0**-25 if dtype == "float16" else 1e-300)
             worst[dtype, direction] = max(worst.get((dtype, direction), 0.0), float(np.max(error / unit)))
     with capsys.disabled():
         print(f"\n{count} configurations; largest error in units of roundoff x sum |products|:")

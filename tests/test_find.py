@@ -142,10 +142,8 @@ def test_a_candidate_far_behind_is_run_once_more_only():
     assert len(runs) == 1 + find.RUNS
 
 
-def test_a_failing_candidate_is_skipped_with_its_reason(new_handle, rng, monkeypatch):
-    if new_handle.device.is_host:
-        pytest.skip("the host has one solver a direction")
-    problem = Problem(new_handle, rng)
+def test_a_failing_candidate_is_skipped_with_its_reason(opencl_handle, rng, monkeypatch):
+    problem = Problem(opencl_handle, rng)
     real = find.invoker
 
     def fail_for_rest(handle, asked, solver):
@@ -183,12 +181,10 @@ def test_profiling(new_handle, rng):
     miopyx.miopenEnableProfiling(new_handle, False)
 
 
-def test_find_on_a_queue_without_profiling(rng):
-    pyopencl = pytest.importorskip("pyopencl")
-    infos = [i for i in miopyx.device.ranked() if i.kind != "host"]
-    if not infos:
-        pytest.skip("no OpenCL device")
-    context = pyopencl.Context([infos[0].handle])
+def test_find_on_a_queue_without_profiling(opencl_name, rng):
+    import pyopencl
+
+    context = pyopencl.Context([miopyx.device.find(opencl_name).handle])
     queue = pyopencl.CommandQueue(context)
     handle = miopyx.miopenCreateWithStream(queue)
     problem = Problem(handle, rng)

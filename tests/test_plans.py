@@ -137,9 +137,8 @@ def test_bfloat16_arrays(handle, rng):
     np.testing.assert_allclose(got, want, rtol=2**-7, atol=2**-7)
 
 
-def test_opencl_memory(handle, rng):
-    if handle.device.is_host:
-        pytest.skip("no OpenCL memory on the host")
+def test_opencl_memory(opencl_handle, rng):
+    handle = opencl_handle
     import pyopencl as cl
     import pyopencl.array as cl_array
 

@@ -224,6 +224,11 @@ def test_random_configurations(seed):
     run_case(random_case(np.random.default_rng(seed)), seed)
 
 
+def test_new_random_configurations(seed):
+    for i in range(60):
+        run_case(random_case(np.random.default_rng(seed + i)), seed + i)
+
+
 # What random sizes do not reach: several passes over packed panels, sums cut into chunks, many groups.
 LARGE = {
     "more rows than a pass holds": Case(FORWARD, 1, 7, 600, (1, 25, 25), (1, 1, 1)),

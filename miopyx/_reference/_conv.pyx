@@ -24,8 +24,8 @@ from libc.string cimport memcpy, memset
 
 from miopyx._reference._kernels cimport (
     MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, MX_MAX_WIDTH, MX_ROW_PADDING, mx_choose_kernels,
-    mx_default_arithmetic, mx_kernels, mx_operand, mx_pool_acquire, mx_pool_release, mx_pool_run, mx_restore_arithmetic, mx_run, mx_tap,
-    mx_usable_cores,
+    mx_default_arithmetic, mx_divide, mx_kernels, mx_operand, mx_pool_acquire, mx_pool_release, mx_pool_run,
+    mx_restore_arithmetic, mx_run, mx_tap, mx_usable_cores,
 )
 from miopyx._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, MX_INT8,
@@ -127,7 +127,7 @@ cdef void pack_task(void* context, int64_t index, int worker) noexcept nogil:
 
 cdef int64_t find_columns(const gemm_t* g, int64_t column, int64_t n, mx_run* runs) noexcept nogil:
     """Cut columns column ... column + n - 1 of the output into evenly spaced runs; returns how many."""
-    cdef int64_t found = 0, done = 0, length, w, h, d, image, rest
+    cdef int64_t found = 0, done = 0, length, w = 0, h = 0, d = 0, image
     if g.column_offset != NULL:
         while done < n:
             runs[found].lane, runs[found].offset = done, g.column_offset[column + done]
@@ -140,9 +140,7 @@ cdef int64_t find_columns(const gemm_t* g, int64_t column, int64_t n, mx_run* ru
             done += length
             found += 1
         return found
-    w, rest = column % g.count[3], column // g.count[3]
-    h, rest = rest % g.count[2], rest // g.count[2]
-    d, image = rest % g.count[1], rest // g.count[1]
+    image = mx_divide(mx_divide(mx_divide(column, g.count[3], &w), g.count[2], &h), g.count[1], &d)
     while done < n:
         length = at_most(g.count[3] - w, n - done)
         runs[found].lane, runs[found].len, runs[found].stride = done, length, g.jump[3]
@@ -314,7 +312,8 @@ cdef int run_gemm(gemm_t* g) noexcept nogil:
     g.sums_size = 0
     if not g.partial and g.pieces > 1:
         g.sums_size = g.block * g.small_count * kernels.mr * kernels.nr
-    g.scratch_size = (g.rows_size + kernels.mr * kernels.nr + g.local_size + g.piece * kernels.nr + g.sums_size + 7) // 8 * 8
+    g.scratch_size = g.rows_size + kernels.mr * kernels.nr + g.local_size + g.piece * kernels.nr + g.sums_size
+    g.scratch_size = ceil_div(g.scratch_size, 8) * 8
     memory = <char*> malloc(
         64 + g.width + 8 * (packed_size + partial_size + g.width * g.scratch_size + 16))
     if memory == NULL:

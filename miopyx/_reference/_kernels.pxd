@@ -49,6 +49,7 @@ cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
         void store_row(char* data, int64_t type, int64_t offset, int64_t stride, const double* src,
                        int64_t n) noexcept nogil
 
+    int64_t mx_divide(int64_t a, int64_t b, int64_t* remainder) noexcept nogil
     const mx_kernels* mx_choose_kernels(const char* limit) noexcept nogil
 
 cdef extern from "miopyx/_reference/pool.h" nogil:

@@ -152,8 +152,10 @@ INLINE vdouble load_elements(int64_t type, const char *p) {
 #endif
 #endif
     } else {
+        double values[VL];
         for (int i = 0; i < VL; i++)
-            d[i] = load_one(type, p + i * type_size(type));
+            values[i] = load_one(type, p + i * type_size(type));
+        d = load_vector(values);
     }
     return d;
 }
@@ -183,9 +185,9 @@ INLINE void zero_line(double *dst, int64_t dst_stride, int64_t n) {
         dst[i * dst_stride] = 0;
 }
 
-/* `count` lines of `len` doubles, of which [lo, hi) come from data and the others are zeros.  `offset` is that of lane 0,
- * which may lie outside; lines are `step` elements apart there and `dst_step` doubles in dst.  What is `ahead` elements
- * further on will be needed next. */
+/* `count` lines of `len` doubles, of which [lo, hi) come from data and the others are zeros.  `offset` is that of lane
+ * 0, which may lie outside; lines are `step` elements apart there and `dst_step` doubles in dst.  What is `ahead`
+ * elements further on will be needed next. */
 INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t stride, int64_t step, int64_t lo,
                        int64_t hi, int64_t len, double *dst, int64_t dst_step, int64_t count, int64_t ahead) {
     const int64_t size = type_size(type);
@@ -228,11 +230,8 @@ typedef struct {
 
 /* Cut positions p ... p + n - 1 into runs along w. */
 INLINE int64_t find_runs(const mx_operand *o, int64_t p, int64_t n, position_run *runs) {
-    int64_t w = p % o->count[3], rest = p / o->count[3];
-    int64_t h = rest % o->count[2];
-    rest /= o->count[2];
-    int64_t d = rest % o->count[1], image = rest / o->count[1];
-    int64_t found = 0;
+    int64_t w, h, d, found = 0;
+    int64_t image = mx_divide(mx_divide(mx_divide(p, o->count[3], &w), o->count[2], &h), o->count[1], &d);
     for (int64_t done = 0; done < n;) {
         int64_t len = o->count[3] - w;
         if (len > n - done)
@@ -280,7 +279,10 @@ INLINE int64_t filter_index(const mx_operand *o, int64_t t, int64_t c) {
 
 /* The channels [*c0, *c1) of tap t whose filter index is in [f, f + n). */
 INLINE void channel_range(const mx_operand *o, int64_t t, int64_t f, int64_t n, int64_t *c0, int64_t *c1) {
-    if (o->tap_inner) {
+    if (n == o->steps && o->kind == MX_LANES_POSITIONS) {
+        *c0 = 0;
+        *c1 = o->channels;
+    } else if (o->tap_inner) {
         *c0 = f > t ? (f - t + o->taps - 1) / o->taps : 0;
         *c1 = f + n > t ? (f + n - t + o->taps - 1) / o->taps : 0;
     } else {
@@ -302,7 +304,11 @@ INLINE void tap_range(const mx_operand *o, int64_t f, int64_t n, int64_t *t0, in
 /* One (tap, channel) at many positions. */
 INLINE void gather_positions(int64_t type, const mx_operand *o, const char *data, const position_run *runs,
                              int64_t run_count, int64_t f, double *dst) {
-    const int64_t t = o->tap_inner ? f % o->taps : f / o->channels, c = o->tap_inner ? f / o->taps : f % o->channels;
+    int64_t t, c;
+    if (o->tap_inner)
+        c = mx_divide(f, o->taps, &t);
+    else
+        t = mx_divide(f, o->channels, &c);
     const mx_tap *tap = o->tap + t;
     const int64_t base = tap->offset + c * o->channel_stride;
     for (int64_t i = 0; i < run_count; i++) {
@@ -341,8 +347,8 @@ INLINE void gather_filter(int64_t type, const mx_operand *o, const char *data, c
 #endif
 #endif
 
-/* Rows to be transposed are this far apart: not a power of two, so that a column of them does not fall into one set of the
- * cache. */
+/* Rows to be transposed are this far apart: not a power of two, so that a column of them does not fall into one set of
+ * the cache. */
 INLINE int64_t row_distance(int64_t steps) {
     return steps + MX_ROW_PADDING;
 }
@@ -390,15 +396,21 @@ INLINE void transpose_block(const double *rows, int64_t distance, double *dst, i
 #endif
 }
 
-INLINE void transpose(const double *rows, int64_t steps, double *dst, int width) {
-    const int64_t distance = row_distance(steps);
+/* The panel of `lanes` rows; the lanes after them become zeros. */
+INLINE void transpose(double *rows, int64_t lanes, int64_t steps, double *dst, int width) {
+    const int64_t distance = row_distance(steps), filled = (lanes + VL - 1) / VL * VL;
     int64_t s = 0;
+    if (lanes < filled)
+        memset(rows + lanes * distance, 0, (size_t) ((filled - lanes) * distance) * sizeof *rows);
     for (; s + VL <= steps; s += VL)
-        for (int l = 0; l < width; l += VL)
+        for (int64_t l = 0; l < filled; l += VL)
             transpose_block(rows + l * distance + s, distance, dst + s * width + l, width);
     for (; s < steps; s++)
-        for (int l = 0; l < width; l++)
+        for (int64_t l = 0; l < filled; l++)
             dst[s * width + l] = rows[l * distance + s];
+    if (filled < width)
+        for (s = 0; s < steps; s++)
+            zero_line(dst + s * width + filled, 1, width - filled);
 }
 
 INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
@@ -408,10 +420,13 @@ INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int6
     data += lane * o->lane_stride * size;
     if (o->unit_steps) {
         for (int64_t l = 0; l < lanes; l++)
-            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * row_distance(steps), 1, steps);
-        transpose(rows, steps, dst, width);
+            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * row_distance(steps), 1,
+                      steps);
+        transpose(rows, lanes, steps, dst, width);
         return;
     }
+    if (lanes < width)
+        memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
     /* All lanes of a step before the next step: lanes are near each other, steps often a multiple of the cache's period
      * apart. */
     for (int64_t s = 0; s < steps; s++) {
@@ -428,6 +443,8 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
     const int64_t run_count = find_runs(o, lane, lanes, runs);
     if (o->rows_first) {
         int64_t t0, t1;
+        if (lanes < width)
+            memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
         tap_range(o, step, steps, &t0, &t1);
         const int64_t line_stride = (o->tap_inner ? o->taps : 1) * width;
         for (int64_t t = t0; t < t1; t++) {
@@ -455,7 +472,7 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
             one.offset += j * o->jump[3];
             gather_filter(type, o, data, &one, step, steps, rows + l * row_distance(steps));
         }
-    transpose(rows, steps, dst, width);
+    transpose(rows, lanes, steps, dst, width);
 }
 
 INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
@@ -465,9 +482,11 @@ INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int
     if (o->rows_first) {
         for (int64_t l = 0; l < lanes; l++)
             gather_positions(type, o, data, runs, run_count, lane + l, rows + l * row_distance(steps));
-        transpose(rows, steps, dst, width);
+        transpose(rows, lanes, steps, dst, width);
         return;
     }
+    if (lanes < width)
+        memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
     for (int64_t i = 0; i < run_count; i++)
         for (int64_t j = 0; j < runs[i].len; j++, dst += width) {
             position_run one = runs[i];
@@ -482,12 +501,8 @@ INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_
                        int width, double *dst, double *rows) {
     const char *data = o->data + offset * type_size(type);
     int64_t lanes = o->lanes - lane;
-    if (lanes >= width) {
+    if (lanes > width)
         lanes = width;
-    } else {
-        memset(rows + lanes * row_distance(steps), 0, (size_t) ((width - lanes) * row_distance(steps)) * sizeof *rows);
-        memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
-    }
     if (o->kind == MX_DENSE)
         pack_dense(type, o, data, lane, lanes, step, steps, width, dst, rows);
     else if (o->kind == MX_LANES_POSITIONS)
@@ -569,8 +584,8 @@ static void multiply(int rows, int columns, int64_t steps, const double *a, cons
 
 /* ---- Doubles to elements: rounded to nearest even, once ---- */
 
-/* Rounding to odd keeps, in the last of float's 24 bits, whether anything was cut off, so that rounding the result again
- * to 11 or 8 bits is the same as rounding the double. */
+/* Rounding to odd keeps, in the last of float's 24 bits, whether anything was cut off, so that rounding the result
+ * again to 11 or 8 bits is the same as rounding the double. */
 INLINE uint32_t float_to_odd(double v) {
     float f = (float) v;
     uint32_t bits;

@@ -68,6 +68,16 @@ typedef struct {
     void (*store_row)(char *data, int64_t type, int64_t offset, int64_t stride, const double *src, int64_t n);
 } mx_kernels;
 
+/* a / b for a >= 0, b > 0, and the remainder.  Divisions of 64 bits take several times as long as those of 32. */
+static inline int64_t mx_divide(int64_t a, int64_t b, int64_t *remainder) {
+    if (((uint64_t) a | (uint64_t) b) >> 32 == 0) {
+        *remainder = (uint32_t) a % (uint32_t) b;
+        return (uint32_t) a / (uint32_t) b;
+    }
+    *remainder = a % b;
+    return a / b;
+}
+
 /* The best variant that this CPU runs, none better than `limit` ("baseline", "avx2", "avx512"; NULL: no limit).
  * NULL where `limit` is none of these. */
 const mx_kernels *mx_choose_kernels(const char *limit);

@@ -1,7 +1,7 @@
 /* A pool of threads that is made at its first use and survives fork.
  *
- * A caller acquires the whole pool, runs any number of task sets on it, and releases it.  A second caller that comes while
- * it is taken gets width 1 and works in its own thread: it is never blocked and never wrong.
+ * A caller acquires the whole pool, runs any number of task sets on it, and releases it.  A second caller that comes
+ * while it is taken gets width 1 and works in its own thread: it is never blocked and never wrong.
  */
 #ifndef MIOPYX_POOL_H
 #define MIOPYX_POOL_H

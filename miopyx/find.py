@@ -58,21 +58,24 @@ def survey(handle: Handle, problem: ConvProblem) -> tuple[list[Solver], list[Ref
     return able, refused
 
 
-def candidates(handle: Handle, problem: ConvProblem) -> list[Candidate]:
-    """Return what can run `problem`, best first: by Find's times where it ran, else by the throughput index.
+def by_index(handle: Handle, problem: ConvProblem) -> list[Candidate]:
+    """Return what can run `problem`, best first by the throughput index.
 
     An index w stands for 10 / w milliseconds, as in MIOpen: a rank, not a prediction.  Only dynamic solvers with a
-    known index take part in that fallback.
+    known index take part.
     """
-    record = handle.found.get(problem.key)
-    if record is not None:
-        return record.candidates
     ranked = []
     for solver in survey(handle, problem)[0]:
         index = solver.wti(handle.device, problem)
         if solver.dynamic and index > 0:
             ranked.append(Candidate(solver, 10.0 / index, solver.workspace_size(handle.device, problem), "index"))
     return sorted(ranked, key=lambda c: c.time)
+
+
+def candidates(handle: Handle, problem: ConvProblem) -> list[Candidate]:
+    """Return what can run `problem`, best first: by Find's times where it ran, else by the throughput index."""
+    record = handle.found.get(problem.key)
+    return record.candidates if record is not None else by_index(handle, problem)
 
 
 def solver_for(handle: Handle, problem: ConvProblem, solution_id: int) -> Solver:
@@ -111,10 +114,13 @@ def bias_invoker(handle: Handle, problem: BiasProblem) -> Invoker:
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
     """Return the best candidate that can be prepared within a workspace limit.
 
-    A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
+    What Find measured comes first; the rest, which it was not let run or did not need, follows by index.  A candidate
+    whose kernels do not build on this device is passed over; if none is left the last failure is raised.
     """
     failure: MIOpenError | None = None
-    for candidate in candidates(handle, problem):
+    measured = candidates(handle, problem)
+    known = {c.solver.id for c in measured}
+    for candidate in measured + [c for c in by_index(handle, problem) if c.solver.id not in known]:
         if workspace_limit is not None and candidate.workspace > workspace_limit:
             continue
         try:

@@ -47,8 +47,12 @@ def test_explain_names_every_solver_of_the_direction(handle, rng):
     assert "asked for" in forced.explain()
 
 
-def test_workspace_limit(handle, rng):
+@pytest.mark.parametrize("after_find", [False, True])
+def test_workspace_limit(new_handle, rng, after_find):
+    handle = new_handle
     problem = Problem(handle, rng)
+    if after_find:  # which times no naive solver, the only one without workspace on OpenCL devices
+        problem.find(0)
     plan = problem.plan(0, workspace_limit=0)
     assert plan.workspace == 0
     plan(*problem.buffers(0))

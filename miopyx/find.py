@@ -139,7 +139,7 @@ def algorithm_id(algorithm: int) -> int:
 
 
 def search(handle: Handle, problem: ConvProblem, run: Callable[[Invoker], float], workspace_size: int) -> FindRecord:
-    """Time every applicable solver and keep the result in the handle.
+    """Time every applicable solver, return the result and keep it in the handle.
 
     `run` executes an invoker once on the caller's buffers and returns its milliseconds.  Solvers that need more than
     `workspace_size` bytes are skipped, naive ones are timed only when nothing else could run.
@@ -172,9 +172,11 @@ def search(handle: Handle, problem: ConvProblem, run: Callable[[Invoker], float]
     timed.sort(key=lambda c: c.time)
     for candidate in reversed(timed):  # the fastest of an algorithm is registered last
         handle.register(ready[candidate.solver.id], algorithm_id(candidate.solver.algorithm))
-    record = FindRecord(timed, skipped)
-    handle.found[problem.key] = record
-    return record
+    # What an earlier search timed and this one was not let run is still the best that is known of it.
+    known = {c.solver.id: c for c in handle.found[problem.key].candidates} if problem.key in handle.found else {}
+    known.update((c.solver.id, c) for c in timed)
+    handle.found[problem.key] = FindRecord(sorted(known.values(), key=lambda c: c.time), skipped)
+    return FindRecord(timed, skipped)
 
 
 def _time(run: Callable[[Invoker], float], prepared: Invoker, best: float) -> float:

@@ -58,8 +58,13 @@ def test_naive_is_timed_only_alone(new_handle, rng):
     else:
         assert not any(c.solver.last_resort for c in record.candidates)
         assert any(r.solver.last_resort and "last resort" in r.why for r in record.skipped)
-        problem.find(0, size=0)  # the rest needs workspace
-        assert all(c.solver.last_resort for c in record_of(problem, 0).candidates)
+        before = record.candidates
+        (result,) = problem.find(0, size=0)  # the rest needs workspace
+        assert result.algo == 1
+        assert result.memory == 0
+        after = record_of(problem, 0).candidates
+        assert [c for c in after if not c.solver.last_resort] == before, "a restricted search made us forget"
+        assert any(c.solver.last_resort for c in after)
 
 
 def test_find_obeys_the_workspace(new_handle, rng):

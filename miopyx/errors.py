@@ -6,6 +6,11 @@ from typing import Any
 
 from .enums import miopenStatus_t
 
+__all__ = [
+    "AllocFailedError", "BadParmError", "InternalError", "InvalidValueError", "MIOpenError",
+    "MIOpenNotImplementedError", "NotInitializedError", "UnknownError", "UnsupportedOpError", "VersionMismatchError",
+]
+
 
 class MIOpenError(Exception):
     """Base of all errors of miopyx.
@@ -94,8 +99,6 @@ def error(status: int, message: str, parameter: str | None = None, value: Any = 
     """Return the exception for `status`, ready to be raised."""
     return ERROR_OF_STATUS[miopenStatus_t(status)](message, parameter, value, limit)
 
-
-__all__ = [cls.__name__ for cls in (MIOpenError, *ERROR_OF_STATUS.values())]
 
 CL_NAMES = {
     -1: "CL_DEVICE_NOT_FOUND", -2: "CL_DEVICE_NOT_AVAILABLE", -3: "CL_COMPILER_NOT_AVAILABLE",

@@ -3,8 +3,8 @@
     pytest tests/test_against_torch.py --configurations 2000
 
 runs as many as wanted and prints the largest error of each type and direction, in units of that type's roundoff times
-the sum of absolute products (float16: of half its smallest number, if that is more).  Needs PyTorch, which the package does not: without it this file is skipped, and
-test_reference_conv.py compares with NumPy.
+the sum of absolute products (float16: of half its smallest number, if that is more).  Needs PyTorch, which the package
+does not: without it this file is skipped, and test_reference_conv.py compares with NumPy.
 """
 
 from __future__ import annotations

@@ -144,7 +144,8 @@ def test_no_runtime(tmp_path):
     environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "empty")}
     code = ("from miopyx import device; print([i.name for i in device.discover() if 'pyopencl' not in i.library], "
             "device.problems(), device.ranked()[-1].kind)")
-    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True,
+                          check=True)
     assert done.stdout.startswith("['host-")
     assert done.stdout.rstrip().endswith("host")
 
@@ -876,7 +877,8 @@ def test_doctor_forgets(monkeypatch, install, capsys):
 
 def test_command_line():
     for arguments, code in ((["doctor"], 0), (["--version"], 0), ([], 2), (["nothing"], 2), (["doctor", "--no"], 2)):
-        done = subprocess.run([sys.executable, "-P", "-m", "miopyx", *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-P", "-m", "miopyx", *arguments], capture_output=True, text=True,
+                              check=False)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
 

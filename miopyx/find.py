@@ -6,6 +6,7 @@ All of this happens on the first call for a problem; afterwards the handle's inv
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -231,5 +232,6 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
     if record is not None:
         others += [(f"{r.solver.id}/{r.solver.name}", r.why) for r in record.skipped
                    if r.solver.why_not(handle.device, problem) is None]
-    kernels = tuple(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
+    launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
+    kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
     return Explanation(repr(problem), handle.device.name, chosen, kernels, tuple(others))

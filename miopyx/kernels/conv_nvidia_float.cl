@@ -220,10 +220,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 if (m >= g.filters || first < 0)
                     continue;
                 __global float *y = Y + (long)m * g.y_c;
-                float2 result = alpha * (float2)(sums[i][j][l], sums[i][j][l + 1]);
+                float2 result;
+                result.x = alpha * sums[i][j][l], result.y = alpha * sums[i][j][l + 1];
                 if (wide) { /* VEC divides the pixels of an image */
                     if (beta != 0)
-                        result += beta * *(__global float2 *)(y + first);
+                        result.x += beta * y[first], result.y += beta * y[first + 1];
                     *(__global float2 *)(y + first) = result;
                 } else {
                     if (beta != 0)

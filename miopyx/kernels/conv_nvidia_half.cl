@@ -9,7 +9,7 @@
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef WARPS_M /* a warp owns 64 pixels x WN filters */
+#ifndef WARPS_M /* warps along the pixels; a warp owns WM pixels x 64 filters */
 #define WARPS_M 2
 #endif
 #ifndef WARPS_N
@@ -28,7 +28,9 @@
 #include "common.h"
 #include "conv_nvidia.h"
 
-#define WM 64
+#ifndef WM
+#define WM 64 /* pixels of a warp */
+#endif
 #define WN 64
 #define BM (WARPS_M * WM)
 #define BN (WARPS_N * WN)
@@ -99,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int n = m / (g.p * g.q), rest = m - n * (g.p * g.q), p = rest / g.q, q = rest - p * g.q;
         const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
         base[i] = n * g.x_n + h * g.x_h + w * g.x_w;
-        corner[i] = m < g.pixels ? h << 16 | (w & 0xffff) : -16384 << 16;
+        corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;
     }
     for (int i = item; i < BM; i += THREADS) {
         const int m = m0 + i, n = m / (g.p * g.q), rest = m - n * (g.p * g.q), p = rest / g.q, q = rest - p * g.q;

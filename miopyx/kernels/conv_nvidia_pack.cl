@@ -74,6 +74,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
     to += to_offset + ((long)image * all * g.groups + group) * g.reduced;
     /* Two channels at a time, in one word where they are 16 bits; `reduced` is even. */
     const int c = item % (SIDE / 2) * 2;
+    const bool aligned = ((ulong)to & 3) == 0;
     if (c0 + c >= g.reduced)
         return;
 #pragma unroll
@@ -84,7 +85,10 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             at[0] = tile[c * PITCH + p], at[1] = tile[(c + 1) * PITCH + p];
 #else
-            *(__global uint *)at = (uint)tile[c * PITCH + p] | (uint)tile[(c + 1) * PITCH + p] << 16;
+            if (aligned)
+                *(__global uint *)at = (uint)tile[c * PITCH + p] | (uint)tile[(c + 1) * PITCH + p] << 16;
+            else
+                at[0] = tile[c * PITCH + p], at[1] = tile[(c + 1) * PITCH + p];
 #endif
         }
     }

@@ -1,0 +1,310 @@
+"""Convolution on NVIDIA's tensor cores as implicit GEMM, one and two spatial axes.
+
+Operands of 16 bits are read with their channels closest, in place where they lie so, else from a packed copy in the
+workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is closest already.
+Backward data is a forward convolution of dy for every residue of the stride, with the taps that meet it.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._types cimport (
+    MX_BACKWARD_DATA, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport ConvSolver, type_token
+
+cdef enum:
+    IMPLICIT_GEMM = 5
+    INT_LIMIT = 0x7FFFFFFF
+    SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
+    ALIGN = 256
+
+# The structs of kernels/conv_nvidia.h and conv_nvidia_pack.cl, which explain them.
+cdef struct mx_nv_conv:
+    int pixels, p, q
+    int filters, channels, reduced
+    int groups, taps_h, taps_w
+    int h, w
+    int step_h, step_w, first_h, first_w, tap_h, tap_w
+    int x_g, x_n, x_c, x_h, x_w
+    int w_first, w_g, w_k, w_h, w_w
+    int y_first, y_g, y_n, y_c, y_h, y_w
+
+# What a direction reads and writes: backward data reads dy and writes dx.
+cdef struct roles_t:
+    const mx_tensor* x
+    const mx_tensor* y
+    int x_slot, y_slot
+    int64_t channels, filters, reduced       # of a group
+    int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
+    bint packs_x, packs_w
+    int64_t size                             # bytes of an element
+    int64_t x_offset, workspace              # of the packed copies, in bytes
+
+
+cdef int64_t _up(int64_t value, int64_t multiple) noexcept nogil:
+    return (value + multiple - 1) // multiple * multiple
+
+
+cdef int64_t _gcd(int64_t a, int64_t b) noexcept nogil:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+cdef int64_t _stride(const mx_tensor* t, int axis) noexcept nogil:
+    """Zero along an axis of one element, whose stride means nothing."""
+    return t.stride[axis] if t.len[axis] > 1 else 0
+
+
+cdef int64_t _span(const mx_tensor* t) noexcept nogil:
+    cdef int64_t elements = 1
+    cdef int i
+    for i in range(5):
+        elements += (t.len[i] - 1) * t.stride[i]
+    return elements
+
+
+cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
+    cdef roles_t r
+    cdef int64_t multiple = 4 if p.w.type == MX_FLOAT else 8
+    memset(&r, 0, sizeof(r))
+    r.size = 4 if p.w.type == MX_FLOAT else 2
+    if p.direction == MX_FORWARD:
+        r.x, r.y, r.x_slot, r.y_slot = &p.x, &p.y, SLOT_X, SLOT_Y
+        r.channels, r.filters = p.w.len[1], p.w.len[0] // p.groups
+        r.w_row, r.w_reduced = p.w.stride[0], p.w.stride[1]
+    else:
+        r.x, r.y, r.x_slot, r.y_slot = &p.y, &p.x, SLOT_Y, SLOT_X
+        r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
+        r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
+    r.reduced = _up(r.channels, multiple)
+    # What is copied 16 bytes at a time in place must lie 16 bytes apart whichever way one goes.
+    r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
+                 or (r.w_row | _stride(&p.w, 3) | _stride(&p.w, 4)) % multiple != 0)
+    r.packs_x = p.w.type != MX_FLOAT and (
+        r.x.stride[1] != 1 or r.channels != r.reduced
+        or (_stride(r.x, 0) | _stride(r.x, 3) | _stride(r.x, 4)) % multiple != 0)
+    if r.packs_w:
+        r.workspace = _up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
+    r.x_offset = r.workspace
+    if r.packs_x:
+        r.workspace += _up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
+    return r
+
+
+cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
+    cdef int64_t items = p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4]
+    sizes = struct.pack("11i", p.groups, r.filters, p.w.len[3], p.w.len[4], r.channels, r.reduced,
+                        p.w.len[0] // p.groups * p.w.stride[0], r.w_row, p.w.stride[3], p.w.stride[4], r.w_reduced)
+    args = (Arg.slot_of(SLOT_W, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size), Arg.value_of(sizes))
+    return Step(KernelSpec("conv_nvidia_pack.cl", "pack_weights", X_TYPE=type_token(p.w.type)), args,
+                (_up(items, 256),), (256,))
+
+
+cdef Step _pack_pixels(const mx_conv_problem* p, const roles_t* r):
+    cdef const mx_tensor* x = r.x
+    cdef int64_t tiles = (_up(x.len[3] * x.len[4], 64) // 64) * (_up(r.reduced, 64) // 64) * p.groups * x.len[0]
+    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], r.channels, r.reduced, _stride(x, 0),
+                        r.channels * x.stride[1] if p.groups > 1 else 0, _stride(x, 1), _stride(x, 3), _stride(x, 4))
+    args = (Arg.slot_of(r.x_slot, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size, r.x_offset),
+            Arg.value_of(sizes))
+    return Step(KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
+                (256,))
+
+
+cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
+    """Everything but the grid and the taps."""
+    cdef mx_nv_conv g
+    cdef const mx_tensor* x = r.x
+    cdef const mx_tensor* y = r.y
+    memset(&g, 0, sizeof(g))
+    g.filters, g.channels, g.reduced, g.groups = <int> r.filters, <int> r.channels, <int> r.reduced, <int> p.groups
+    g.h, g.w = <int> x.len[3], <int> x.len[4]
+    if r.packs_x:
+        g.x_c, g.x_g = 1, <int> r.reduced
+        g.x_w = <int> (p.groups * r.reduced)
+        g.x_h = g.x_w * g.w
+        g.x_n = g.x_h * g.h
+    else:
+        g.x_c, g.x_w, g.x_h, g.x_n = <int> _stride(x, 1), <int> _stride(x, 4), <int> _stride(x, 3), <int> _stride(x, 0)
+        g.x_g = <int> (r.channels * x.stride[1]) if p.groups > 1 else 0
+    if r.packs_w:
+        g.w_w = <int> r.reduced
+        g.w_h = g.w_w * <int> p.w.len[4]
+        g.w_k = g.w_h * <int> p.w.len[3]
+        g.w_g = g.w_k * <int> r.filters
+    else:
+        g.w_k, g.w_h, g.w_w = <int> r.w_row, <int> p.w.stride[3], <int> p.w.stride[4]
+        g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
+    g.y_c, g.y_w, g.y_h, g.y_n = <int> _stride(y, 1), <int> _stride(y, 4), <int> _stride(y, 3), <int> _stride(y, 0)
+    g.y_g = <int> (r.filters * y.stride[1]) if p.groups > 1 else 0
+    return g
+
+
+cdef bint _divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil:
+    """Whether runs of `vector` elements of y, along its channels or its pixels, stay whole and equally aligned."""
+    if (g.y_first | g.y_g | g.y_n) % vector:
+        return False
+    if last:
+        return g.y_c == 1 and (g.filters | g.y_h | g.y_w) % vector == 0
+    return (g.y_w == 1 or g.p * g.q == 1) and (g.y_h == g.q or g.p == 1) and (g.y_c | g.p * g.q) % vector == 0
+
+
+cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+    cdef int64_t pixels_tile, filters_tile, vector
+    cdef bint last = g.y_c == 1 and g.filters > 1
+    defines = {}
+    if p.w.type == MX_FLOAT:
+        name = "conv_nvidia_float"
+        vector = 2 if _divides(2, g, False) else 1
+        filters_tile, pixels_tile, threads = 128, 128, 256
+        if g.filters <= 64:
+            filters_tile, pixels_tile = 64, 256
+            defines.update(WARPS_M=1, WARPS_N=8)
+    else:
+        name = "conv_nvidia_half"
+        vector = 8
+        while not _divides(vector, g, last) and vector > 1:
+            vector //= 2
+        filters_tile, pixels_tile, threads = 128, 128, 128
+        if g.filters <= 64:
+            filters_tile = 64
+            defines.update(WARPS_M=4, WARPS_N=1, WM=32)
+        defines.update(X_TYPE=type_token(p.w.type), LAST=int(last))
+    groups = (_up(g.pixels, pixels_tile) // pixels_tile) * (_up(g.filters, filters_tile) // filters_tile) * g.groups
+    args = (
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size), Arg.slot_of(r.y_slot, <int> r.size),
+        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]), Arg.alpha(False), Arg.beta(False),
+    )
+    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), args, (groups * threads,), (threads,))
+
+
+cdef bint _tensor_cores(Device dev):
+    """mma.sync on tf32 and bfloat16, cp.async: compute capability 8.0 and up, from NVIDIA's own compiler."""
+    info = dev.info
+    return (dev.is_gpu and info.runtime == "nvidia" and "cl_nv_device_attribute_query" in info.extensions
+            and info.isa[2:].isdigit() and int(info.isa[2:]) >= 80)
+
+
+cdef class _NvImplicitGemm(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = IMPLICIT_GEMM
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef roles_t r
+        cdef int i
+        if not _tensor_cores(dev):
+            return "needs NVIDIA's tensor cores"
+        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
+            return "data type"
+        if p.spatial > 2:
+            return "three spatial axes"
+        for i in range(1, 3):
+            if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
+                    or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
+                return "an axis is too long"
+        r = _roles(p)
+        if (max(_span(&p.x), _span(&p.w), _span(&p.y)) >= INT_LIMIT // 2 or r.workspace // r.size >= INT_LIMIT // 2):
+            return "a tensor is too large for 32-bit offsets"
+        if r.workspace > dev.max_alloc:
+            return "workspace is beyond the limit"
+        return None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return _roles(p).workspace
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef roles_t r = _roles(p)
+        # The share of a tile that is not padding; tensor cores are ten times ahead of the tiled kernels.
+        cdef double share = <double> r.channels / r.reduced * min(1.0, r.filters / 64.0)
+        return min(0.98, 10 * share)
+
+    cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
+        steps = []
+        if r.packs_w:
+            steps.append(_pack_weights(p, r))
+        if r.packs_x:
+            steps.append(_pack_pixels(p, r))
+        return steps
+
+
+cdef class NvImplicitGemmFwd(_NvImplicitGemm):
+    """Forward in one launch, after those that pack."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv g = _operands(p, &r)
+        g.p, g.q = <int> p.y.len[3], <int> p.y.len[4]
+        g.pixels = <int> p.y.len[0] * g.p * g.q
+        g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
+        g.step_h, g.step_w, g.tap_h, g.tap_w = (
+            <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2])
+        g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+        return Solution(self.packing(p, &r) + [_multiply(p, &r, &g)], r.workspace)
+
+
+# The taps of one axis that meet the pixels `residue + i * step` of dx: tap first + j * every at i * 1 + start + j * move.
+cdef struct taps_t:
+    int64_t first, every, count, start, move
+
+
+cdef taps_t _taps(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil:
+    cdef taps_t t
+    cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
+    memset(&t, 0, sizeof(t))
+    t.every = step // _gcd(step, dilation)
+    t.move = -(dilation * t.every // step)
+    for tap in range(min(t.every, p.w.len[2 + axis])):
+        if (residue + p.pad[axis] - tap * dilation) % step == 0:
+            t.first = tap
+            t.count = (p.w.len[2 + axis] - tap + t.every - 1) // t.every
+            t.start = (residue + p.pad[axis] - tap * dilation) // step
+            break
+    return t
+
+
+cdef class NvImplicitGemmBwd(_NvImplicitGemm):
+    """Backward data: a launch for every residue of the stride, after those that pack."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1102, "NvImplicitGemmBwd", MX_BACKWARD_DATA
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if p.step[1] * p.step[2] > 64:
+            return "too many residues of the stride"
+        return _NvImplicitGemm.refuse(self, dev, p)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv whole = _operands(p, &r), g
+        cdef taps_t th, tw
+        cdef int64_t a, b
+        steps = self.packing(p, &r)
+        for a in range(min(p.step[1], p.x.len[3])):
+            th = _taps(p, 1, a)
+            for b in range(min(p.step[2], p.x.len[4])):
+                tw = _taps(p, 2, b)
+                g = whole
+                g.p = <int> ((p.x.len[3] - a + p.step[1] - 1) // p.step[1])
+                g.q = <int> ((p.x.len[4] - b + p.step[2] - 1) // p.step[2])
+                g.pixels = <int> p.x.len[0] * g.p * g.q
+                g.step_h = g.step_w = 1
+                g.taps_h, g.taps_w = <int> th.count, <int> tw.count
+                if th.count == 0 or tw.count == 0:
+                    g.taps_h = g.taps_w = 0
+                g.first_h, g.first_w, g.tap_h, g.tap_w = <int> th.start, <int> tw.start, <int> th.move, <int> tw.move
+                g.w_first = <int> th.first * whole.w_h + <int> tw.first * whole.w_w
+                g.w_h, g.w_w = <int> th.every * whole.w_h, <int> tw.every * whole.w_w
+                g.y_first = <int> (a * whole.y_h + b * whole.y_w)
+                g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
+                steps.append(_multiply(p, &r, &g))
+        return Solution(steps, r.workspace)

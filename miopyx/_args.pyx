@@ -78,7 +78,7 @@ cdef int64_t checked_add(int64_t a, int64_t b, str name) except? -1:
 cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) except -1:
     """Read exactly `count` integers (C int, or 64-bit where `wide`) from a sequence."""
     cdef int i
-    if isinstance(values, (str, bytes, dict)):
+    if isinstance(values, (str, bytes, dict, set, frozenset)):
         raise BadParmError("not a sequence of integers", name, values, f"{count} integers")
     try:
         if len(values) != count:

@@ -11,6 +11,7 @@ from ._args cimport to_int64
 from ._descriptors cimport type_size
 from ._opencl cimport (
     CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint,
+    fork_generation,
 )
 from ._types cimport MX_AXES, mx_tensor
 
@@ -137,9 +138,13 @@ cdef class _KeptMem:
     """
 
     cdef void* mem
+    cdef long long born
+
+    def __cinit__(self):
+        self.born = fork_generation
 
     def __dealloc__(self):
-        if self.mem != NULL:
+        if self.mem != NULL and self.born == fork_generation:
             cl.clReleaseMemObject(self.mem)
 
 
@@ -184,8 +189,8 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
     """
     cdef cl_int code = 0
     out.temporary = False
-    if data is None:
-        raise BadParmError("null", name, None, "an array" if on_host else "a buffer")
+    if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
+        raise BadParmError("null" if data is None else "a class", name, data, "an array" if on_host else "a buffer")
     if on_host:
         if isinstance(data, int):
             raise BadParmError("a bare address has no size to check", name, data, "an array over that memory")

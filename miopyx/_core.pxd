@@ -103,6 +103,7 @@ cdef class Invoker:
     cdef int step_count
     cdef double alpha, beta
     cdef bint scalars_bound
+    cdef long long born                  # fork generation
 
     cdef int run(self, Handle handle, binding_t* slots, double alpha, double beta) except -1
     cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1

@@ -7,8 +7,10 @@ loop for every solver.  Nothing here knows an algorithm, and nothing here choose
 
 import os
 import threading
+import weakref
 from time import perf_counter
 
+from cpython.ref cimport Py_INCREF
 from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
@@ -17,7 +19,7 @@ from ._args cimport to_int64
 from ._buffers cimport CL_MEMORY, SVM_MEMORY, UNBOUND, binding_t, bind_data, tensor_bytes
 from ._opencl cimport (
     CL_MAP_READ, CL_MEM_READ_WRITE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl,
-    cl_int, cl_uint, cl_ulong,
+    cl_int, cl_uint, cl_ulong, fork_generation,
 )
 from ._problem cimport Problem, hash_bytes
 
@@ -30,16 +32,19 @@ cdef enum:
     ARG_ALPHA
     ARG_BETA
 
-# Contexts and queues do not survive fork: handles made before it say so instead of hanging in the driver.
-cdef long long fork_generation = 0
+# Handles that may have to be abandoned after a fork.
+cdef object live = weakref.WeakSet()
 
 
-def _after_fork_in_child():
-    global fork_generation
-    fork_generation += 1
+def _abandon_after_fork():
+    """Leak pyopencl's objects of all handles in the child: releasing them there may hang in the driver."""
+    for handle in list(live):
+        if (<Handle> handle).queue is not None:
+            Py_INCREF((<Handle> handle).queue)
+            Py_INCREF((<Handle> handle).device.context)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_abandon_after_fork)
 
 
 cdef int _vector_bytes(str isa) except -1:
@@ -180,6 +185,7 @@ cdef class Invoker:
     def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None):
         cdef int i
         self.solver, self.problem, self.device, self.output = solver, problem, handle.device, problem.output
+        self.born = fork_generation
         self.solution = solver.solution(handle.device, problem)
         for i in range(3):
             self.need[i] = tensor_bytes(problem.tensor[i]) if problem.tensor[i] != NULL else 0
@@ -197,7 +203,7 @@ cdef class Invoker:
             return
         # A step that failed half way is not counted but may own memory: calloc made the rest zero.
         for i in range(len(self.solution.steps)):
-            if self.steps[i].kernel != NULL:
+            if self.steps[i].kernel != NULL and self.born == fork_generation:
                 cl.clReleaseKernel(self.steps[i].kernel)
             free(self.steps[i].slots)
             free(self.steps[i].scalars)
@@ -353,6 +359,7 @@ cdef class Handle:
         self.table = [None] * 16
         self.born = fork_generation
         self.lock = threading.RLock()
+        live.add(self)
 
     def __dealloc__(self):
         if self.queue_ptr != NULL and self.born == fork_generation:

@@ -50,11 +50,16 @@ cdef struct cl_table:
 
 cdef cl_table cl
 
+# OpenCL does not survive fork: what was made under another generation must not be used, nor given back to the driver,
+# which may wait for threads that the child does not have.
+cdef long long fork_generation
+
 cdef int check(cl_int code, str call) except -1
 
 
 cdef class Program:
     cdef void* ptr
     cdef void* device
+    cdef long long born
 
     cdef void* kernel(self, bytes name) except NULL

@@ -5,6 +5,8 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
+import os
+
 from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
 
 from .errors import UnknownError, from_opencl
@@ -13,6 +15,14 @@ cdef extern from "<dlfcn.h>":
     int RTLD_NOLOAD
 
 cdef bint loaded = False
+
+
+def _after_fork_in_child():
+    global fork_generation
+    fork_generation += 1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 cdef int check(cl_int code, str call) except -1:
@@ -65,8 +75,11 @@ cdef enum:
 cdef class Program:
     """A built cl_program for one device."""
 
+    def __cinit__(self):
+        self.born = fork_generation
+
     def __dealloc__(self):
-        if self.ptr != NULL:
+        if self.ptr != NULL and self.born == fork_generation:
             cl.clReleaseProgram(self.ptr)
 
     cdef void* kernel(self, bytes name) except NULL:

@@ -291,7 +291,7 @@ def _cpuinfo_isa() -> str:
 def host_isa() -> str:
     """Return the instruction set of the host path: what its compiled module chose, else what the CPU offers."""
     try:
-        from ._reference._conv import isa
+        from ._reference._kernels import isa
     except ImportError:  # sources imported unbuilt
         return _cpuinfo_isa()
     return _slug(str(isa()))

@@ -9,5 +9,6 @@ python -m pip install --quiet --disable-pip-version-check ".[test,lint]"
 python tests/install_runtime.py
 ruff check .
 cython-lint miopyx
-python -P -m mypy.stubtest miopyx --ignore-disjoint-bases --allowlist tests/data/stubtest-allow.txt
+python -P -m mypy.stubtest miopyx --ignore-disjoint-bases --allowlist tests/data/stubtest-allow.txt \
+  --mypy-config-file pyproject.toml
 exec pytest "$@"

@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -102,6 +104,7 @@ def test_arrays_that_contradict_their_descriptor(rng):
             "read-only": (x, w, readonly),
             "a bare address": (x.ctypes.data, w, y),
             "not an array": ([1.0, 2.0], w, y),
+            "a class": (np.float32, w, y),
             "misaligned": (np.zeros(x.nbytes + 1, np.uint8)[1:], w, y),
             "shares memory": (y[:1], w, y),
             "empty": (np.zeros((0, 3), np.float32), w, y),
@@ -328,6 +331,35 @@ def test_fork(handle, rng):
     assert in_child(lambda: miopyx.Handle("host").device.is_host)
     plan(*problem.buffers(0))
     problem.close(0)
+
+
+CHILD = """
+import multiprocessing, sys, numpy as np, miopyx as mi
+
+handle = mi.Handle(sys.argv[1])
+desc = mi.TensorDescriptor("float32", (1, 1, 64, 64))
+weights = mi.TensorDescriptor("float32", (1, 1, 1, 1))
+plan = handle.convolution_forward(desc, weights, mi.ConvolutionDescriptor(), desc)
+x, w, y = (handle.upload(np.ones(d.lens, np.float32)) for d in (desc, weights, desc))
+plan(x, w, y)
+
+def work():
+    global handle, plan
+    del handle, plan
+
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join(30)
+print("ended" if child.exitcode == 0 else child.exitcode)
+child.kill()
+"""
+
+
+def test_a_forked_child_ends(device_name):
+    """It finalises objects that the parent made; giving them back to a driver without its threads would hang."""
+    done = subprocess.run([sys.executable, "-P", "-c", CHILD, device_name], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.stdout.strip() == "ended", done.stderr
 
 
 def test_many_handles_leave_nothing_behind(device_name, rng):

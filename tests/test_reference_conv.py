@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from miopyx._reference import _conv
+from miopyx._reference import _bias, _conv, _kernels
 from miopyx.errors import BadParmError
 
 FORWARD, DATA, WEIGHTS = range(3)
@@ -454,7 +454,7 @@ VARIANTS = ("baseline", "avx2", "avx512")
 def test_variants(variant):
     """Each instruction set, as far as the CPU has it; a better one than that falls back."""
     out = in_child("""
-print(t._conv.isa())
+print(t._kernels.isa())
 for seed in range(1000, 1080):
     t.run_case(t.random_case(t.np.random.default_rng(seed)), seed)
 for name in ("long sum, few outputs", "weights in chunks", "stem"):
@@ -533,7 +533,7 @@ def run_bias_case(direction, shape, kept, dtype, layout, alpha, beta, threads, s
     b = Tensor(b_shape, b_strides, DTYPE[dtype], rng, poison=direction == 1 and beta == 0)
     words = [direction, TYPE[dtype], *shape, *y_strides, TYPE[dtype], *b_shape, *b_strides]
     y64, b64 = y.view.astype(np.float64), b.view.astype(np.float64)
-    _conv.run_bias(np.array(words, np.int64).tobytes(), b.inner, y.inner, alpha, beta, threads)
+    _bias.run_bias(np.array(words, np.int64).tobytes(), b.inner, y.inner, alpha, beta, threads)
     y.assert_rest_untouched()
     b.assert_rest_untouched()
     eps = np.finfo(np.float64).eps

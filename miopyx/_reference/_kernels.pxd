@@ -1,4 +1,4 @@
-"""C declarations of gemm_f64.h and pool.h; no code."""
+"""The inner loops in C (gemm_f64.h), in the variant that was chosen for this CPU."""
 
 from libc.stdint cimport int64_t
 
@@ -50,13 +50,6 @@ cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
                        int64_t n) noexcept nogil
 
     int64_t mx_divide(int64_t a, int64_t b, int64_t* remainder) noexcept nogil
-    const mx_kernels* mx_choose_kernels(const char* limit) noexcept nogil
 
-cdef extern from "miopyx/_reference/pool.h" nogil:
-    ctypedef void (*mx_task)(void* context, int64_t index, int worker) noexcept nogil
-    int mx_usable_cores() noexcept nogil
-    int mx_pool_acquire(int threads) noexcept nogil
-    void mx_pool_run(mx_task task, void* context, int64_t count, int width) noexcept nogil
-    void mx_pool_release(int width) noexcept nogil
-    unsigned mx_default_arithmetic() noexcept nogil
-    void mx_restore_arithmetic(unsigned state) noexcept nogil
+# Set once, when the module is imported.
+cdef const mx_kernels* kernels

@@ -1,4 +1,4 @@
-/* What the host path's geometry (_conv.pyx) and its inner loops (gemm_f64.c) tell each other.
+/* What the host path's geometry (_implicit.pyx) and its inner loops (gemm_f64.c) tell each other.
  *
  * Every direction of a convolution is a matrix product out[m][n] = sum over k of A[m][k] B[n][k].  An operand is one of
  * A and B: its *lanes* are m or n, its *steps* are k.  Packing turns a panel of `width` lanes into doubles,

@@ -1,6 +1,7 @@
-# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.
+# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.  The pool has state
+# and a place of its own: each target below is the one module that its C code is linked into.
 set(folder "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/_reference")
-set(target miopyx__reference__conv)
+set(target miopyx__reference__kernels)
 
 function(miopyx_variant name)
   add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
@@ -16,4 +17,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID
   miopyx_variant(avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   target_compile_definitions(${target} PRIVATE MX_X86_VARIANTS)
 endif()
-target_sources(${target} PRIVATE "${folder}/choose.c" "${folder}/pool.c")
+target_sources(${target} PRIVATE "${folder}/choose.c")
+
+target_sources(miopyx__reference__pool PRIVATE "${folder}/pool.c")

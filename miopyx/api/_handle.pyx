@@ -72,7 +72,7 @@ def miopenGetStream(handle):
 
 def miopenEnableProfiling(handle, enable):
     """Measure the kernels of each call from now on (calls then wait for them), or stop doing so."""
-    if not isinstance(enable, bool) and enable not in (0, 1):
+    if not isinstance(enable, (bool, int)) or enable not in (0, 1):
         raise BadParmError("not a bool", "enable", enable, "True or False")
     _handle(handle).set_profiling(bool(enable))
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
 from miopyx._descriptors cimport type_size
 from miopyx._problem cimport BiasProblem
-from miopyx._reference._conv cimport host_bias
+from miopyx._reference._bias cimport host_bias
 from miopyx._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_bias_problem,
 )

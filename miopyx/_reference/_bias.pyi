@@ -1,0 +1,3 @@
+from typing import Any
+
+def run_bias(problem: bytes, b: Any, y: Any, alpha: float = 1.0, beta: float = 0.0, threads: int = 0) -> None: ...

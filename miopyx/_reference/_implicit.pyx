@@ -1,0 +1,285 @@
+# cython: cdivision=True
+"""Convolutions as matrix products, whose operands are the tensors as they lie in memory, of any types and strides.
+
+    forward           out = y   rows k        columns (n, do, ho, wo)   sum over (c/g, z, r, s)
+    backward data     out = x   rows c/g      columns positions         sum over (k/g, taps)       once for each phase
+    backward weights  out = w   rows k/g      columns (c/g, z, r, s)    sum over (n, do, ho, wo)
+
+Positions of x that have the same (position + pad) mod stride see the same filter taps.  Such a phase of backward data
+is a dense product of its own, without products by zero.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from miopyx._reference._common cimport ALLOC_FAILED, at_most, ceil_div
+from miopyx._reference._kernels cimport (
+    MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, kernels, mx_operand, mx_tap,
+)
+from miopyx._reference._matmul cimport gemm_t, run_gemm
+from miopyx._reference._pool cimport run_tasks
+from miopyx._types cimport MX_AXES, MX_FORWARD, MX_INT8, MX_INT32, MX_SPATIAL, mx_conv_problem, mx_tensor
+
+
+cdef void merge_axes(int64_t* count, int64_t* jump) noexcept nogil:
+    """Rewrite a grid with as few and as long rows as its strides allow; the order of positions stays."""
+    cdef int64_t old_count[4]
+    cdef int64_t old_jump[4]
+    cdef int i, to = 4
+    memcpy(old_count, count, sizeof(old_count))
+    memcpy(old_jump, jump, sizeof(old_jump))
+    for i in range(3, -1, -1):
+        if old_count[i] == 1:
+            continue
+        if to < 4 and old_jump[i] == count[to] * jump[to]:
+            count[to] *= old_count[i]
+        else:
+            to -= 1
+            count[to], jump[to] = old_count[i], old_jump[i]
+    for i in range(to):
+        count[i], jump[i] = 1, 0
+
+
+cdef void set_image(mx_operand* o, int kind, const mx_tensor* image, const void* data, const int64_t* count,
+                    const int64_t* step, const mx_tap* taps, int64_t tap_count, int64_t channels,
+                    bint tap_inner) noexcept nogil:
+    """An image seen from `count` positions along d h w, `step` apart, through `taps`."""
+    cdef int64_t t, low, high, positions = image.len[0]
+    cdef int i
+    memset(o, 0, sizeof(mx_operand))
+    o.kind, o.type, o.data = kind, image.type, <const char*> data
+    o.taps, o.tap, o.tap_inner = tap_count, taps, tap_inner
+    o.channels, o.channel_stride = channels, image.stride[1]
+    o.count[0], o.jump[0] = image.len[0], image.stride[0]
+    for i in range(MX_SPATIAL):
+        positions *= count[i]
+        o.count[i + 1], o.jump[i + 1] = count[i], step[i] * image.stride[i + 2]
+        o.step[i], o.size[i] = step[i], image.len[i + 2]
+        for t in range(tap_count):
+            low = taps[t].d if i == 0 else taps[t].h if i == 1 else taps[t].w
+            high = low + (count[i] - 1) * step[i]
+            if low < 0 or high >= o.size[i]:
+                o.clipped = True
+    if not o.clipped:
+        merge_axes(o.count, o.jump)
+    o.rows_first = o.jump[3] <= o.channel_stride
+    if kind == MX_LANES_POSITIONS:
+        o.lanes, o.steps = positions, tap_count * channels
+    else:
+        o.lanes, o.steps = tap_count * channels, positions
+
+
+cdef void set_tap(mx_tap* tap, const mx_tensor* image, int64_t d, int64_t h, int64_t w) noexcept nogil:
+    tap.d, tap.h, tap.w = d, h, w
+    tap.offset = d * image.stride[2] + h * image.stride[3] + w * image.stride[4]
+
+
+cdef void set_offsets(int64_t* table, const int64_t* tap_offset, int64_t taps, int64_t channels,
+                      int64_t channel_stride, bint tap_inner) noexcept nogil:
+    """The filter's element offset for each (tap, channel)."""
+    cdef int64_t t, c
+    for t in range(taps):
+        for c in range(channels):
+            table[c * taps + t if tap_inner else t * channels + c] = tap_offset[t] + c * channel_stride
+
+
+cdef bint counts_up(const int64_t* table, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(1, n):
+        if table[i] != table[i - 1] + 1:
+            return False
+    return True
+
+
+cdef bint is_float(int64_t type) noexcept nogil:
+    return type != MX_INT8 and type != MX_INT32
+
+
+cdef bint taps_are_close(const mx_tensor* w, int64_t channel_stride) noexcept nogil:
+    """Whether neighbouring taps are closer in memory than neighbouring channels."""
+    cdef int i
+    for i in range(2, MX_AXES):
+        if w.len[i] > 1 and w.stride[i] < channel_stride:
+            return True
+    return False
+
+
+cdef int multiply_images(const mx_conv_problem* p, void** slots, const double* scalars, int width) noexcept nogil:
+    """Forward and backward weights, which see x through the same taps."""
+    cdef bint forward = p.direction == MX_FORWARD, tap_inner
+    cdef int64_t taps = p.w.len[2] * p.w.len[3] * p.w.len[4], filter_size = taps * p.w.len[1], z, r, s, t = 0
+    cdef int64_t k = p.w.len[0] // p.groups
+    cdef int64_t ones[3]
+    cdef mx_tap origin
+    cdef gemm_t g
+    cdef int status
+    cdef mx_tap* tap = <mx_tap*> malloc(taps * (sizeof(mx_tap) + sizeof(int64_t)) + filter_size * sizeof(int64_t))
+    cdef int64_t* tap_offset
+    cdef int64_t* offset
+    if tap == NULL:
+        return ALLOC_FAILED
+    tap_offset = <int64_t*> (tap + taps)
+    offset = tap_offset + taps
+    for z in range(p.w.len[2]):
+        for r in range(p.w.len[3]):
+            for s in range(p.w.len[4]):
+                set_tap(tap + t, &p.x, z * p.dilation[0] - p.pad[0], r * p.dilation[1] - p.pad[1],
+                        s * p.dilation[2] - p.pad[2])
+                tap_offset[t] = z * p.w.stride[2] + r * p.w.stride[3] + s * p.w.stride[4]
+                t += 1
+    tap_inner = taps_are_close(&p.w, p.w.stride[1])
+    set_offsets(offset, tap_offset, taps, p.w.len[1], p.w.stride[1], tap_inner)
+    memset(&g, 0, sizeof(g))
+    g.groups, g.alpha, g.beta, g.width = p.groups, scalars[0], scalars[1], width
+    set_image(&g.b, MX_LANES_POSITIONS if forward else MX_LANES_FILTER, &p.x, slots[0], &p.y.len[2], p.step, tap, taps,
+              p.w.len[1], tap_inner)
+    g.b_group = p.w.len[1] * p.x.stride[1]
+    if forward:
+        g.a.kind, g.a.type, g.a.data = MX_DENSE, p.w.type, <const char*> slots[1]
+        g.a.lanes, g.a.steps = k, filter_size
+        g.a.lane_stride, g.a.step_offset = p.w.stride[0], offset
+        g.a.unit_steps = counts_up(offset, filter_size)
+        g.a_group = k * p.w.stride[0]
+        g.out, g.out_type, g.row_stride, g.out_group = <char*> slots[2], p.y.type, p.y.stride[1], k * p.y.stride[1]
+        g.count[0], g.jump[0] = p.y.len[0], p.y.stride[0]
+        memcpy(&g.count[1], &p.y.len[2], 3 * sizeof(int64_t))
+        memcpy(&g.jump[1], &p.y.stride[2], 3 * sizeof(int64_t))
+        merge_axes(g.count, g.jump)
+    else:
+        ones[0] = ones[1] = ones[2] = 1
+        memset(&origin, 0, sizeof(origin))
+        set_image(&g.a, MX_LANES_FILTER, &p.y, slots[2], &p.y.len[2], ones, &origin, 1, k, False)
+        g.a_group = k * p.y.stride[1]
+        g.out, g.out_type, g.row_stride, g.out_group = <char*> slots[1], p.w.type, p.w.stride[0], k * p.w.stride[0]
+        g.column_offset = offset
+    g.a.watch = g.b.clipped and is_float(g.a.type)
+    status = run_gemm(&g)
+    free(tap)
+    return status
+
+
+cdef int multiply_phase(const mx_conv_problem* p, void** slots, const double* scalars, int width,
+                        const int64_t* first, bint cleared, mx_tap* tap, int64_t* tap_offset,
+                        int64_t* offset) noexcept nogil:
+    """The positions first, first + stride, ... of x, which may have been cleared already."""
+    cdef int64_t k = p.w.len[0] // p.groups, z, r, s, dz, dr, ds, taps = 0
+    cdef int64_t ones[3]
+    cdef bint tap_inner = taps_are_close(&p.w, p.w.stride[0])
+    cdef int i
+    cdef gemm_t g
+    for z in range(p.w.len[2]):
+        dz = first[0] + p.pad[0] - z * p.dilation[0]
+        if dz % p.step[0] != 0:
+            continue
+        for r in range(p.w.len[3]):
+            dr = first[1] + p.pad[1] - r * p.dilation[1]
+            if dr % p.step[1] != 0:
+                continue
+            for s in range(p.w.len[4]):
+                ds = first[2] + p.pad[2] - s * p.dilation[2]
+                if ds % p.step[2] != 0:
+                    continue
+                set_tap(tap + taps, &p.y, dz // p.step[0], dr // p.step[1], ds // p.step[2])
+                tap_offset[taps] = z * p.w.stride[2] + r * p.w.stride[3] + s * p.w.stride[4]
+                taps += 1
+    if taps == 0 and cleared:
+        return 0
+    set_offsets(offset, tap_offset, taps, k, p.w.stride[0], tap_inner)
+    memset(&g, 0, sizeof(g))
+    g.groups, g.alpha, g.beta, g.width = p.groups, scalars[0], scalars[1], width
+    g.out, g.out_type = <char*> slots[0], p.x.type
+    g.row_stride, g.out_group = p.x.stride[1], p.w.len[1] * p.x.stride[1]
+    g.count[0], g.jump[0] = p.x.len[0], p.x.stride[0]
+    for i in range(MX_SPATIAL):
+        ones[i] = 1
+        g.count[i + 1] = ceil_div(p.x.len[i + 2] - first[i], p.step[i])
+        g.jump[i + 1] = p.step[i] * p.x.stride[i + 2]
+        g.column_base += first[i] * p.x.stride[i + 2]
+    set_image(&g.b, MX_LANES_POSITIONS, &p.y, slots[2], &g.count[1], ones, tap, taps, k, tap_inner)
+    merge_axes(g.count, g.jump)
+    g.b_group = k * p.y.stride[1]
+    g.a.kind, g.a.type, g.a.data = MX_DENSE, p.w.type, <const char*> slots[1]
+    g.a.lanes, g.a.steps = p.w.len[1], taps * k
+    g.a.lane_stride, g.a.step_offset = p.w.stride[1], offset
+    g.a.unit_steps = counts_up(offset, taps * k)
+    g.a_group = k * p.w.stride[0]
+    g.a.watch = g.b.clipped and is_float(p.w.type)
+    return run_gemm(&g)
+
+
+cdef struct clear_t:
+    const mx_tensor* x
+    char* data
+    double* zeros
+    int axis
+
+
+cdef void clear_task(void* context, int64_t index, int worker) noexcept nogil:
+    """Fill one row of x with zeros."""
+    cdef const clear_t* c = <const clear_t*> context
+    cdef int64_t at = 0
+    cdef int axis
+    for axis in range(MX_AXES - 1, -1, -1):
+        if axis != c.axis:
+            at += index % c.x.len[axis] * c.x.stride[axis]
+            index //= c.x.len[axis]
+    kernels.store_row(c.data, c.x.type, at, c.x.stride[c.axis], c.zeros, c.x.len[c.axis])
+
+
+cdef int clear(const mx_tensor* x, char* data, int width) noexcept nogil:
+    """Fill x with zeros, along its densest axis."""
+    cdef clear_t c
+    cdef int64_t rows = 1
+    cdef int axis
+    c.x, c.data, c.axis = x, data, 4
+    for axis in range(MX_AXES):
+        if x.len[axis] > 1 and (x.len[c.axis] == 1 or x.stride[axis] < x.stride[c.axis]):
+            c.axis = axis
+    for axis in range(MX_AXES):
+        rows *= x.len[axis] if axis != c.axis else 1
+    c.zeros = <double*> calloc(x.len[c.axis], sizeof(double))
+    if c.zeros == NULL:
+        return ALLOC_FAILED
+    run_tasks(clear_task, &c, rows, width)
+    free(c.zeros)
+    return 0
+
+
+cdef int64_t greatest_divisor(int64_t a, int64_t b) noexcept nogil:
+    while b != 0:
+        a, b = b, a % b
+    return a
+
+
+cdef int multiply_phases(const mx_conv_problem* p, void** slots, const double* scalars, int width) noexcept nogil:
+    """Backward data: one product for each phase of the strides."""
+    cdef int64_t taps = p.w.len[2] * p.w.len[3] * p.w.len[4]
+    cdef int64_t first[3]
+    cdef int64_t reached = 1
+    cdef int status = 0, axis
+    cdef bint cleared
+    cdef mx_tap* tap = <mx_tap*> malloc(taps * (sizeof(mx_tap) + sizeof(int64_t) * (1 + p.w.len[0] // p.groups)))
+    cdef int64_t* tap_offset
+    if tap == NULL:
+        return ALLOC_FAILED
+    tap_offset = <int64_t*> (tap + taps)
+    # Phases without taps would write a few elements of each cache line, once each: clear everything at once instead.
+    for axis in range(MX_SPATIAL):
+        reached *= at_most(p.w.len[axis + 2], p.step[axis] // greatest_divisor(p.step[axis], p.dilation[axis]))
+    cleared = reached < p.step[0] * p.step[1] * p.step[2] and scalars[1] == 0 and scalars[0] * 0 == 0
+    if cleared:
+        status = clear(&p.x, <char*> slots[0], width)
+    first[0] = 0
+    while first[0] < at_most(p.step[0], p.x.len[2]) and status == 0:
+        first[1] = 0
+        while first[1] < at_most(p.step[1], p.x.len[3]) and status == 0:
+            first[2] = 0
+            while first[2] < at_most(p.step[2], p.x.len[4]) and status == 0:
+                status = multiply_phase(p, slots, scalars, width, first, cleared, tap, tap_offset,
+                                        tap_offset + taps)
+                first[2] += 1
+            first[1] += 1
+        first[0] += 1
+    free(tap)
+    return status

@@ -52,7 +52,8 @@ _declare("MIOPYX_DEVICE", str, "", "the device of Handle() and miopenCreate(): a
 _declare("MIOPYX_CACHE_DIR", str, "", "folder of the caches; empty: the user's cache folder of the platform")
 _declare("MIOPYX_CACHE", parse_bool, True, "0: keep nothing on disk")
 _declare("MIOPYX_NUM_THREADS", parse_int, 0, "threads of the host path; 0: one a usable core")
-_declare("MIOPYX_HOST_ISA", str, "", "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
+_declare("MIOPYX_HOST_ISA", str, "",
+         "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
 _declare("MIOPYX_PROBE_TIMEOUT", parse_int, 120, "seconds that a device may take to pass its probe")
 _declare("MIOPEN_DEBUG_DRIVER_PRNG_SEED", parse_int, 12345678, "seed of miopyx-driver's data; 0: a random one")
 _declare("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", parse_int, -1, "0 or 1 overrides the descriptor's attribute")

@@ -1,32 +1,17 @@
 """Convolutions on the host: as matrix products, or by plain loops where the data asks for them."""
 
-from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from miopyx._reference._common cimport SPECIAL
-from miopyx._reference._direct cimport convolve_directly
+from miopyx._reference._direct cimport all_finite, convolve_directly
 from miopyx._reference._implicit cimport multiply_images, multiply_phases
-from miopyx._reference._kernels cimport kernels
 from miopyx._reference._memory cimport Memory, bind, check_tensor
 from miopyx._reference._pool cimport acquire_threads, default_arithmetic, release_threads, restore_arithmetic
 from miopyx._types cimport (
-    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SPATIAL, mx_conv_problem, mx_tensor,
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SPATIAL, mx_conv_problem,
 )
 
 from miopyx.errors import AllocFailedError, BadParmError
-
-
-cdef bint all_finite(const mx_tensor* t, const void* data) noexcept nogil:
-    cdef int64_t a, b, c, d, e
-    for a in range(t.len[0]):
-        for b in range(t.len[1]):
-            for c in range(t.len[2]):
-                for d in range(t.len[3]):
-                    for e in range(t.len[4]):
-                        if load(<const char*> data, t.type, a * t.stride[0] + b * t.stride[1] + c * t.stride[2]
-                                + d * t.stride[3] + e * t.stride[4]) * 0 != 0:
-                            return False
-    return True
 
 
 cdef int host_conv(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:

@@ -174,3 +174,16 @@ cdef int convolve_directly(const mx_conv_problem* p, void** slots, const double*
         run_tasks(weights_row, &c, out.len[0] * out.len[1] * out.len[2] * out.len[3], width)
     free(c.rows)
     return 0
+
+
+cdef bint all_finite(const mx_tensor* t, const void* data) noexcept nogil:
+    cdef int64_t a, b, c, d, e
+    for a in range(t.len[0]):
+        for b in range(t.len[1]):
+            for c in range(t.len[2]):
+                for d in range(t.len[3]):
+                    for e in range(t.len[4]):
+                        if load(<const char*> data, t.type, a * t.stride[0] + b * t.stride[1] + c * t.stride[2]
+                                + d * t.stride[3] + e * t.stride[4]) * 0 != 0:
+                            return False
+    return True

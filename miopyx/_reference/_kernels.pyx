@@ -1,7 +1,6 @@
 """The choice among the inner loops, which are linked into this module alone."""
 
 from miopyx import config
-
 from miopyx.errors import InvalidValueError
 
 cdef extern from "miopyx/_reference/gemm_f64.h" nogil:

@@ -35,6 +35,6 @@ cdef struct gemm_t:
     int64_t scratch_size, local_size, rows_size, sums_size
     char* special              # one flag a worker
 
-# Plan and run a product, whose plan may be unset.  Returns 0, ALLOC_FAILED before anything was written or, where a
-# watched operand is not finite, SPECIAL.
+# Plan and run a product; the fields of the plan and of the pass are set here.  Returns 0, ALLOC_FAILED before anything
+# was written or, where a watched operand is not finite, SPECIAL.
 cdef int run_gemm(gemm_t* g) noexcept nogil

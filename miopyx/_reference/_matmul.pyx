@@ -267,8 +267,7 @@ cdef int run_gemm(gemm_t* g) noexcept nogil:
                     break
             g.piece_count = lanes
             if g.partial:
-                run_tasks(sum_task, g, g.group_count * g.blocks * (g.block if g.small_is_a else g.small_count),
-                            g.width)
+                run_tasks(sum_task, g, g.group_count * g.blocks * (g.block if g.small_is_a else g.small_count), g.width)
             g.small += limit
         g.small_count = limit
         g.group += g.group_count

@@ -8,7 +8,7 @@ cdef enum:
 cdef extern from "miopyx/_reference/pool.h" nogil:
     ctypedef void (*mx_task)(void* context, int64_t index, int worker) noexcept nogil
 
-# Take the pool for `flops` of work, with at most `threads` threads (<= 0: one a usable core); returns how many it is.
+# Take the pool for `flops` of work, with at most `threads` threads (<= 0: one a usable core); returns how many it got.
 cdef int acquire_threads(double flops, int threads) noexcept nogil
 cdef void release_threads(int width) noexcept nogil
 # Run tasks 0 ... count - 1 and wait for them; `width` is what acquire_threads returned.

@@ -14,6 +14,9 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
+#ifndef AT_ONCE /* rows of fragments whose products are interleaved, for independent sums */
+#define AT_ONCE 2
+#endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1 or 2 */
 #define VEC 1
 #endif
@@ -135,9 +138,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     } while (0)
 
     const int slices_all = (g.taps_h * g.taps_w * g.reduced + DEPTH - 1) / DEPTH;
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (i < slices_all)
-            COPY_SLICE(i);
+    for (int ahead = 0; ahead < STAGES - 1; ahead++) {
+        if (ahead < slices_all)
+            COPY_SLICE(ahead);
         MX_COMMIT();
     }
 
@@ -176,25 +179,35 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                     SPLIT(value, b_hi[j][l], b_lo[j][l]);
                 }
 #pragma unroll
-            for (int i = 0; i < WM / 16; i++) {
-                uint a[4], a_hi[4], a_lo[4];
-                MX_LDMATRIX(a[0], a[1], a[2], a[3], a_at + (i * 16 * W_PITCH + k * 8) * 4);
+            for (int i = 0; i < WM / 16; i += AT_ONCE) {
+                uint a_hi[AT_ONCE][4], a_lo[AT_ONCE][4];
 #pragma unroll
-                for (int l = 0; l < 4; l++)
-                    SPLIT(a[l], a_hi[l], a_lo[l]);
+                for (int o = 0; o < AT_ONCE; o++) {
+                    uint a[4];
+                    MX_LDMATRIX(a[0], a[1], a[2], a[3], a_at + ((i + o) * 16 * W_PITCH + k * 8) * 4);
 #pragma unroll
-                for (int j = 0; j < WN / 8; j++) {
-                    if (k == 0)
-                        MMA_FIRST(part[i][j], a_lo, b_hi[j]);
-                    else
-                        MMA(part[i][j], a_lo, b_hi[j]);
+                    for (int l = 0; l < 4; l++)
+                        SPLIT(a[l], a_hi[o][l], a_lo[o][l]);
                 }
 #pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    MMA(part[i][j], a_hi, b_lo[j]);
+                for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    MMA(part[i][j], a_hi, b_hi[j]);
+                    for (int j = 0; j < WN / 8; j++) {
+                        if (k == 0)
+                            MMA_FIRST(part[i + o][j], a_lo[o], b_hi[j]);
+                        else
+                            MMA(part[i + o][j], a_lo[o], b_hi[j]);
+                    }
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+                    for (int j = 0; j < WN / 8; j++)
+                        MMA(part[i + o][j], a_hi[o], b_lo[j]);
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+                    for (int j = 0; j < WN / 8; j++)
+                        MMA(part[i + o][j], a_hi[o], b_hi[j]);
             }
         }
 #pragma unroll

@@ -42,7 +42,7 @@
 #define X_ROWS (BM / ROWS_AT_ONCE)
 #define W_ROWS (BN / ROWS_AT_ONCE)
 #define PITCH_LAST (BN + 8)
-#define PITCH_FIRST (BM + 4)
+#define PITCH_FIRST (BM + 8)
 
 #if MX_TYPE(X_TYPE) == MX_TYPE_half
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -141,12 +141,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     } while (0)
 
     const int slices_all = (g.taps_h * g.taps_w * g.reduced + DEPTH - 1) / DEPTH;
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (i < slices_all) {
+    for (int ahead = 0; ahead < STAGES - 1; ahead++) {
+        if (ahead < slices_all) {
             if (aligned)
-                COPY_SLICE(MX_COPY16, i);
+                COPY_SLICE(MX_COPY16, ahead);
             else
-                COPY_SLICE(mx_copy_slowly, i);
+                COPY_SLICE(mx_copy_slowly, ahead);
         }
         MX_COMMIT();
     }

@@ -48,7 +48,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
     __global const STORAGE(X_TYPE) *restrict from, long from_offset, __global STORAGE(X_TYPE) *restrict to,
     long to_offset, const mx_nv_pixels g)
 {
-    __local STORAGE(X_TYPE) tile[SIDE * PITCH];
+    __local STORAGE(X_TYPE) tile[SIDE * PITCH] __attribute__((aligned(16)));
     const int item = get_local_id(0), all = g.h * g.w;
     const int across = (all + SIDE - 1) / SIDE, down = (g.reduced + SIDE - 1) / SIDE;
     int i = get_group_id(0);
@@ -59,6 +59,20 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
     const int group = i % g.groups, image = i / g.groups;
 
     from += from_offset + (long)image * g.from_n + (long)group * g.from_g;
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+    /* Two pixels in one word, where pixels lie in a row and every row of channels begins at a word. */
+    if (g.from_w == 1 && g.from_h == g.w && all % 2 == 0 && g.from_c % 2 == 0 && ((ulong)from & 3) == 0) {
+        const int p = p0 + item % (SIDE / 2) * 2;
+#pragma unroll
+        for (int l = 0; l < SIDE * SIDE / 512; l++) {
+            const int c = item / (SIDE / 2) + l * (512 / SIDE);
+            uint value = 0;
+            if (p < all && c0 + c < g.channels)
+                value = *(__global const uint *)(from + p + (long)(c0 + c) * g.from_c);
+            *(__local uint *)(tile + c * PITCH + item % (SIDE / 2) * 2) = value;
+        }
+    } else
+#endif
     {
         const int p = p0 + item % SIDE, h = p / g.w, place = h * g.from_h + (p - h * g.w) * g.from_w;
 #pragma unroll
@@ -72,24 +86,30 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     to += to_offset + ((long)image * all * g.groups + group) * g.reduced;
-    /* Two channels at a time, in one word where they are 16 bits; `reduced` is even. */
-    const int c = item % (SIDE / 2) * 2;
-    const bool aligned = ((ulong)to & 3) == 0;
+    /* Eight channels at a time: `reduced` is a multiple of eight. */
+    const bool aligned = ((ulong)to & 15) == 0;
+    const int c = item % (SIDE / 8) * 8;
     if (c0 + c >= g.reduced)
         return;
 #pragma unroll
-    for (int l = 0; l < SIDE * SIDE / 512; l++) {
-        const int p = item / (SIDE / 2) + l * (512 / SIDE);
+    for (int l = 0; l < SIDE * SIDE / 2048; l++) {
+        const int p = item / (SIDE / 8) + l * (2048 / SIDE);
         if (p0 + p < all) {
             __global STORAGE(X_TYPE) *at = to + (long)(p0 + p) * g.groups * g.reduced + c0 + c;
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-            at[0] = tile[c * PITCH + p], at[1] = tile[(c + 1) * PITCH + p];
-#else
-            if (aligned)
-                *(__global uint *)at = (uint)tile[c * PITCH + p] | (uint)tile[(c + 1) * PITCH + p] << 16;
-            else
-                at[0] = tile[c * PITCH + p], at[1] = tile[(c + 1) * PITCH + p];
+            __local const STORAGE(X_TYPE) *column = tile + c * PITCH + p;
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+            if (aligned) {
+                uint4 chunk;
+                chunk.x = (uint)column[0] | (uint)column[PITCH] << 16;
+                chunk.y = (uint)column[2 * PITCH] | (uint)column[3 * PITCH] << 16;
+                chunk.z = (uint)column[4 * PITCH] | (uint)column[5 * PITCH] << 16;
+                chunk.w = (uint)column[6 * PITCH] | (uint)column[7 * PITCH] << 16;
+                *(__global uint4 *)at = chunk;
+                continue;
+            }
 #endif
+            for (int i = 0; i < 8; i++)
+                at[i] = column[i * PITCH];
         }
     }
 }

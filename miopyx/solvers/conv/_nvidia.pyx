@@ -12,7 +12,7 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx._types cimport (
-    MX_BACKWARD_DATA, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvSolver, type_token
 
@@ -21,6 +21,7 @@ cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
     ALIGN = 256
+    OVERHEAD = 24          # of a tile of backward weights, in slices: filling the pipeline, writing the part
 
 # The structs of kernels/conv_nvidia.h and conv_nvidia_pack.cl, which explain them.
 cdef struct mx_nv_conv:
@@ -212,7 +213,7 @@ cdef class _NvImplicitGemm(ConvSolver):
         r = _roles(p)
         if (max(_span(&p.x), _span(&p.w), _span(&p.y)) >= INT_LIMIT // 2 or r.workspace // r.size >= INT_LIMIT // 2):
             return "a tensor is too large for 32-bit offsets"
-        if r.workspace > dev.max_alloc:
+        if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
 
@@ -308,3 +309,87 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 steps.append(_multiply(p, &r, &g))
         return Solution(steps, r.workspace)
+
+
+cdef class NvImplicitGemmWrw(_NvImplicitGemm):
+    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        # Offsets of pixels, and the last slice's beyond them, are 32 bits too.
+        if p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4:
+            return "a tensor is too large for 32-bit offsets"
+        return _NvImplicitGemm.refuse(self, dev, p)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return _splits(dev, p) * _weights(p) * 4
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
+                   * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+        cdef mx_nv_conv g
+        cdef int64_t splits = _splits(dev, p)
+        cdef int size = 4 if p.w.type == MX_FLOAT else 2
+        memset(&g, 0, sizeof(g))
+        g.p, g.q = <int> p.y.len[3], <int> p.y.len[4]
+        g.pixels = <int> p.y.len[0] * g.p * g.q
+        g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
+        g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
+        g.h, g.w = <int> p.x.len[3], <int> p.x.len[4]
+        g.step_h, g.step_w, g.tap_h, g.tap_w = (
+            <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2])
+        g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+        g.x_c, g.x_w, g.x_h, g.x_n = (
+            <int> _stride(&p.x, 1), <int> _stride(&p.x, 4), <int> _stride(&p.x, 3), <int> _stride(&p.x, 0))
+        g.x_g = g.channels * g.x_c
+        g.y_c, g.y_w, g.y_h, g.y_n = (
+            <int> _stride(&p.y, 1), <int> _stride(&p.y, 4), <int> _stride(&p.y, 3), <int> _stride(&p.y, 0))
+        g.y_g = g.filters * g.y_c
+        g.w_k, g.w_g = <int> _stride(&p.w, 0), <int> _stride(&p.w, 1)
+        g.w_h, g.w_w = <int> _stride(&p.w, 3), <int> _stride(&p.w, 4)
+        struct_bytes = (<const unsigned char*> &g)[:sizeof(mx_nv_conv)]
+        defines = {"X_TYPE": type_token(p.w.type), "WARPS_M": 1 if g.filters <= 64 else 2}
+        return Solution([
+            Step(KernelSpec("conv_nvidia_weights.cl", "conv_nvidia_weights", **defines),
+                 (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
+                  Arg.value_of(struct_bytes), Arg.value_of(struct.pack("i", _slices_each(dev, p)))),
+                 (256 * splits * _weight_tiles(p),), (256,)),
+            Step(KernelSpec("conv_nvidia_weights.cl", "sum_parts", **defines),
+                 (Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_W, size), Arg.value_of(struct_bytes),
+                  Arg.value_of(struct.pack("i", splits)), Arg.alpha(False), Arg.beta(False)),
+                 (_up(_weights(p), 256),), (256,)),
+        ], splits * _weights(p) * 4)
+
+
+cdef int64_t _weights(const mx_conv_problem* p) noexcept nogil:
+    return p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4]
+
+
+cdef int64_t _weight_tiles(const mx_conv_problem* p) noexcept nogil:
+    cdef int64_t filters = p.w.len[0] // p.groups, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
+    cdef int64_t down = 64 if filters <= 64 else 128, across = 256 if filters <= 64 else 128
+    return _up(filters, down) // down * (_up(columns, across) // across) * p.groups
+
+
+cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
+    """Slices of 16 pixels for each part, so that the tiles of all parts fill the device evenly.
+
+    A compute unit works through ceil(tiles * parts / units) of them; beginning and ending one costs OVERHEAD slices.
+    """
+    cdef int64_t slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
+    cdef int64_t units = max(1, dev.compute_units), parts, each, cost, best = 0, best_each = slices
+    for parts in range(1, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD) + 1):
+        each = (slices + parts - 1) // parts
+        cost = (tiles * parts + units - 1) // units * (each + OVERHEAD)
+        if best == 0 or cost < best:
+            best, best_each = cost, each
+    return best_each
+
+
+cdef int64_t _splits(Device dev, const mx_conv_problem* p) noexcept:
+    cdef int64_t slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _slices_each(dev, p)
+    return (slices + each - 1) // each

@@ -84,8 +84,11 @@ cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) 
         if len(values) != count:
             raise BadParmError(f"has {len(values)} values", name, values, f"{count} integers")
         items = tuple(values)
-    except (TypeError, OverflowError):  # the latter: a range that is longer than any sequence
-        raise BadParmError("not a sequence of integers", name, values, f"{count} integers") from None
+    except BadParmError:
+        raise
+    except Exception as e:  # whatever a strange object's methods raise
+        raise BadParmError(f"not a sequence of integers ({type(e).__name__})", name, values,
+                           f"{count} integers") from None
     for i in range(count):
         out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
     return 0

@@ -17,6 +17,8 @@ cdef struct binding_t:
     int64_t size         # bytes from ptr + offset on
     int kind
     bint temporary       # a cl_mem around host memory, made for this call
+    void* root           # what decides whether two bindings overlap: the address, or the cl_mem that owns the bytes
+    int64_t root_offset
 
 cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output, bint on_host,
                    bint shares_memory, void* context, binding_t* out) except -1

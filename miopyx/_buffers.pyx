@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uintptr_t
 from ._args cimport to_int64
 from ._descriptors cimport type_size
 from ._opencl cimport (
-    CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint,
-    fork_generation,
+    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
+    CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong, fork_generation,
 )
 from ._types cimport MX_AXES, mx_tensor
 
@@ -32,7 +32,7 @@ cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil:
 
 cdef int _require_size(int64_t size, int64_t need, str name) except -1:
     if size < need:
-        raise BadParmError("buffer is smaller than its descriptor says", name, f"{size} bytes", f">= {need} bytes")
+        raise BadParmError("buffer is too small", name, f"{size} bytes", f">= {need} bytes")
     return 0
 
 
@@ -57,21 +57,26 @@ cdef bint _same_lengths(tuple shape, const mx_tensor* t, int rank) except -1:
     return True
 
 
+cdef bint _is_permutation(tuple shape, const mx_tensor* t, int rank) except -1:
+    return sorted(shape) == sorted([t.len[i if i < 2 else i + MX_AXES - rank] for i in range(rank)])
+
+
 cdef bint _memory_order(tuple shape, const mx_tensor* t, int rank) except -1:
     """Whether `shape` names the lengths from the outermost to the innermost in memory, as for (n, h, w, c) and NHWC."""
     axes = [i if i < 2 else i + MX_AXES - rank for i in range(rank)]
     return tuple([t.len[a] for a in sorted(axes, key=lambda a: -t.stride[a])]) == shape
 
 
-cdef int _check_array(str dtype, tuple shape, object strides, int64_t width, str name, const mx_tensor* t,
-                      int rank) except -1:
+cdef int _check_array(object dtype, tuple shape, object strides, str name, const mx_tensor* t, int rank) except -1:
     """`strides` in bytes, None for C order."""
-    cdef int64_t step = width
+    cdef int64_t width = dtype.itemsize, step = width
     expected = TYPE_NAMES[t.type]
-    if dtype == "uint8" and strides is None:
+    if dtype.name == "uint8" and strides is None:
         return 0  # raw memory
-    if dtype != expected:
-        raise BadParmError("array of another type than its descriptor", name, dtype, expected)
+    if dtype.name != expected:
+        raise BadParmError("array of another type than its descriptor", name, dtype.name, expected)
+    if not dtype.isnative:
+        raise BadParmError("array in another byte order than the machine's", name, dtype.str, "native byte order")
     if strides is None:
         c_order = []
         for length in reversed(shape):
@@ -88,6 +93,9 @@ cdef int _check_array(str dtype, tuple shape, object strides, int64_t width, str
             return 0
         raise BadParmError("array has the descriptor's lengths but another layout", name,
                            tuple([s // width for s in strides_]), "the descriptor's strides")
+    if strides is None and _is_permutation(shape, t, rank) and not _memory_order(shape, t, rank):
+        raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name, shape,
+                           "the descriptor's lengths, or their order in memory")
     if strides is not None:
         raise BadParmError("array is not contiguous and its shape is not the descriptor's", name, shape,
                            "a contiguous array, or one of the descriptor's shape and strides")
@@ -97,14 +105,16 @@ cdef int _check_array(str dtype, tuple shape, object strides, int64_t width, str
 cdef int _bind_host(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output,
                     binding_t* out) except -1:
     cdef int64_t size, last = 0, width
-    interface = getattr(data, "__array_interface__", None)
-    if interface is None:
+    import numpy
+
+    if not isinstance(data, numpy.ndarray):
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise BadParmError("not an array", name, type(data).__name__, "a NumPy or ml_dtypes array")
-        import numpy
-
-        data = numpy.frombuffer(data, dtype=numpy.uint8)
-        interface = data.__array_interface__
+        try:
+            data = numpy.frombuffer(data, dtype=numpy.uint8)
+        except ValueError as e:
+            raise BadParmError(f"not usable memory: {e}", name, type(data).__name__, "contiguous bytes") from None
+    interface = data.__array_interface__
     address, readonly = interface["data"]
     if output and readonly:
         raise BadParmError("array is read-only", name, type(data).__name__, "a writable array")
@@ -120,13 +130,14 @@ cdef int _bind_host(object data, str name, const mx_tensor* tensor, int rank, in
             last += (length - 1) * strides[i]
     size = last + width if strides is not None else data.nbytes
     if tensor != NULL:
-        _check_array(dtype.name, shape, strides, width, name, tensor, rank)
+        _check_array(dtype, shape, strides, name, tensor, rank)
         if address % type_size(<int> tensor.type):
             raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
     elif strides is not None:
         raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
     _require_size(size, need, name)
     out.ptr, out.offset, out.size, out.kind = <void*> <uintptr_t> address, 0, size, HOST_MEMORY
+    out.root, out.root_offset = NULL, <int64_t> <uintptr_t> address
     return 0
 
 
@@ -168,12 +179,26 @@ cdef int _require_unreleased(object buffer, size_t mem, str name) except -1:
     return 0
 
 
-cdef int _bind_mem(size_t mem, int64_t offset, int64_t need, str name, const mx_tensor* tensor,
-                   binding_t* out) except -1:
-    cdef size_t size = 0
+cdef int _bind_mem(size_t mem, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
+                   void* context, binding_t* out) except -1:
+    cdef size_t size = 0, origin = 0
+    cdef void* owner = NULL
+    cdef cl_ulong flags = 0
     if mem == 0:
         raise BadParmError("null", name, None, "a buffer")
+    check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_CONTEXT, sizeof(void*), &owner, NULL), "clGetMemObjectInfo")
+    if owner != context:
+        raise BadParmError("buffer of another context", name, hex(mem), "a buffer on the handle's context")
     check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(void*), &owner, NULL),
+          "clGetMemObjectInfo")
+    if owner != NULL:  # a sub-buffer
+        check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_OFFSET, sizeof(size_t), &origin, NULL), "clGetMemObjectInfo")
+    if output:
+        check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
+        if flags & CL_MEM_READ_ONLY:
+            raise BadParmError("buffer is read-only", name, hex(mem), "a writable buffer")
+    out.root, out.root_offset = owner if owner != NULL else <void*> mem, <int64_t> origin + offset
     if tensor != NULL and offset % type_size(<int> tensor.type):
         raise BadParmError("misaligned offset", name, offset, f"multiple of {type_size(<int> tensor.type)}")
     _require_size(<int64_t> size - offset, need, name)
@@ -198,20 +223,20 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
             raise BadParmError("OpenCL memory on a host handle", name, type(data).__name__, "a NumPy array")
         return _bind_host(data, name, tensor, rank, need, output, out)
     if isinstance(data, int):
-        return _bind_mem(to_int64(data, name), 0, need, name, tensor, out)
+        return _bind_mem(to_int64(data, name), 0, need, name, tensor, output, context, out)
     pointer = getattr(data, "int_ptr", None)
     if pointer is not None:
         _require_unreleased(data, pointer, name)
-        return _bind_mem(pointer, 0, need, name, tensor, out)
+        return _bind_mem(pointer, 0, need, name, tensor, output, context, out)
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
         if tensor != NULL:
             strides = None if data.flags.c_contiguous else tuple(data.strides)
-            _check_array(data.dtype.name, tuple(data.shape), strides, data.dtype.itemsize, name, tensor, rank)
+            _check_array(data.dtype, tuple(data.shape), strides, name, tensor, rank)
         pointer = getattr(base, "int_ptr", None)
         if pointer is not None:
             _require_unreleased(base, pointer, name)
-            return _bind_mem(pointer, data.offset, need, name, tensor, out)
+            return _bind_mem(pointer, data.offset, need, name, tensor, output, context, out)
         data = base
     pointer = getattr(data, "svm_ptr", None)
     if pointer is not None:
@@ -222,6 +247,7 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
             size = data.nbytes
         _require_size(size, need, name)
         out.ptr, out.offset, out.size, out.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
+        out.root, out.root_offset = NULL, <int64_t> <uintptr_t> pointer
         return 0
     if not shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,

@@ -141,3 +141,5 @@ cdef class Plan:
 
 cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
                  object workspace, object workspace_size, double alpha, double beta) except -1
+cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
+                         object workspace, object workspace_size) except -1

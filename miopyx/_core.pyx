@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
 
-from ._args cimport to_int64
+from ._args cimport to_double, to_int64
 from ._buffers cimport CL_MEMORY, SVM_MEMORY, UNBOUND, binding_t, bind_data, tensor_bytes
 from ._opencl cimport (
     CL_MAP_READ, CL_MEM_READ_WRITE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl,
@@ -36,15 +36,21 @@ cdef enum:
 cdef object live = weakref.WeakSet()
 
 
-def _abandon_after_fork():
-    """Leak pyopencl's objects of all handles in the child: releasing them there may hang in the driver."""
+def _after_fork_in_child():
+    """Leave behind what does not survive: locks that another thread held, and pyopencl's objects.
+
+    The latter are leaked, since releasing them in the child may hang in the driver.
+    """
+    cdef Handle handle
     for handle in list(live):
-        if (<Handle> handle).queue is not None:
-            Py_INCREF((<Handle> handle).queue)
-            Py_INCREF((<Handle> handle).device.context)
+        handle.lock = threading.RLock()
+        handle.profiling = False
+        if handle.queue is not None:
+            Py_INCREF(handle.queue)
+            Py_INCREF(handle.device.context)
 
 
-os.register_at_fork(after_in_child=_abandon_after_fork)
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 cdef int _vector_bytes(str isa) except -1:
@@ -252,11 +258,6 @@ cdef class Invoker:
         cdef int i, status = 0, threads = self.device.threads
         cdef const void* data = self.problem.data
         if not self.device.is_host:
-            # Arguments are set and kernels enqueued under the GIL, so sequences of two threads never interleave;
-            # waiting for times lets go of it in between, which takes a lock.
-            if handle.profiling:
-                with handle.lock:
-                    return self._run_device(handle, slots, alpha, beta)
             return self._run_device(handle, slots, alpha, beta)
         scalars[0], scalars[1] = alpha, beta
         for i in range(SLOTS):
@@ -552,8 +553,13 @@ cdef class Handle:
     def download(self, buffer, array):
         """Fill the C-contiguous `array` from memory that `upload` made, waiting for what is enqueued."""
         self.require_alive()
+        if not array.flags.c_contiguous:
+            raise BadParmError("array is not C-contiguous", "array", array.strides, "C-contiguous")
         if self.device.is_host:
-            array.reshape(-1)[...] = buffer.reshape(-1)
+            if buffer.nbytes < array.nbytes:
+                raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
+                                   f">= {array.nbytes} bytes")
+            array.reshape(-1).view("u1")[...] = buffer.reshape(-1).view("u1")[:array.nbytes]
         else:
             from . import device as devices
 
@@ -604,35 +610,78 @@ cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, 
     `workspace_size` takes the handle's own arena.  Nothing is launched unless everything fits.
     """
     cdef binding_t slots[SLOTS]
-    cdef Device dev = handle.device
-    cdef Problem problem = invoker.problem
-    cdef int i, j
+    cdef int j
     cdef bint blocking = False
+    if invoker.device is not handle.device:
+        raise BadParmError("prepared for a context that the handle has left", "handle", handle, "a new plan")
     memset(slots, 0, sizeof(slots))
     try:
-        for i in range(3):
-            if order[i] < 0:
-                continue
-            bind_data(a if i == 0 else b if i == 1 else c, <str> names[i], problem.tensor[order[i]],
-                      problem.rank, invoker.need[order[i]], order[i] == invoker.output, dev.is_host, dev.shares_memory,
-                      <void*> dev.context_ptr, &slots[order[i]])
-        if workspace_size is None:
-            handle.bind_arena(invoker.need[SLOT_WORKSPACE], &slots[SLOT_WORKSPACE])
-        else:
-            _bind_workspace(dev, workspace, workspace_size, invoker.need[SLOT_WORKSPACE], &slots[SLOT_WORKSPACE])
+        _bind_tensors(handle.device, invoker.problem, order, names, a, b, c, slots)
+        if workspace_size is not None:
+            _bind_workspace(handle.device, workspace, workspace_size, invoker.need[SLOT_WORKSPACE],
+                            &slots[SLOT_WORKSPACE])
+            _require_apart(invoker.problem, order, names, slots, invoker.need[SLOT_WORKSPACE])
         for j in range(SLOTS):
-            if j != invoker.output and _overlap(&slots[j], &slots[invoker.output],
-                                                invoker.need[j], invoker.need[invoker.output]):
-                raise BadParmError("output shares memory with another argument", names[_argument(order, j)],
-                                   None, "memory of its own")
             blocking = blocking or slots[j].temporary
-        invoker.run(handle, slots, alpha, beta)
-        if blocking:
-            _wait_and_sync(handle, slots)
+        if handle.device.is_host:
+            invoker.run(handle, slots, alpha, beta)
+            return 0
+        # Waiting, for a kernel's time or for host memory, lets go of the GIL; the arena and the kernels' arguments
+        # belong to one call at a time.
+        with handle.lock:
+            if workspace_size is None:
+                handle.bind_arena(invoker.need[SLOT_WORKSPACE], &slots[SLOT_WORKSPACE])
+            invoker.run(handle, slots, alpha, beta)
+            if blocking:
+                _wait_and_sync(handle, slots)
     finally:
         for j in range(SLOTS):
             if slots[j].temporary:
                 cl.clReleaseMemObject(slots[j].ptr)
+    return 0
+
+
+cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
+                         object workspace, object workspace_size) except -1:
+    """What `execute` checks before it launches anything, for a caller that will launch several solutions."""
+    cdef binding_t slots[SLOTS]
+    cdef int j
+    memset(slots, 0, sizeof(slots))
+    try:
+        _bind_tensors(handle.device, problem, order, names, a, b, c, slots)
+        _bind_workspace(handle.device, workspace, workspace_size, to_int64(workspace_size, "workSpaceSize"),
+                        &slots[SLOT_WORKSPACE])
+        _require_apart(problem, order, names, slots, slots[SLOT_WORKSPACE].size)
+    finally:
+        for j in range(SLOTS):
+            if slots[j].temporary:
+                cl.clReleaseMemObject(slots[j].ptr)
+    return 0
+
+
+cdef int _bind_tensors(Device dev, Problem problem, const int* order, tuple names, object a, object b, object c,
+                       binding_t* slots) except -1:
+    cdef int i
+    for i in range(3):
+        if order[i] >= 0:
+            bind_data(a if i == 0 else b if i == 1 else c, <str> names[i], problem.tensor[order[i]], problem.rank,
+                      tensor_bytes(problem.tensor[order[i]]), order[i] == problem.output, dev.is_host,
+                      dev.shares_memory, <void*> dev.context_ptr, &slots[order[i]])
+    return _require_apart(problem, order, names, slots, 0)
+
+
+cdef int _require_apart(Problem problem, const int* order, tuple names, binding_t* slots, int64_t workspace) except -1:
+    """What is written, the output and the workspace, must not share memory with anything."""
+    cdef int i, j
+    cdef int64_t need[SLOTS]
+    for i in range(3):
+        need[i] = tensor_bytes(problem.tensor[i]) if problem.tensor[i] != NULL else 0
+    need[SLOT_WORKSPACE] = workspace
+    for i in (problem.output, SLOT_WORKSPACE):
+        for j in range(SLOTS):
+            if i != j and _overlap(&slots[i], &slots[j], need[i], need[j]):
+                raise BadParmError(f"shares memory with {names[_argument(order, i)]}", names[_argument(order, j)],
+                                   f"{need[j]} bytes at {slots[j].root_offset}", "memory of its own")
     return 0
 
 
@@ -645,14 +694,9 @@ cdef int _argument(const int* order, int slot) noexcept:
 
 
 cdef bint _overlap(binding_t* a, binding_t* b, int64_t need_a, int64_t need_b) noexcept:
-    cdef char* p
-    cdef char* q
-    if a.kind == UNBOUND or b.kind == UNBOUND or a.kind != b.kind or need_a == 0 or need_b == 0:
+    if a.kind == UNBOUND or b.kind == UNBOUND or need_a == 0 or need_b == 0 or a.root != b.root:
         return False
-    if a.kind == CL_MEMORY:
-        return a.ptr == b.ptr and a.offset < b.offset + need_b and b.offset < a.offset + need_a
-    p, q = <char*> a.ptr, <char*> b.ptr
-    return p < q + need_b and q < p + need_a
+    return a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a
 
 
 cdef int _bind_workspace(Device dev, object workspace, object workspace_size, int64_t need, binding_t* out) except -1:
@@ -695,23 +739,29 @@ cdef class Plan:
     The workspace is the handle's own.
     """
 
-    def __call__(self, a, b, c, double alpha=1.0, double beta=0.0):
+    def __init__(self):
+        raise TypeError("plans are made by a handle: Handle.convolution_forward and its like")
+
+    def __call__(self, a, b, c, alpha=1.0, beta=0.0):
+        if self.handle is None:
+            raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
         self.handle.require_alive()
-        execute(self.handle, self.invoker, self.slot, self.names, a, b, c, None, None, alpha, beta)
+        execute(self.handle, self.invoker, self.slot, self.names, a, b, c, None, None, to_double(alpha, "alpha"),
+                to_double(beta, "beta"))
 
     @property
     def solver(self):
         """The solver that was chosen."""
-        return self.invoker.solver
+        return None if self.invoker is None else self.invoker.solver
 
     @property
     def workspace(self):
         """Bytes of workspace that a call uses."""
-        return self.invoker.solution.workspace
+        return 0 if self.invoker is None else self.invoker.solution.workspace
 
     def explain(self):
         """Return what was chosen and why, and for every other solver why not, as text."""
         return str(self.explanation)
 
     def __repr__(self):
-        return f"<Plan {self.invoker.solver.name} on {self.handle.device.name}>"
+        return f"<Plan {self.solver} on {self.handle}>"

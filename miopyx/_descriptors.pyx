@@ -36,9 +36,12 @@ cdef int to_data_type(object value, str name) except -1:
         number = to_int(value, name)
     else:
         try:
-            number = _TYPE_OF_NAME[getattr(value, "name", None) or getattr(value, "__name__", None) or value]
-        except (KeyError, TypeError):
-            number = to_int(value, name)
+            known = _TYPE_OF_NAME[getattr(value, "name", None) or getattr(value, "__name__", None) or value]
+        except Exception:  # no name, or an object whose attributes or hash raise
+            known = to_int(value, name)
+        if getattr(value, "isnative", True) is False:
+            raise BadParmError("type in another byte order than the machine's", name, value, "native byte order")
+        number = known
     if type_size(number) == 0:
         raise BadParmError("unknown data type", name, value, "a miopenDataType_t")
     return number
@@ -187,7 +190,7 @@ cdef int _length(object values, int most, str name) except -1:
     cdef Py_ssize_t length
     try:
         length = len(values)
-    except (TypeError, OverflowError):
+    except Exception:
         raise BadParmError("not a sequence of integers", name, values, "a sequence") from None
     if length > most:
         raise BadParmError("too many values", name, length, f"at most {most}")
@@ -338,6 +341,9 @@ cdef class ConvolutionDescriptor:
                 raise BadParmError("filter channels and count do not fit the groups", "filterDesc", w.lens,
                                    f"c a divisor of {x.len[1]}, k a multiple of the groups")
             out[1] = w.len[0] // w.vector_length
+            if out[1] < 1:
+                raise BadParmError("fewer filters than a vector holds", "filterDesc", w.len[0],
+                                   f">= {w.vector_length}")
         for i in range(self.spatial):
             extent = checked_add(checked_mul(self.dilation[i], w.len[2 + i] - 1, "filterDesc"), 1, "filterDesc")
             if self.mode == TRANSPOSE:

@@ -116,7 +116,7 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     _require_plain(x, x_name)
     _require_plain(w, w_name)
     _require_plain(y, y_name)
-    if x.type == MX_INT8 and not transpose:
+    if x.type == MX_INT8:
         if y.type != MX_INT32 and y.type != MX_FLOAT and y.type != MX_INT8:
             raise BadParmError("output type of an int8 convolution", y_name, y.dtype, "int32, float32 or int8")
     elif x.type != y.type:
@@ -199,8 +199,10 @@ cdef class ConvProblem(Problem):
     def flops(self):
         """Multiplications and additions: 2 n (c/g) z r s k do ho wo."""
         cdef mx_conv_problem* c = &self.c
-        return (2 * c.y.len[0] * c.y.len[1] * c.y.len[2] * c.y.len[3] * c.y.len[4]
-                * c.w.len[1] * c.w.len[2] * c.w.len[3] * c.w.len[4])
+        product = 2  # a Python integer: the count may be beyond 64 bits
+        for factor in (*c.y.len, *tuple(c.w.len)[1:]):
+            product *= factor
+        return product
 
     def __repr__(self):
         cdef mx_conv_problem* c = &self.c

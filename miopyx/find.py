@@ -74,9 +74,17 @@ def by_index(handle: Handle, problem: ConvProblem) -> list[Candidate]:
 
 
 def candidates(handle: Handle, problem: ConvProblem) -> list[Candidate]:
-    """Return what can run `problem`, best first: by Find's times where it ran, else by the throughput index."""
+    """Return everything that can run `problem`, best first.
+
+    What Find measured comes first, by its times, then what it was not let run or did not need, by index.  A last
+    resort stays last even where it was the only one that a search could run.
+    """
     record = handle.found.get(problem.key)
-    return record.candidates if record is not None else by_index(handle, problem)
+    if record is None:
+        return by_index(handle, problem)
+    known = {c.solver.id for c in record.candidates}
+    every = record.candidates + [c for c in by_index(handle, problem) if c.solver.id not in known]
+    return sorted(every, key=lambda c: (c.solver.last_resort, c.source != "found", c.time))
 
 
 def solver_for(handle: Handle, problem: ConvProblem, solution_id: int) -> Solver:
@@ -115,13 +123,10 @@ def bias_invoker(handle: Handle, problem: BiasProblem) -> Invoker:
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
     """Return the best candidate that can be prepared within a workspace limit.
 
-    What Find measured comes first; the rest, which it was not let run or did not need, follows by index.  A candidate
-    whose kernels do not build on this device is passed over; if none is left the last failure is raised.
+    A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
     """
     failure: MIOpenError | None = None
-    measured = candidates(handle, problem)
-    known = {c.solver.id for c in measured}
-    for candidate in measured + [c for c in by_index(handle, problem) if c.solver.id not in known]:
+    for candidate in candidates(handle, problem):
         if workspace_limit is not None and candidate.workspace > workspace_limit:
             continue
         try:
@@ -190,7 +195,7 @@ def _time(run: Callable[[Invoker], float], prepared: Invoker, best: float) -> fl
 
 
 def workspace_size(handle: Handle, problem: ConvProblem) -> int:
-    """Return the bytes with which every applicable solver can run (last resorts count when they are alone)."""
+    """Return the bytes with which every applicable solver can run."""
     able = survey(handle, problem)[0]
     if not able:
         raise UnknownError(f"no solver for {problem!r}")
@@ -221,17 +226,27 @@ class Explanation:
         return "\n".join(lines + [f"not {name:<{width}}  {why}" for name, why in self.others])
 
 
-def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate) -> Explanation:
+def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
+            limit: int | None = None) -> Explanation:
     """Return which solver runs, from where, and for every other one why not."""
     others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey(handle, problem)[1]]
+    seen = False
     for other in candidates(handle, problem):
-        if other.solver is not chosen.solver:
-            known = "measured" if other.source == "found" else "index"
-            others.append((f"{other.solver.id}/{other.solver.name}", f"slower ({known}: {other.time:.4g} ms)"))
-    record = handle.found.get(problem.key)
-    if record is not None:
-        others += [(f"{r.solver.id}/{r.solver.name}", r.why) for r in record.skipped
-                   if r.solver.why_not(handle.device, problem) is None]
+        if other.solver is chosen.solver:
+            seen = True
+            continue
+        known = f"{other.time:.4g} ms measured" if other.source == "found" else f"index {10 / other.time:.3g}"
+        if limit is not None and other.workspace > limit:
+            why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
+        elif chosen.source == "forced":
+            why = f"another was asked for ({known})"
+        elif not seen:
+            why = "could not be prepared on this device"
+        elif other.solver.last_resort:
+            why = f"last resort ({known})"
+        else:
+            why = f"ranks lower ({known})"
+        others.append((f"{other.solver.id}/{other.solver.name}", why))
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
     return Explanation(repr(problem), handle.device.name, chosen, kernels, tuple(others))

@@ -77,10 +77,20 @@ def reference(x, w, dy, keywords):
     return y.detach().numpy(), x.grad.numpy(), w.grad.numpy()
 
 
+def check_int8(rng, handle, conv, x_lens, w_lens, y_lens, keywords):
+    """int8 to int32 must be exact; float64 sums of such products are."""
+    x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in (x_lens, w_lens))
+    want = reference(x.astype(np.float64), w.astype(np.float64), None, keywords)[0]
+    y = np.full(y_lens, 0x55555555, np.int32)
+    x_desc, w_desc, y_desc = (TensorDescriptor(a.dtype, a.shape) for a in (x, w, y))
+    handle.convolution_forward(x_desc, w_desc, conv, y_desc)(x, w, y)
+    np.testing.assert_array_equal(y, want)
+
+
 def test_random_configurations(rng, pytestconfig, capsys):
     handle = miopyx.Handle("host")
     worst: dict[tuple[str, str], float] = {}
-    count = pytestconfig.getoption("--configurations")
+    count, integers = pytestconfig.getoption("--configurations"), 0
     for _ in range(count):
         dtype, x_lens, w_lens, keywords, layout = random_configuration(rng)
         conv = ConvolutionDescriptor(**keywords)
@@ -92,9 +102,20 @@ def test_random_configurations(rng, pytestconfig, capsys):
         results = [place(np.full(s, np.nan, DTYPE[dtype]), layout) for s in (y_lens, x_lens, w_lens)]
         x_desc, w_desc, y_desc = (
             TensorDescriptor(dtype, a.shape, [max(s // a.itemsize, 1) for s in a.strides]) for a in arrays)
-        handle.convolution_forward(x_desc, w_desc, conv, y_desc)(arrays[0], arrays[1], results[0])
-        handle.convolution_backward_data(y_desc, w_desc, conv, x_desc)(arrays[2], arrays[1], results[1])
-        handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc)(arrays[2], arrays[0], results[2])
+        alpha, beta = (1.0, 0.0) if rng.random() < 0.5 else rng.uniform(-2, 2, 2)
+        if beta:
+            for result, old in zip(results, (dy, x, w), strict=True):
+                result[...] = old
+            olds = [a.astype(np.float64) for a in (dy, x, w)]
+            exact = [alpha * e + beta * o for e, o in zip(exact, olds, strict=True)]
+            size = [abs(alpha) * s + abs(beta * o) for s, o in zip(size, olds, strict=True)]
+        scalars = {"alpha": alpha, "beta": beta}
+        handle.convolution_forward(x_desc, w_desc, conv, y_desc)(arrays[0], arrays[1], results[0], **scalars)
+        handle.convolution_backward_data(y_desc, w_desc, conv, x_desc)(arrays[2], arrays[1], results[1], **scalars)
+        handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc)(arrays[2], arrays[0], results[2], **scalars)
+        if rng.random() < 0.2:
+            check_int8(rng, handle, conv, x_lens, w_lens, y_lens, keywords)
+            integers += 1
         for direction, got, want, bound in zip(("forward", "data", "weights"), results, exact, size, strict=True):
             got = got.astype(np.float64)
             assert np.isfinite(got).all(), (dtype, x_lens, w_lens, keywords, layout, direction)
@@ -109,3 +130,4 @@ def test_random_configurations(rng, pytestconfig, capsys):
         print(f"\n{count} configurations; largest error in units of roundoff x sum |products|:")
         for (dtype, direction), value in sorted(worst.items()):
             print(f"  {dtype:9} {direction:8} {value:.3f}")
+        print(f"  int8 to int32, {integers} of them: exact")

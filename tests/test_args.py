@@ -207,7 +207,28 @@ NUMBERS = [
     Number(3), Index(4), Index(None), Index(2**70), np.int8(2), np.uint64(2**63), np.int64(-1), np.array(2),
     *miopyx.miopenDataType_t, *miopyx.miopenTensorLayout_t, *miopyx.miopenConvolutionMode_t,
 ]
+
+class Hostile:
+    """Whatever is asked of it raises something that nobody expects."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __len__(self):
+        raise ZeroDivisionError
+
+    def __index__(self):
+        raise KeyError("index")
+
+    def __hash__(self):
+        raise ValueError("hash")
+
+    def __repr__(self):
+        raise LookupError("repr")
+
+
 OTHERS = [
+    Hostile(), np.timedelta64(3), np.datetime64("2020-01-01"), np.array("text"), np.dtype(">f4"),
     None, True, False, np.True_, 0.0, 1.0, -0.0, 2.5, 1e300, float("nan"), float("inf"), np.float32(1), 1j, "", "1",
     "float32", "bfloat16", "host", b"\x01", [], (), {}, {1: 2}, set(), object(), type, int, np.float16, np.dtype("i1"),
     np.dtype("c16"), np.array([1, 2]), np.ones((2, 2)), print, ..., NotImplemented, range(2**70), range(2**32 - 1),

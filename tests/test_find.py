@@ -83,11 +83,42 @@ def test_results_rank_immediate_mode_and_plans(new_handle, rng):
     problem.find(0)
     found = problem.call("GetSolution", 0, 9)
     record = record_of(problem, 0)
-    assert [s.solution_id for s in found] == [c.solver.id for c in record.candidates]
-    assert {s.solution_id for s in found} <= {s.solution_id for s in guess}
+    measured = [c.solver.id for c in record.candidates]
+    assert [s.solution_id for s in found][:len(measured)] == measured
+    assert {s.solution_id for s in found} == {s.solution_id for s in guess}, "nothing that can run is lost"
     plan = problem.plan(0)
     assert plan.solver is record.candidates[0].solver
     assert "measured by Find" in plan.explain()
+
+
+def test_a_restricted_find_does_not_make_naive_the_favourite(new_handle, rng):
+    problem = Problem(new_handle, rng)
+    before = problem.call("GetSolution", 0, 9)
+    problem.find(0, size=0)
+    after = problem.call("GetSolution", 0, 9)
+    assert {s.solution_id for s in before} == {s.solution_id for s in after}
+    assert after[0].solution_id == before[0].solution_id
+    assert problem.plan(0).solver.id == before[0].solution_id
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
+def test_find_checks_its_arguments_before_it_runs_anything(new_handle, rng, direction, monkeypatch):
+    monkeypatch.setattr(find, "search", lambda *a: pytest.fail("searched"))
+    problem = Problem(new_handle, rng)
+    good = list(problem.pairs(direction))
+    function = getattr(miopyx, f"miopenFindConvolution{NAMES[direction]}Algorithm")
+    for which in (1, 3, 6):
+        bad = list(good)
+        bad[which] = new_handle.upload(np.zeros(5, np.float32))
+        with pytest.raises(BadParmError, match="too small"):
+            function(new_handle, *bad, 1, None, 0, False)
+    for workspace, size in ((None, 100), (new_handle.upload(np.zeros(10, np.uint8)), 100)):
+        with pytest.raises(BadParmError, match="workSpace"):
+            function(new_handle, *good, 1, workspace, size, False)
+    with pytest.raises(BadParmError, match="workSpaceSize"):
+        function(new_handle, *good, 1, None, -1, False)
+    with pytest.raises(BadParmError, match="exhaustiveSearch"):
+        function(new_handle, *good, 1, None, 0, "nonsense")
 
 
 def test_request_count(new_handle, rng):
@@ -168,11 +199,12 @@ def test_nothing_applies(new_handle, rng):
     x = TensorDescriptor("int32", problem.x.lens)
     w = TensorDescriptor("int32", problem.w.lens)
     y = TensorDescriptor("int32", problem.y.lens)
+    data = [new_handle.upload(np.zeros(d.lens, np.int32)) for d in (x, w, y)]
     with pytest.raises(UnknownError):
         miopyx.miopenConvolutionForwardGetWorkSpaceSize(new_handle, w, x, problem.conv, y)
     with pytest.raises(UnknownError, match="No suitable algorithm"):
         miopyx.miopenFindConvolutionForwardAlgorithm(
-            new_handle, x, problem.data[0], w, problem.data[1], problem.conv, y, problem.data[2], 1, None, 0, False)
+            new_handle, x, data[0], w, data[1], problem.conv, y, data[2], 1, None, 0, False)
     with pytest.raises(MIOpenNotImplementedError, match="not supported"):
         miopyx.miopenConvolutionForwardGetSolutionCount(new_handle, w, x, problem.conv, y)
     assert miopyx.miopenConvolutionForwardGetSolution(new_handle, w, x, problem.conv, y, 5) == []

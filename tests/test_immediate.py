@@ -119,6 +119,16 @@ def test_int8(handle, rng):
             plan(handle.upload(xs), handle.upload(ws), result)
             got = handle.download(result, np.empty(y.lens, out))
             np.testing.assert_array_equal(got, want.astype(out))
+    conv, lens = ConvolutionDescriptor((1, 1), mode=miopyx.miopenTranspose), (2, 4, 7, 6)
+    turned = TensorDescriptor("int8", (5, 4, 3, 3))
+    flipped = np.ascontiguousarray(ws[:, :, ::-1, ::-1].transpose(1, 0, 2, 3))
+    for out in ("int32", "float32"):
+        y = TensorDescriptor(out, lens)
+        result = handle.upload(np.full(lens, 77, out))
+        plan = handle.convolution_forward(x, turned, conv, y)
+        plan(handle.upload(xs), handle.upload(flipped), result)
+        np.testing.assert_array_equal(handle.download(result, np.empty(lens, out)), want.astype(out))
+    conv = ConvolutionDescriptor((1, 1))
     for bad in ("float16", "float64", "int64"):
         with pytest.raises(BadParmError):
             miopyx.miopenConvolutionForwardGetSolutionCount(handle, w, x, conv, TensorDescriptor(bad, (2, 4, 7, 6)))

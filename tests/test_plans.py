@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -45,8 +46,17 @@ def test_explain_names_every_solver_of_the_direction(handle, rng):
     text = problem.plan(0).explain()
     for solver in miopyx.solvers.registry.CONV:
         assert solver.name in text
-    forced = problem.plan(0, solution_id=problem.call("GetSolution", 0, 9)[-1].solution_id)
+    last = problem.call("GetSolution", 0, 9)[-1].solution_id
+    forced = problem.plan(0, solution_id=last)
+    limited = problem.plan(0, workspace_limit=0)
+    for plan in (problem.plan(0), forced, limited):
+        others = [line.split()[1] for line in plan.explain().splitlines() if line.startswith("not ")]
+        assert len(set(others)) == len(others) == len(miopyx.solvers.registry.CONV) - 1
+        assert not any(line.startswith(f"{plan.solver.id}/") for line in others)
     assert "asked for" in forced.explain()
+    if not handle.device.is_host:
+        assert "another was asked for" in forced.explain()
+        assert "the limit is 0" in limited.explain()
 
 
 @pytest.mark.parametrize("after_find", [False, True])
@@ -105,6 +115,9 @@ def test_arrays_that_contradict_their_descriptor(rng):
             "a bare address": (x.ctypes.data, w, y),
             "not an array": ([1.0, 2.0], w, y),
             "a class": (np.float32, w, y),
+            "another byte order": (x.astype(">f4"), w, y),
+            "lengths in an order that contradicts the strides": (
+                np.ascontiguousarray(x.transpose(0, 2, 3, 1)), w, y),
             "misaligned": (np.zeros(x.nbytes + 1, np.uint8)[1:], w, y),
             "shares memory": (y[:1], w, y),
             "empty": (np.zeros((0, 3), np.float32), w, y),
@@ -118,6 +131,70 @@ def test_arrays_that_contradict_their_descriptor(rng):
         desc = TensorDescriptor("float32", view.shape, strides)
         host.convolution_forward(desc, problem.w, problem.conv, problem.y)(view, w, y)
         np.testing.assert_allclose(y, problem.truth(0), rtol=1e-5, atol=1e-4)
+
+
+def test_output_and_workspace_overlap_nothing(handle, rng):
+    if not (handle.device.is_host or handle.device.shares_memory):
+        return  # test_opencl_memory has the buffers of devices
+    problem = Problem(handle, rng)
+    x, w, y = problem.host
+    large = np.zeros(4 * x.size, np.float32)
+    for a, b, c in ((y, w, y), (x, y, y), (large[:x.size], w, large[10:])):
+        with pytest.raises(BadParmError, match="shares memory"):
+            problem.plan(0)(a, b, c)
+    for solution in problem.call("GetSolution", 0, 9):
+        if solution.workspace_size:
+            scratch = np.zeros(solution.workspace_size + y.nbytes, np.uint8)
+            for workspace in (scratch[8:], scratch):
+                with pytest.raises(BadParmError, match="shares memory"):
+                    miopyx.miopenConvolutionForwardImmediate(
+                        handle, problem.w, w, problem.x, scratch, problem.conv, problem.y, y, workspace,
+                        solution.workspace_size, solution.solution_id)
+
+
+def test_plans_are_made_by_handles():
+    with pytest.raises(TypeError, match="Handle"):
+        miopyx.Plan()
+    empty = miopyx.Plan.__new__(miopyx.Plan)
+    assert (empty.workspace, empty.solver) == (0, None)
+    assert repr(empty)
+    with pytest.raises(BadParmError):
+        empty(1, 2, 3)
+
+
+def test_scalars_of_a_plan(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    for bad in ("a", None, [1.0]):
+        with pytest.raises(BadParmError, match="alpha"):
+            plan(*problem.buffers(0), alpha=bad)
+    plan(*problem.buffers(0), alpha=np.float32(1), beta=0)
+    problem.close(0)
+
+
+def test_sizes_beyond_64_bits(handle):
+    x = TensorDescriptor("int8", (1, 1, 2**30, 2**30))
+    w = TensorDescriptor("int8", (1, 1, 2**15, 2**15))
+    conv = ConvolutionDescriptor((2**14, 2**14))
+    y = TensorDescriptor("int8", conv.output_lens(x, w))
+    solutions = miopyx.miopenConvolutionForwardGetSolution(handle, w, x, conv, y, 99)
+    assert all(s.workspace_size >= 0 for s in solutions)
+    assert {miopyx.solver_name(s.solution_id) for s in solutions} <= {"ConvDirectNaiveConvFwd", "HostImplicitGemmFwd"}
+
+
+def test_a_plan_of_a_context_that_the_handle_left(opencl_name, rng):
+    import pyopencl as cl
+
+    with miopyx.Handle(opencl_name) as handle:
+        problem = Problem(handle, rng)
+        plan = problem.plan(0)
+        context = cl.Context([handle.device.info.handle])
+        miopyx.miopenSetStream(handle, cl.CommandQueue(context))
+        with pytest.raises(BadParmError, match="has left"):
+            plan(*problem.buffers(0))
+        problem.reset()
+        problem.plan(0)(*problem.buffers(0))
+        problem.close(0)
 
 
 def test_bytes_like_memory(rng):
@@ -166,10 +243,23 @@ def test_opencl_memory(opencl_handle, rng):
     np.testing.assert_allclose(arrays[2].get(), problem.truth(0), rtol=1e-5, atol=1e-4)
     with pytest.raises(BadParmError, match="type"):
         plan(arrays[0].astype(np.float64), arrays[1], arrays[2])
-    with pytest.raises(BadParmError, match="smaller"):
+    with pytest.raises(BadParmError, match="too small"):
         plan(large[large.size - 10:], arrays[1], arrays[2])
     with pytest.raises(BadParmError, match="shares memory"):
         plan(arrays[2], arrays[1], arrays[2])
+    flags = cl.mem_flags
+    whole = cl.Buffer(handle.queue.context, flags.READ_WRITE, 1 << 20)
+    align = handle.device.info.mem_base_align
+    low, high = whole.get_sub_region(0, 1 << 19), whole.get_sub_region(align, 1 << 19)
+    for a, b in ((low, high), (whole, high), (low, whole)):
+        with pytest.raises(BadParmError, match="shares memory"):
+            plan(a, w, b)
+    plan(whole.get_sub_region(0, 1 << 16), w, whole.get_sub_region(1 << 16, 1 << 16))
+    with pytest.raises(BadParmError, match="read-only"):
+        plan(x, w, cl.Buffer(handle.queue.context, flags.READ_ONLY, 1 << 20))
+    other = cl.Context([handle.device.info.handle])
+    with pytest.raises(BadParmError, match="another context"):
+        plan(x, w, cl.Buffer(other, flags.READ_WRITE, 1 << 20))
     svm = [cl.csvm_empty(handle.queue.context, a.shape, a.dtype) for a in problem.host] \
         if handle.device.shares_memory and _has_svm(handle) else None
     if svm is not None:
@@ -302,6 +392,62 @@ def test_threads_share_a_handle_and_plans(handle, rng):
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_threads_find_and_run_plans_at_once(new_handle, rng):
+    """Kernel times are waited for without the GIL, and the shared workspace grows meanwhile."""
+    handle = new_handle
+    problems = [Problem(handle, rng, x=(2, 4 + 3 * i, 9 + 4 * i, 8)) for i in range(5)]
+    plans = [p.plan(0) for p in problems]
+    truths = [p.truth(0) for p in problems]
+    failures = []
+
+    def run(i):
+        for _ in range(30):
+            x, w, _ = problems[i].data
+            y = handle.upload(np.full(problems[i].y.lens, np.nan, np.float32))
+            plans[i](x, w, y)
+            got = handle.download(y, np.empty(problems[i].y.lens, np.float32))
+            if not np.allclose(got, truths[i], rtol=1e-5, atol=1e-4):
+                failures.append(i)
+
+    def search():
+        for _ in range(3):
+            Problem(handle, np.random.default_rng(), x=(3, 16, 20, 20), k=16).find(0)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(5)] + [threading.Thread(target=search)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fork_while_another_thread_holds_the_handle(rng):
+    with miopyx.Handle("host") as handle:
+        problem = Problem(handle, rng)
+        inside, done = threading.Event(), threading.Event()
+
+        def hold():
+            with handle.timing():
+                inside.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(20)
+                problem.plan(0)(*problem.buffers(0))
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        done.set()
+        thread.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def in_child(function):

@@ -8,7 +8,7 @@ descriptors to one body in the forward sense (x, w, y).
 from libc.stdint cimport int64_t
 
 from .._args cimport to_double, to_int, to_int64
-from .._core cimport SLOT_W, SLOT_X, SLOT_Y, Handle, Invoker, Plan, execute
+from .._core cimport SLOT_W, SLOT_X, SLOT_Y, Handle, Invoker, Plan, check_arguments, execute
 from .._descriptors cimport ConvolutionDescriptor, as_convolution, as_tensor
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
@@ -258,7 +258,7 @@ cdef int64_t _solution_id(object solution_id) except? -1:
 
 
 cdef _find(int d, object handle, object x, object w, object y, object conv, object a, object b, object c,
-           object request_count, object workspace, object workspace_size):
+           object request_count, object workspace, object workspace_size, object exhaustive):
     cdef Handle h = _handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
     cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
@@ -268,10 +268,10 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
     if size < 0:
         raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
-    for data, name in zip((a, b, c), _NAMES[d]):
-        if data is None:
-            raise BadParmError("null", name, None, "a buffer")
+    if not isinstance(exhaustive, (bool, int)) or exhaustive not in (0, 1):
+        raise BadParmError("not a bool", "exhaustiveSearch", exhaustive, "True or False")
     _order(d, p.transposed, order)
+    check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
 
     def run(invoker):
         execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, 1.0, 0.0)
@@ -304,7 +304,7 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
                                f">= {chosen.workspace}")
         plan.invoker = find.invoker(h, p, solver)
     plan.handle, plan.names = h, _NAMES[d]
-    plan.explanation = find.explain(h, p, plan.invoker, chosen)
+    plan.explanation = find.explain(h, p, plan.invoker, chosen, limit)
     _order(d, p.transposed, plan.slot)
     return plan
 
@@ -335,10 +335,11 @@ def miopenFindConvolutionForwardAlgorithm(handle, xDesc, x, wDesc, w, convDesc, 
     """Time every solver that applies and fits the workspace, on the given buffers; y is overwritten.
 
     Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
-    parameters to tune.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
+    have parameters; none has any yet.
     """
-    return _find(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, x, w, y, requestAlgoCount, workSpace, workSpaceSize)
+    return _find(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, x, w, y, requestAlgoCount, workSpace,
+                 workSpaceSize, exhaustiveSearch)
 
 
 def miopenConvolutionForward(handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace,
@@ -392,11 +393,11 @@ def miopenFindConvolutionBackwardDataAlgorithm(handle, dyDesc, dy, wDesc, w, con
     """Time every solver that applies and fits the workspace, on the given buffers; dx is overwritten.
 
     Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
-    parameters to tune.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
+    have parameters; none has any yet.
     """
     return _find(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, dy, w, dx, requestAlgoCount, workSpace,
-                 workSpaceSize)
+                 workSpaceSize, exhaustiveSearch)
 
 
 def miopenConvolutionBackwardData(handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace,
@@ -450,11 +451,11 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(handle, dyDesc, dy, xDesc, x, 
     """Time every solver that applies and fits the workspace, on the given buffers; dw is overwritten.
 
     Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch tunes solvers that have
-    parameters to tune.
+    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
+    have parameters; none has any yet.
     """
     return _find(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, dy, x, dw, requestAlgoCount, workSpace,
-                 workSpaceSize)
+                 workSpaceSize, exhaustiveSearch)
 
 
 def miopenConvolutionBackwardWeights(handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace,

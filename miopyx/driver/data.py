@@ -93,13 +93,15 @@ def fill(generator: Generator, role: str, dtype: str, count: int) -> Array:
 
 def read(path: str, flag: str, dtype: str, count: int) -> Array:
     """Return the raw elements of a file, which must hold exactly `count` of them."""
+    need = count * np.dtype(dtype).itemsize
     try:
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(need + 1)  # one more tells a file that is too long, however long it is
     except OSError as e:
         raise UsageError(f"--{flag} {path}: {e.strerror}") from None
-    need = count * np.dtype(dtype).itemsize
     if len(content) != need:
-        raise UsageError(f"--{flag} {path}: {len(content)} bytes, but {count} elements of {dtype} are {need}")
+        size = f"{len(content)} bytes" if len(content) < need else "longer"
+        raise UsageError(f"--{flag} {path}: {size}, but {count} elements of {dtype} are {need} bytes")
     return np.frombuffer(bytearray(content), dtype)
 
 

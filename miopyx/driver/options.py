@@ -175,6 +175,8 @@ def _value(flag: Flag, text: str, token: str) -> Value:
     value: Value = text
     if isinstance(flag.default, int):
         try:
+            if not text.isascii() or "_" in text:
+                raise ValueError  # what int() reads beyond what C programs do
             value = int(text)
         except ValueError:
             raise UsageError(f"{token}: {text!r} is not an integer") from None

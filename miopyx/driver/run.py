@@ -274,7 +274,7 @@ class Run:
         for s in solutions:
             self.emit(f"- id: {s.solution_id} algo: {int(s.algorithm)}, time: {s.time:g} ms, "
                       f"ws: {s.workspace_size}, name: {solver_name(s.solution_id)}")
-        number = int(chosen) if chosen.isdigit() else solver_id(chosen)
+        number = int(chosen) if chosen.isascii() and chosen.isdigit() else solver_id(chosen)
         number = number or solutions[0].solution_id
         began = perf_counter()
         size = function("GetSolutionWorkspaceSize")(handle, *described, number)

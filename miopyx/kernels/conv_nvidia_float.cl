@@ -14,8 +14,8 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
-#ifndef AT_ONCE /* rows of fragments whose products are interleaved, for independent sums */
-#define AT_ONCE 2
+#ifndef AT_ONCE /* rows of fragments whose products are interleaved: 2 takes 60 registers less */
+#define AT_ONCE 1
 #endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1 or 2 */
 #define VEC 1
@@ -38,12 +38,6 @@
 #define X_SHARE (THREADS / BN) /* work-items that share a pixel's column */
 #define X_BLOCKS (DEPTH / X_SHARE / 4) /* of 4 channels, a work-item */
 
-/* hi keeps 11 bits, rounded; the tensor core ignores the low bits of lo. */
-#define SPLIT(value, hi, lo)                                  \
-    do {                                                      \
-        hi = ((value) + 0x1000u) & 0xffffe000u;               \
-        lo = as_uint(as_float(value) - as_float(hi));         \
-    } while (0)
 #define MMA_FIRST(d, a, b)                                                                              \
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
                  "{%10, %10, %10, %10};"                                                                \

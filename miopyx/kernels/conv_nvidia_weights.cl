@@ -36,11 +36,6 @@
                  "{%0, %1, %2, %3};"                                                                    \
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                       \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#define SPLIT(value, hi, lo)                                  \
-    do {                                                      \
-        hi = ((value) + 0x1000u) & 0xffffe000u;               \
-        lo = as_uint(as_float(value) - as_float(hi));         \
-    } while (0)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_weights(
     __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict Y,

@@ -19,6 +19,7 @@ cdef class ConvSolver(Solver):
 
 cdef bint is_packed(const mx_tensor* t) noexcept nogil
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
+cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
 cdef str type_token(int64_t data_type)
 cdef bytes problem_bytes(const mx_conv_problem* p)

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Problem, Solution, Solver
 from miopyx._problem cimport ConvProblem
-from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_INT32, mx_conv_problem, mx_tensor
+from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", None, None, None)
 
@@ -25,6 +25,8 @@ cdef class ConvSolver(Solver):
             return "not deterministic"
         if type_token(p.x.type) is None or p.w.type == MX_INT32:
             return "data type"
+        if p.w.type == MX_INT8 and (p.x.type if p.direction == MX_FORWARD else p.y.type) != MX_INT8:
+            return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
         return self.refuse(dev, p)
@@ -70,6 +72,12 @@ cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
         if p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride:
             return False
     return True
+
+
+cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
+    """a b, or 2^62 where that is less: sizes of workspaces that nobody can have must not wrap around."""
+    cdef int64_t cap = <int64_t> 1 << 62
+    return cap if a != 0 and b > cap // a else a * b
 
 
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:

@@ -16,7 +16,7 @@ from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
+    ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
 )
 from miopyx.solvers.conv._matmul cimport fixed, matmul, mx_gemm, operand, operand_t, wide_scalars
 
@@ -66,7 +66,7 @@ cdef int64_t _taps(const mx_conv_problem* p) noexcept nogil:
 
 cdef int64_t _column_elements(const mx_conv_problem* p) noexcept nogil:
     """Elements of one image's column matrix, all groups."""
-    return p.groups * _taps(p) * spatial_size(&p.y)
+    return capped_product(capped_product(p.groups, _taps(p)), spatial_size(&p.y))
 
 
 cdef mx_gemm _product(const mx_conv_problem* p, int64_t images) noexcept nogil:
@@ -214,7 +214,7 @@ cdef class _Gemm1x1Stride2(_Gemm):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef int64_t columns = p.y.len[0] * spatial_size(&p.y)
-        return columns * (p.x.len[1] + p.y.len[1]) * type_size(<int> p.x.type)
+        return capped_product(capped_product(columns, p.x.len[1] + p.y.len[1]), type_size(<int> p.x.type))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef double once = _factor(1, .7, .9)
@@ -307,7 +307,7 @@ cdef class _GemmColumns(_Gemm):
         return p.x.type
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return self.images(p) * _column_elements(p) * type_size(<int> self.column_type(p))
+        return capped_product(self.images(p), capped_product(_column_elements(p), type_size(<int> self.column_type(p))))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef int64_t rounds = (p.x.len[0] + self.images(p) - 1) // self.images(p)
@@ -401,7 +401,7 @@ cdef class _GemmBatched(_GemmColumns):
         return p.x.type
 
     cdef int64_t images(self, const mx_conv_problem* p) noexcept:
-        cdef int64_t one = _column_elements(p) * type_size(<int> self.column_type(p))
+        cdef int64_t one = capped_product(_column_elements(p), type_size(<int> self.column_type(p)))
         return min(p.x.len[0], max(1, BATCH_BYTES // one))
 
 

@@ -162,10 +162,12 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
     if p.w.type == MX_FLOAT:
         name = "conv_nvidia_float"
         vector = 2 if _divides(2, g, False) else 1
-        filters_tile, pixels_tile, threads = 128, 128, 256
-        if g.filters <= 64:
-            filters_tile, pixels_tile = 64, 256
-            defines.update(WARPS_M=1, WARPS_N=8)
+        if g.filters <= 64 or g.taps_h * g.taps_w * g.reduced <= 128:
+            # Few products a tile: several small groups a compute unit hide each other's beginnings and ends.
+            filters_tile, pixels_tile, threads = 64, 128, 128
+            defines.update(WARPS_M=1, WARPS_N=4, AT_ONCE=2)
+        else:
+            filters_tile, pixels_tile, threads = 128, 128, 256
     else:
         name = "conv_nvidia_half"
         vector = 8

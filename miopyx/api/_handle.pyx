@@ -91,7 +91,7 @@ def miopenGetErrorString(error):
     """Return the name of a status, "Unknown error status" for any other value."""
     try:
         return miopenStatus_t(error).name
-    except ValueError:
+    except Exception:  # ValueError, or what a strange object raises when the enumeration prints it
         return "Unknown error status"
 
 

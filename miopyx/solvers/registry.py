@@ -9,9 +9,10 @@ from __future__ import annotations
 from .._core import Solver
 from ..errors import BadParmError
 from . import _bias
-from .conv import _gemm, _host, _naive
+from .conv import _gemm, _host, _naive, _nvidia
 
 CONV: tuple[Solver, ...] = (
+    _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
     _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),

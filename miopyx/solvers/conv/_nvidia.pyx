@@ -255,7 +255,8 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         return Solution(self.packing(p, &r) + [_multiply(p, &r, &g)], r.workspace)
 
 
-# The taps of one axis that meet the pixels `residue + i * step` of dx: tap first + j * every at i * 1 + start + j * move.
+# The taps of one axis that meet the pixels `residue + i * step` of dx: number first + j * every, j < count, which reads
+# dy at i + start + j * move.
 cdef struct taps_t:
     int64_t first, every, count, start, move
 

@@ -219,7 +219,8 @@ def test_every_solver_has_a_case(handle):
     """A solver that no case reaches is not tested; those of other hardware say that they need it."""
     reasons = {s.id: set() for s in registry.CONV if s.on_host == handle.device.is_host}
     for case in conv_cases():
-        conv = ConvolutionDescriptor(case.pad, case.stride, case.dilation, int(case.transposed), case.groups, case.outpad)
+        conv = ConvolutionDescriptor(case.pad, case.stride, case.dilation, int(case.transposed), case.groups,
+                                     case.outpad)
         x, w = TensorDescriptor("float32", case.x_lens), TensorDescriptor("float32", case.w_lens)
         for direction in range(3):
             problem = ConvProblem(direction, x, w, TensorDescriptor("float32", conv.output_lens(x, w)), conv)

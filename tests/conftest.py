@@ -21,7 +21,9 @@ import miopyx  # noqa: E402
 from miopyx import config, device  # noqa: E402
 
 hypothesis.configuration.set_hypothesis_home_dir(os.path.join(CACHE, "hypothesis"))
-hypothesis.settings.register_profile("miopyx", deadline=None, database=None)
+# A busy machine is no defect of a test.
+hypothesis.settings.register_profile("miopyx", deadline=None, database=None,
+                                     suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("miopyx")
 
 

@@ -65,7 +65,10 @@ cdef class Solver:
     cpdef str why_not(self, Device dev, Problem problem)
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1
     cpdef double wti(self, Device dev, Problem problem) except? -3
-    cpdef Solution solution(self, Device dev, Problem problem)
+    cpdef tuple parameters(self, Device dev, Problem problem)
+    cpdef bint accepts(self, Device dev, Problem problem, tuple config) except -1
+    cpdef tuple default_config(self, Device dev, Problem problem)
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=*)
 
 
 cdef struct slot_arg_t:
@@ -95,6 +98,7 @@ cdef struct step_t:
 cdef class Invoker:
     cdef readonly Solver solver
     cdef readonly Solution solution
+    cdef readonly tuple config           # what was tuned, () for a solver without parameters
     cdef readonly Problem problem
     cdef Device device
     cdef int64_t need[SLOTS]             # bytes each slot must hold
@@ -139,6 +143,7 @@ cdef class Plan:
     cdef tuple names
 
 
+cdef bint in_table(tuple table, tuple config) except -1
 cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
                  object workspace, object workspace_size, double alpha, double beta) except -1
 cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,

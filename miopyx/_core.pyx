@@ -177,22 +177,48 @@ cdef class Solver:
         """Weighted throughput index: the expected fraction of ideal throughput, -2 if unknown."""
         return -2
 
-    cpdef Solution solution(self, Device dev, Problem problem):
-        """Return the steps for an applicable problem."""
+    cpdef tuple parameters(self, Device dev, Problem problem):
+        """Return the table of what can be tuned, pairs (name, values ascending); empty: nothing can."""
+        return ()
+
+    cpdef bint accepts(self, Device dev, Problem problem, tuple config) except -1:
+        """Whether `config`, one value a parameter, is one that the solver can run."""
+        return in_table(self.parameters(dev, problem), config)
+
+    cpdef tuple default_config(self, Device dev, Problem problem):
+        """Return the configuration that is taken where nothing was tuned."""
+        return ()
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        """Return the steps for an applicable problem; None as `config` is the default one."""
         raise NotImplementedError
 
     def __repr__(self):
         return f"<{self.id}/{self.name}>"
 
 
-cdef class Invoker:
-    """A solution ready to run: kernels created, constant arguments set."""
+cdef bint in_table(tuple table, tuple config) except -1:
+    """Whether a configuration has one of the table's values for each of its parameters."""
+    if len(config) != len(table):
+        return False
+    for value, (_, values) in zip(config, table):
+        if value not in values:
+            return False
+    return True
 
-    def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None):
+
+cdef class Invoker:
+    """A solution ready to run: kernels created, constant arguments set.
+
+    `config` is one that the solver accepts; None takes its default.
+    """
+
+    def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None, tuple config=None):
         cdef int i
         self.solver, self.problem, self.device, self.output = solver, problem, handle.device, problem.output
         self.born = fork_generation
-        self.solution = solver.solution(handle.device, problem)
+        self.config = solver.default_config(handle.device, problem) if config is None else config
+        self.solution = solver.solution(handle.device, problem, self.config)
         for i in range(3):
             self.need[i] = tensor_bytes(problem.tensor[i]) if problem.tensor[i] != NULL else 0
         self.need[SLOT_WORKSPACE] = self.solution.workspace

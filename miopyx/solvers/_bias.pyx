@@ -30,7 +30,7 @@ cdef class HostBias(Solver):
             return "data type"
         return None
 
-    cpdef Solution solution(self, Device dev, Problem problem):
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef Step step = Step(None, (), ())
         step.function = host_bias
         return Solution([step])
@@ -53,7 +53,7 @@ cdef class OpenCLBias(Solver):
             return "device has no double precision"
         return None
 
-    cpdef Solution solution(self, Device dev, Problem problem):
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_bias_problem* p = &(<BiasProblem> problem).c
         cdef bint wide = p.y.type == MX_DOUBLE, forward = p.direction == MX_FORWARD
         cdef int64_t local = 256, items = 1

@@ -14,7 +14,10 @@ cdef class ConvSolver(Solver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p)
+    cdef tuple table(self, Device dev, const mx_conv_problem* p)
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1
+    cdef tuple default(self, Device dev, const mx_conv_problem* p)
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config)
 
 
 cdef bint is_packed(const mx_tensor* t) noexcept nogil

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Device, Problem, Solution, Solver
+from miopyx._core cimport Device, Problem, Solution, Solver, in_table
 from miopyx._problem cimport ConvProblem
 from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor
 
@@ -37,8 +37,18 @@ cdef class ConvSolver(Solver):
     cpdef double wti(self, Device dev, Problem problem) except? -3:
         return self.index(dev, &(<ConvProblem> problem).c)
 
-    cpdef Solution solution(self, Device dev, Problem problem):
-        return self.steps(dev, &(<ConvProblem> problem).c)
+    cpdef tuple parameters(self, Device dev, Problem problem):
+        return self.table(dev, &(<ConvProblem> problem).c)
+
+    cpdef bint accepts(self, Device dev, Problem problem, tuple config) except -1:
+        return in_table(self.parameters(dev, problem), config) and self.fits(dev, &(<ConvProblem> problem).c, config)
+
+    cpdef tuple default_config(self, Device dev, Problem problem):
+        return self.default(dev, &(<ConvProblem> problem).c)
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_conv_problem* p = &(<ConvProblem> problem).c
+        return self.steps(dev, p, self.default(dev, p) if config is None else config)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         """Return why the solver cannot take the problem, a constant, or None."""
@@ -50,7 +60,19 @@ cdef class ConvSolver(Solver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return -2
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""
+        return ()
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        """Whether values that each stand in the table also go together."""
+        return True
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        """Return the configuration that is taken where nothing was tuned, one value a parameter."""
+        return ()
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         raise NotImplementedError
 
 

@@ -165,7 +165,7 @@ cdef class GemmFwd1x1(_Gemm1x1):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .95)
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.y.type)
         return Solution([_forward(dev, p, p.x.len[0], operand(SLOT_X, p.x.type), p.x.stride[0],
                                   operand(SLOT_Y, p.y.type), Arg.alpha(wide), Arg.beta(wide))])
@@ -180,7 +180,7 @@ cdef class GemmBwd1x1(_Gemm1x1):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return _factor(1, .9, .9) * _factor(p.x.len[0], 1, .95)
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.x.type)
         return Solution([_backward_data(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
                                         p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
@@ -195,7 +195,7 @@ cdef class GemmWrw1x1(_Gemm1x1):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return .7 * _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .9)
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.w.type)
         return Solution([_backward_weights(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
                                            p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
@@ -250,7 +250,7 @@ cdef class GemmFwd1x1Stride2(_Gemm1x1Stride2):
     def __cinit__(self):
         self.id, self.name, self.direction = 90, "GemmFwd1x1_0_2", MX_FORWARD
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.y.type)
         cdef mx_gemm g = _over_images(p)
         cdef int64_t product = p.x.len[1] * g.n * type_size(<int> p.x.type)   # where the product begins
@@ -273,7 +273,7 @@ cdef class GemmBwd1x1Stride2(_Gemm1x1Stride2):
     def __cinit__(self):
         self.id, self.name, self.direction = 95, "GemmBwd1x1_stride2", MX_BACKWARD_DATA
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.x.type)
         cdef mx_gemm g = _over_images(p)
         cdef int64_t product = p.y.len[1] * g.n * type_size(<int> p.x.type)
@@ -314,7 +314,7 @@ cdef class _GemmColumns(_Gemm):
         return (_factor(rounds, .9, .9) * _factor(p.groups, 1, .95) * _factor(rounds, .4, .8)
                 * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef int64_t n, images = self.images(p)
         steps = []
         for n in range(0, p.x.len[0], images):

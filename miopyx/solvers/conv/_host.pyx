@@ -20,7 +20,7 @@ cdef class _HostImplicitGemm(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return 1.0
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef Step step = Step(None, (), ())
         step.function = host_conv
         return Solution([step])

@@ -34,7 +34,7 @@ cdef class _DirectNaive(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return 0.01  # MIOpen's figure
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef const mx_tensor* out = &p.y if self.direction == MX_FORWARD else (
             &p.x if self.direction == MX_BACKWARD_DATA else &p.w)
         cdef int64_t items = _elements(out), group = 256 if dev.is_gpu else 64

@@ -243,7 +243,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
     def __cinit__(self):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv g = _operands(p, &r)
         g.p, g.q = <int> p.y.len[3], <int> p.y.len[4]
@@ -287,7 +287,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
             return "too many residues of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv whole = _operands(p, &r), g
         cdef taps_t th, tw
@@ -333,7 +333,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
                    * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p):
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_conv g
         cdef int64_t splits = _splits(dev, p)
         cdef int size = 4 if p.w.type == MX_FLOAT else 2

@@ -32,6 +32,28 @@ def parse_int(text: str) -> int:
         raise ValueError("an integer, decimal or 0x...") from None
 
 
+def _parse_named(text: str, names: dict[str, int], numbers: dict[int, int], default: int) -> int:
+    """A name of a table in any case, or a number: MIOpen throws for an unknown name but not for a wrong number."""
+    word = text.strip().upper()
+    if word in names:
+        return names[word]
+    try:
+        return numbers.get(int(word, 0), default)
+    except ValueError:
+        raise ValueError("one of " + ", ".join(names)) from None
+
+
+def parse_find_mode(text: str) -> int:
+    # 4 is reserved and behaves as NORMAL.
+    return _parse_named(text, {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5},
+                        {1: 1, 2: 2, 3: 3, 4: 1, 5: 5}, default=5)
+
+
+def parse_find_enforce(text: str) -> int:
+    names = {"NONE": 1, "DB_UPDATE": 2, "SEARCH": 3, "SEARCH_DB_UPDATE": 4, "DB_CLEAN": 5, "CLEAN": 5}
+    return _parse_named(text, names, {n: n for n in range(1, 6)}, default=1)
+
+
 @dataclass(frozen=True)
 class Variable:
     name: str
@@ -50,11 +72,57 @@ def _declare(name: str, parse: Callable[[str], Any], default: Any, meaning: str)
 
 _declare("MIOPYX_DEVICE", str, "", "the device of Handle() and miopenCreate(): a name as `miopyx doctor` prints it")
 _declare("MIOPYX_CACHE_DIR", str, "", "folder of the caches; empty: the user's cache folder of the platform")
-_declare("MIOPYX_CACHE", parse_bool, True, "0: keep nothing on disk")
+_declare("MIOPYX_CACHE", parse_bool, True, "0: keep no caches on disk")
 _declare("MIOPYX_NUM_THREADS", parse_int, 0, "threads of the host path; 0: one a usable core")
 _declare("MIOPYX_HOST_ISA", str, "",
          "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
 _declare("MIOPYX_PROBE_TIMEOUT", parse_int, 120, "seconds that a device may take to pass its probe")
+_declare("MIOPYX_MEASUREMENTS", str, "", "file to which every time that Find measures is added, one JSON object a line")
+
+_declare("MIOPEN_FIND_MODE", parse_find_mode, 5,
+         "how Find chooses: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5; a descriptor's own mode comes first")
+_declare("MIOPEN_FIND_ENFORCE", parse_find_enforce, 1,
+         "NONE 1, DB_UPDATE 2: searches replace what is tuned, SEARCH 3: search unasked, SEARCH_DB_UPDATE 4: both, "
+         "DB_CLEAN 5: delete what is tuned; all but NONE make the find mode NORMAL")
+_declare("MIOPEN_DEBUG_FIND_ONLY_SOLVER", str, "", "ids or names, separated by ;: Find takes only these solvers")
+_declare("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK", parse_bool, False,
+         "1: the hybrid modes take the best by index where the databases have no record, as FAST does")
+_declare("MIOPEN_DEBUG_CONV_IMMED_FALLBACK", parse_bool, True,
+         "0: immediate mode knows only what the databases have")
+_declare("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK", parse_bool, True,
+         "0: no learned model ranks solvers; there is none yet, so the throughput index does either way")
+_declare("MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE", parse_bool, False,
+         "1: a Find that had to skip solvers for lack of workspace writes its record too, marked partial")
+_declare("MIOPEN_DEBUG_DISABLE_FIND_DB", parse_bool, False, "1: the find databases are neither read nor written")
+_declare("MIOPEN_SYSTEM_DB_PATH", str, "", "folder of the system databases; empty: the package's own")
+_declare("MIOPEN_USER_DB_PATH", str, "", "folder of the user databases; empty: ~/.config/miopen")
+_declare("MIOPEN_CUSTOM_CACHE_DIR", str, "", "folder of the program cache, in place of the one in MIOPYX_CACHE_DIR")
+_declare("MIOPEN_DISABLE_CACHE", parse_bool, False, "1: built programs are neither read from disk nor kept there")
+_declare("MIOPEN_COMPILE_PARALLEL_LEVEL", parse_int, 0,
+         "programs compiled at a time by Find and searches; 1: one after the other; 0: half of the usable cores")
+_declare("MIOPEN_DEBUG_COMPILE_ONLY", parse_bool, False, "1: Find compiles, then raises GpuOperationsSkippedError")
+for _algorithm in ("DIRECT", "GEMM", "WINOGRAD", "FFT", "IMPLICIT_GEMM"):
+    _declare(f"MIOPEN_DEBUG_CONV_{_algorithm}", parse_bool, True, "0: no solver of this algorithm")
+for _direction in ("FWD", "BWD", "WRW"):
+    _declare(f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_{_direction}", parse_bool, True, "0: not this naive solver")
+_declare("MIOPEN_DEBUG_OPENCL_CONVOLUTIONS", parse_bool, True, "0: no solver that runs as OpenCL kernels")
+_declare("MIOPEN_DEBUG_GCN_ASM_KERNELS", parse_bool, True,
+         "0: no solver written in a device's assembly language (here: inline PTX)")
+_declare("MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES", parse_bool, True,
+         "0: none of what MIOpen 1 shipped as binaries, the Winograd solvers")
+_declare("MIOPEN_DEBUG_PERFDB_OVERRIDE", str, "",
+         "Solver;values:Solver2;values: configurations to take in place of the tuned ones")
+_declare("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", parse_int, 0, "most configurations a search tries; 0: all")
+_declare("MIOPEN_TUNING_TIME_MS_MAX", parse_int, 7200000, "milliseconds after which a search ends")
+_declare("MIOPEN_TUNING_PATIENCE", parse_int, 0, "configurations without gain after which a search ends; 0: none")
+_declare("MIOPEN_ENABLE_LOGGING", parse_bool, False, "1: print every API call and its arguments to stderr")
+_declare("MIOPEN_ENABLE_LOGGING_CMD", parse_bool, False,
+         "1: print a driver command that repeats each layer call to stderr")
+_declare("MIOPEN_LOG_LEVEL", parse_int, 0,
+         "messages on stderr: 1 none, 2 fatal, 3 error, 4 warning, 5 info, 6 info2, 7 trace; 0: as 4")
+_declare("MIOPEN_ENABLE_LOGGING_MPMT", parse_bool, False, "1: log lines begin with the thread's id")
+_declare("MIOPEN_ENABLE_LOGGING_ELAPSED_TIME", parse_bool, False,
+         "1: log lines say the milliseconds since the one before")
 _declare("MIOPEN_DEBUG_DRIVER_PRNG_SEED", parse_int, 12345678, "seed of miopyx-driver's data; 0: a random one")
 _declare("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", parse_int, -1, "0 or 1 overrides the descriptor's attribute")
 

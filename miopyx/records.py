@@ -1,0 +1,196 @@
+"""The text of database records: MIOpen's grammar, and the marks that we add to it.
+
+A record is one line, ``key=item;item;...``, an item ``id:value,value,...``.  MIOpen's readers skip items without a
+colon, so that is where our lines carry what MIOpen does not know: the first item is a stamp, ``@`` and what made the
+record (version and driver), the second may be ``partial``, and the last is a seal, ``#`` and zlib's CRC-32 of the bytes
+before ``;#`` as eight hexadecimal digits.  A line with a stamp or a seal whose seal does not fit is damaged and counts
+for nothing; the stamp comes first so that no part of a line that was cut or broken in two passes for somebody else's.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PARTIAL = b"partial"
+_SEAL = 10  # bytes of ";#" and eight digits
+_HEX = re.compile(rb"[0-9a-f]{8}\Z")
+
+
+class Kind(enum.Enum):
+    """Whose a line is."""
+
+    OURS = "ours"          # sealed, and the seal fits
+    FOREIGN = "foreign"    # has no mark of ours
+    DAMAGED = "damaged"    # has marks of ours, but the seal does not fit
+    MALFORMED = "malformed"  # no "=", or nothing before it
+
+
+def seal(body: bytes) -> bytes:
+    """Return a record, ``key=items``, with its seal and line end."""
+    return b"%b;#%08x\n" % (body, zlib.crc32(body))
+
+
+def classify(line: bytes) -> Kind:
+    """Say whose a line (without its line end) is."""
+    equals = line.find(b"=")
+    if len(line) > _SEAL and line[-_SEAL:-_SEAL + 2] == b";#" and _HEX.match(line, len(line) - 8):
+        if zlib.crc32(line[:-_SEAL]) != int(line[-8:], 16):
+            return Kind.DAMAGED
+        return Kind.OURS if equals > 0 else Kind.MALFORMED
+    if line[equals + 1:equals + 2] == b"@" or b";@" in line:
+        return Kind.DAMAGED
+    return Kind.FOREIGN if equals > 0 else Kind.MALFORMED
+
+
+def split(line: bytes) -> tuple[bytes, bytes]:
+    """Return key and items of a well-formed line, without seal and line end."""
+    key, _, items = line.rstrip(b"\n").partition(b"=")
+    if len(items) >= _SEAL and items[-_SEAL:-_SEAL + 2] == b";#":
+        items = items[:-_SEAL]
+    return key, items
+
+
+# Find-db
+
+# Algorithms as records name them: direction (0 forward, 1 backward data, 2 weights) and miopenConvAlgorithm_t.
+ALGORITHMS: dict[bytes, tuple[int, int]] = {
+    b"miopenConvolution%bAlgo%b" % (word, name): (direction, algorithm)
+    for direction, word in enumerate((b"Fwd", b"BwdData", b"BwdWeights"))
+    for name, algorithm in ((b"GEMM", 0), (b"Direct", 1), (b"FFT", 2), (b"Winograd", 3), (b"ImplicitGEMM", 5))
+    if (word, name) != (b"BwdWeights", b"FFT")
+}
+ALGORITHM_NAME = {value: name for name, value in ALGORITHMS.items()}
+ALGORITHMS[b"miopenTransposeBwdDataAlgoGEMM"] = (1, 0)  # read, never written
+
+
+class FindItem(NamedTuple):
+    """One solver of a find-db record."""
+
+    solver: str
+    time: float      # milliseconds
+    workspace: int   # bytes
+    direction: int   # of the algorithm's name: 0 forward, 1 backward data, 2 backward weights
+    algorithm: int   # miopenConvAlgorithm_t
+
+
+class FindRecord(NamedTuple):
+    """A find-db record as it is read; `skipped` counts what could not be, by reason."""
+
+    items: list[FindItem]
+    stamp: str
+    partial: bool
+    skipped: Counter[str]
+
+
+def read_find(items: bytes) -> FindRecord:
+    """Read the items of a find-db record, in MIOpen's new form, its legacy form, or both at once.
+
+    Where an id stands twice the first counts.  A time that is not above zero says nothing and is left out: old files
+    have zeros where MIOpen cut times below a millisecond.
+    """
+    found: dict[str, FindItem] = {}
+    skipped: Counter[str] = Counter()
+    stamp, partial = "", False
+    for item in items.split(b";") if items else ():
+        name, colon, text = item.partition(b":")
+        if not colon:
+            if name.startswith(b"@"):
+                stamp = name[1:].decode(errors="replace")
+            elif name == PARTIAL:
+                partial = True
+            else:
+                skipped["no colon"] += 1
+            continue
+        values = text.split(b",")
+        if name in ALGORITHMS:  # legacy: the algorithm is the id, the solver the first value
+            if len(values) < 3:
+                skipped["number of values"] += 1
+                continue
+            solver, time, workspace, algorithm = values[0], values[1], values[2], name
+        elif len(values) != 3:
+            skipped["number of values"] += 1
+            continue
+        else:
+            solver, (time, workspace, algorithm) = name, values
+        reason = _add(found, solver, time, workspace, algorithm)
+        if reason:
+            skipped[reason] += 1
+    return FindRecord(list(found.values()), stamp, partial, skipped)
+
+
+def _add(found: dict[str, FindItem], solver: bytes, time: bytes, workspace: bytes, algorithm: bytes) -> str:
+    """Add an item, or return why not."""
+    if algorithm not in ALGORITHMS:
+        return "unknown algorithm"
+    try:
+        milliseconds = float(time)
+    except ValueError:
+        return "time is no number"
+    if not milliseconds > 0 or math.isinf(milliseconds):
+        return "time is not above zero"
+    if not workspace.isdigit() or len(workspace) > 18:
+        return "workspace is no number of bytes"
+    name = solver.decode(errors="replace")
+    if not name:
+        return "no solver"
+    if name in found:
+        return "solver stands twice"
+    found[name] = FindItem(name, milliseconds, int(workspace), *ALGORITHMS[algorithm])
+    return ""
+
+
+def write_find(key: bytes, items: Iterable[FindItem], stamp: str, partial: bool = False) -> bytes:
+    """Return a sealed line in MIOpen's new form."""
+    texts = [_stamp(stamp)] + [PARTIAL] * partial
+    for item in items:
+        name = ALGORITHM_NAME[item.direction, item.algorithm]
+        texts.append(b"%b:%b,%d,%b" % (item.solver.encode(), b"%.6g" % item.time, item.workspace, name))
+    return seal(key + b"=" + b";".join(texts))
+
+
+# Perf-db
+
+
+def read_perf(items: bytes) -> tuple[dict[str, str], str, Counter[str]]:
+    """Read the items of a perf-db record: the parameters' text of each solver, the stamp, what was skipped and why."""
+    found: dict[str, str] = {}
+    skipped: Counter[str] = Counter()
+    stamp = ""
+    for item in items.split(b";") if items else ():
+        name, colon, text = item.partition(b":")
+        if not colon:
+            if name.startswith(b"@"):
+                stamp = name[1:].decode(errors="replace")
+            else:
+                skipped["no colon"] += 1
+        elif not name:
+            skipped["no solver"] += 1
+        elif name.decode(errors="replace") in found:
+            skipped["solver stands twice"] += 1
+        else:
+            found[name.decode(errors="replace")] = text.decode(errors="replace")
+    return found, stamp, skipped
+
+
+def write_perf(key: bytes, values: dict[str, str], stamp: str) -> bytes:
+    """Return a sealed line with the parameters of each solver."""
+    texts = [_stamp(stamp)] + [f"{solver}:{text}".encode() for solver, text in values.items()]
+    return seal(key + b"=" + b";".join(texts))
+
+
+def plain(line: bytes) -> bytes:
+    """Return a line as MIOpen writes it: without stamp, partial mark and seal."""
+    key, items = split(line)
+    kept = [item for item in items.split(b";") if b":" in item]
+    return key + b"=" + b";".join(kept) + b"\n"
+
+
+def _stamp(text: str) -> bytes:
+    """Return a stamp's item; what the grammar uses for itself becomes an underscore."""
+    return b"@" + re.sub(r"[^A-Za-z0-9._+/@-]+", "_", text).encode()

@@ -6,6 +6,7 @@ return values; a status other than success is raised as a `MIOpenError`.  Import
 
 from . import enums as enums
 from . import errors as errors
+from . import logs as _logs
 from ._core import Plan as Plan
 from ._core import Solver as Solver
 from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
@@ -21,3 +22,9 @@ from .structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t
 from .structs import miopenConvSolution_t as miopenConvSolution_t
 
 __version__ = "0.1.0"
+
+# Once, while the package is imported: where nothing is logged, the compiled functions themselves are what is exported.
+if _logs.setting("MIOPEN_ENABLE_LOGGING") or _logs.setting("MIOPEN_ENABLE_LOGGING_CMD"):
+    from .api import logged as _logged
+
+    _logged.install(globals())

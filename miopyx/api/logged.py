@@ -1,0 +1,371 @@
+"""API calls on stderr as MIOpen prints them: MIOPEN_ENABLE_LOGGING and MIOPEN_ENABLE_LOGGING_CMD.
+
+The package puts these wrappers around its functions while it is imported, if one of the two is on then; otherwise this
+module is not even loaded.  A call is printed before it runs, whatever comes of it.  Printing reads descriptors and
+addresses, never contents, and asks nothing of kinds it does not know: it neither fails nor changes what a call does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from .. import logs
+from .._core import Handle, Plan
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
+from . import _convolution, _handle, _tensor
+
+if TYPE_CHECKING:
+    from .._buffers import _Data
+
+# Arguments that are lists of numbers and those that are memory; an array could be either.
+_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA"}
+_MEMORY = {"x", "w", "y", "b", "dx", "dw", "dy", "db", "workSpace"}
+_LONGEST_LIST, _LONGEST_TEXT = 16, 200
+
+_LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
+                    r"(|Algorithm|Immediate|CompileSolution|Bias)")
+_DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
+_PLANS = {"convolution_forward": (1, ("x", "w", "y")), "convolution_backward_data": (2, ("dy", "w", "dx")),
+          "convolution_backward_weights": (4, ("dy", "x", "dw"))}
+
+_OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
+              "float64": "convfp64"}
+# Axes from the outermost to the innermost in memory, the driver's default first.
+_LAYOUTS: dict[int, dict[str, tuple[int, ...]]] = {
+    2: {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "CHWN": (1, 2, 3, 0)},
+    3: {"NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)},
+}
+_DETERMINISTIC = 1
+
+
+# Values
+
+
+def _tensor_text(desc: TensorDescriptor) -> str:
+    return f"{_braces(desc.lens)}, {_braces(desc.strides)}, {'packed, ' if desc.packed else ''}"
+
+
+def _convolution_text(desc: ConvolutionDescriptor) -> str:
+    return "".join([
+        f"conv{desc.spatial_dim}d, {'miopenTranspose' if _transposed(desc) else 'miopenConvolution'}, ",
+        f"miopenPaddingDefault, {_braces(desc.pads)}, {_braces(desc.strides)}, {_braces(desc.dilations)}, ",
+        f"{desc.group_count}, " if desc.group_count > 1 else "",
+        f"{_braces(desc.output_pads)}, " if _transposed(desc) else "",
+    ])
+
+
+def _transposed(desc: ConvolutionDescriptor) -> bool:
+    return int(desc.convolution_mode) == 1
+
+
+def _braces(values: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def _scalar(value: Any) -> str:
+    """Return a number or a text as C++ streams it, of an enumeration's member the number."""
+    kind = type(value)
+    if kind is int or kind is bool or issubclass(kind, IntEnum):
+        return str(int(value))
+    if kind is float:
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if kind is str:
+        text: str = value[:_LONGEST_TEXT]
+        return text if text.isprintable() else repr(text)
+    return object.__repr__(value)
+
+
+def _list(values: Any) -> str:
+    more = ["..."] if len(values) > _LONGEST_LIST else []
+    return " ".join(["{", *map(_scalar, values[:_LONGEST_LIST]), *more, "}"])
+
+
+def _memory(value: Any) -> str:
+    """Return the address and the kind of a buffer."""
+    kind = type(value)
+    package = kind.__module__.split(".")[0]
+    if kind is int and value.bit_length() <= 64:
+        return hex(value)
+    if package == "numpy":
+        return f"{value.__array_interface__['data'][0]:#x} ({kind.__name__})"
+    if package == "pyopencl":
+        # Attributes that pyopencl answers itself: a driver must not be asked about a buffer that may be released.
+        memory, offset = value, ""
+        if hasattr(value, "base_data"):
+            memory, offset = value.base_data, f" + {value.offset}" if value.offset else ""
+        pointer = memory.int_ptr if hasattr(memory, "int_ptr") else memory.svm_ptr
+        return f"{pointer:#x}{offset} ({kind.__name__})"
+    return object.__repr__(value)
+
+
+def _value(name: str, value: Any) -> str:
+    kind = type(value)
+    if value is None:
+        return "nullptr"
+    if issubclass(kind, TensorDescriptor):
+        return _tensor_text(value)
+    if issubclass(kind, ConvolutionDescriptor):
+        return _convolution_text(value)
+    if issubclass(kind, Handle):
+        return f"stream: {value.queue.int_ptr if value.queue is not None else 0:#x}, device: {value.device.name}"
+    if issubclass(kind, Plan):
+        return f"{value.solver.name} on {value.handle.device.name}"
+    if name in _MEMORY:
+        return _memory(value)
+    if kind is list or kind is tuple:
+        return _list(value)
+    if kind.__module__ == "numpy":
+        if value.ndim == 0:
+            return _scalar(value.item())
+        return _list(value.tolist()) if name in _LISTS and value.ndim == 1 else _memory(value)
+    return _scalar(value)
+
+
+def _text(name: str, value: Any) -> str:
+    try:
+        return _value(name, value)
+    except Exception:
+        return object.__repr__(value)
+
+
+def _arguments(parameters: Mapping[str, inspect.Parameter], args: tuple[Any, ...],
+               kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was passed by name, in the function's order; too much or too little is the function's to refuse."""
+    given = dict(zip(parameters, args, strict=False))
+    given.update((f"argument {i + 1}", args[i]) for i in range(len(parameters), len(args)))
+    given.update((name, kwargs[name]) for name in parameters if name in kwargs)
+    return {**given, **kwargs}
+
+
+def call_lines(signature: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the lines of one call: its signature, then each argument's name and value."""
+    return [signature + "{", *(f"\t{name} = {_text(name, value)}" for name, value in arguments.items()), "}"]
+
+
+# Driver commands
+
+
+def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor,
+                   conv: ConvolutionDescriptor, *, solution: str = "", search: bool = False,
+                   bias: bool = False) -> str:
+    """Return the MIOpenDriver arguments that repeat a convolution.
+
+    What no flag can say follows as a comment: strides of no layout, an unusual type of y, determinism.
+
+    Parameters
+    ----------
+    direction : int
+        1 forward, 2 backward data, 4 backward weights.
+    x, w, y, conv
+        Descriptors in the forward sense, of one convolution.
+    solution : str
+        A solver's id or name; without one the driver takes what Find returns.
+    search, bias : bool
+        Let Find search exhaustively; compute the bias functions too.
+
+    Raises
+    ------
+    KeyError
+        For a type that the driver has no operation for.
+    """
+    lone = conv.spatial_dim == 1
+
+    def along(values: tuple[int, ...], filler: int, *flags: str) -> str:
+        """One flag an axis; a lone axis is a width, under a height that changes nothing."""
+        padded = (filler, *values) if lone else values
+        return " ".join(f"{flag} {value}" for flag, value in zip(flags[-len(padded):], padded, strict=True))
+
+    words = [
+        _OPERATION[x.dtype], f"-n {x.lens[0]} -c {x.lens[1]}", along(x.lens[2:], 1, "--in_d", "-H", "-W"),
+        f"-k {w.lens[1] * conv.group_count if _transposed(conv) else w.lens[0]}",
+        along(w.lens[2:], 1, "--fil_d", "-y", "-x"), along(conv.pads, 0, "--pad_d", "-p", "-q"),
+        along(conv.strides, 1, "--conv_stride_d", "-u", "-v"), along(conv.dilations, 1, "--dilation_d", "-l", "-j"),
+    ]
+    if _transposed(conv) and any(conv.output_pads):
+        words.append(along(conv.output_pads, 0, "--trans_output_pad_d", "-Y", "-X"))
+    if conv.spatial_dim == 3:
+        words.append("--spatial_dim 3")
+    comments = []
+    for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
+        layout = _layout(desc)
+        if layout is None:
+            comments.append(f"strides of {name} {_braces(desc.strides)}")
+        elif layout not in ("NCHW", "NCDHW"):
+            words.append(f"{flag} {layout}")
+    words.append(f"-m {'trans' if _transposed(conv) else 'conv'} -g {conv.group_count} -F {direction} -t 1")
+    if search:
+        words.append("-s 1")
+    if bias:
+        words.append("-b 1")
+    if solution:
+        words.append(f"-S {solution}")
+    if y.dtype != ("int32" if x.dtype == "int8" else x.dtype):
+        comments.append(f"y {y.dtype}")
+    if get_attribute(conv, _DETERMINISTIC):
+        comments.append("deterministic")
+    return _commented(" ".join(words), comments)
+
+
+def bias_command(direction: int, b: TensorDescriptor, y: TensorDescriptor) -> str:
+    """Return the MIOpenDriver arguments that repeat a bias function, beside the least convolution that has this y.
+
+    Raises
+    ------
+    KeyError
+        For a type that the driver has no operation for.
+    """
+    n, k, *size = y.lens
+    ones = (1,) * len(size)
+    command = driver_command(direction, TensorDescriptor(y.data_type, (n, 1, *size)),
+                             TensorDescriptor(y.data_type, (k, 1, *ones)), y, ConvolutionDescriptor(strides=ones),
+                             bias=True)
+    return command if b.lens == (1, k, *ones) else _commented(command, [f"b {_braces(b.lens)}"])
+
+
+def _layout(desc: TensorDescriptor) -> str | None:
+    """Return the layout that a descriptor's strides have, None for none of the driver's."""
+    lens: tuple[int, ...] = desc.lens
+    strides: tuple[int | None, ...] = desc.strides
+    if len(lens) == 3:
+        lens, strides = (*lens[:2], 1, lens[2]), (*strides[:2], None, strides[2])
+    # Where a length is 1 its stride says nothing, but of two layouts the one that has it too was meant.
+    for exactly in (True, False):
+        for name, order in _LAYOUTS[len(lens) - 2].items():
+            step = 1
+            for axis in reversed(order):
+                if strides[axis] not in (step, None) and (exactly or lens[axis] > 1):
+                    break
+                step *= lens[axis]
+            else:
+                return name
+    return None
+
+
+def _commented(command: str, comments: list[str]) -> str:
+    """Return a command with remarks at its end, which shells and the driver's lists ignore."""
+    return (command + (", " if " # " in command else " # ") + ", ".join(comments)) if comments else command
+
+
+def _scaled(command: str, alpha: Any, beta: Any) -> str:
+    texts = _text("alpha", alpha), _text("beta", beta)
+    return command if texts == ("1", "0") else _commented(command, [f"alpha {texts[0]}", f"beta {texts[1]}"])
+
+
+def _layer_command(match: re.Match[str], given: Mapping[str, Any]) -> str:
+    """Return the driver's arguments for a call of a layer function, which `match` found by its name."""
+    direction, form = _DIRECTION_BIT[match[1]], match[2]
+    if form == "Bias":
+        command = bias_command(direction, _role(given, "b", "Desc"), _role(given, "y", "Desc"))
+    else:
+        x, w, y = (_role(given, role, "Desc") for role in "xwy")
+        command = driver_command(
+            direction, x, w, y, given["convDesc"], solution=_text("", given["solution_id"]) if "solution_id" in given
+            else "", search=form == "Algorithm" and _text("", given["exhaustiveSearch"]) == "1")
+    return _scaled(command, given.get("alpha", 1), given.get("beta", 0))
+
+
+def _role(given: Mapping[str, Any], role: str, suffix: str) -> Any:
+    """Return the descriptor of a tensor or of its gradient."""
+    return given[role + suffix] if role + suffix in given else given[f"d{role}{suffix}"]
+
+
+def _command_line(function: str, command: str) -> str:
+    return f"Command [{function}] ./bin/MIOpenDriver {command}"
+
+
+# Wrappers
+
+
+def install(namespace: dict[str, Any]) -> None:
+    """Replace the functions in a module's namespace by ones that print their calls, and let plans print theirs.
+
+    As in MIOpen, calls that only create, change or destroy handles are not printed.
+    """
+    calls, commands = logs.setting("MIOPEN_ENABLE_LOGGING"), logs.setting("MIOPEN_ENABLE_LOGGING_CMD")
+    for name in (*_convolution.__all__, *_tensor.__all__):
+        namespace[name] = logged(namespace[name], calls, commands)
+    for name in _PLANS:
+        setattr(_handle.Handle, name, _planning(getattr(_handle.Handle, name), calls, commands))
+    _convolution.plan_type = LoggedPlan
+
+
+def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str = "",
+           returns: str = "miopenStatus_t") -> Callable[..., Any]:
+    """Return `function` with its calls printed: each one (`calls`), and as driver commands those of layers."""
+    name = title or function.__name__
+    parameters = inspect.signature(function).parameters
+    signature = f"{returns} {name}({', '.join(parameters)})"
+    layer = _LAYER.fullmatch(name) if commands else None
+    if not calls and layer is None:
+        return function
+
+    def lines(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+        given = _arguments(parameters, args, kwargs)
+        printed = call_lines(signature, given) if calls else []
+        if layer is not None:
+            with contextlib.suppress(Exception):  # what makes no convolution has no command
+                printed.append(_command_line(name, _layer_command(layer, given)))
+        return printed
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            logs.write(lines(args, kwargs))
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callable[..., Any]:
+    """Return a method of Handle that tells its plans what to print."""
+    direction, buffers = _PLANS[method.__name__]
+    parameters = inspect.signature(method).parameters
+    printing = logged(method, calls, False, f"Handle.{method.__name__}", "Plan")
+
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        plan = printing(*args, **kwargs)
+        with contextlib.suppress(Exception):
+            plan.names = buffers if calls else ()
+            if commands:  # now: descriptors may change later, the plan does not
+                given = _arguments(parameters, args, kwargs)
+                x, w, y = (_role(given, role, "_desc") for role in "xwy")
+                plan.command = driver_command(direction, x, w, y, given["conv_desc"], solution=str(plan.solver.id))
+        return plan
+
+    return wrapper
+
+
+class LoggedPlan(Plan):
+    """A plan that prints its calls.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Its buffers, for calls with their arguments; empty: not printed.
+    command : str
+        The driver's arguments that repeat it; empty: not printed.
+    """
+
+    names: tuple[str, ...] = ()
+    command = ""
+
+    def __call__(self, a: _Data, b: _Data, c: _Data, alpha: float = 1.0, beta: float = 0.0) -> None:
+        with contextlib.suppress(Exception):
+            logs.write(self._lines((a, b, c), alpha, beta))
+        super().__call__(a, b, c, alpha, beta)
+
+    def _lines(self, buffers: tuple[_Data, ...], alpha: float, beta: float) -> list[str]:
+        printed = []
+        if self.names:
+            given = {"plan": self, **dict(zip(self.names, buffers, strict=True)), "alpha": alpha, "beta": beta}
+            printed += call_lines(f"void Plan.__call__({', '.join(given)})", given)
+        if self.command:
+            printed.append(_command_line("Plan.__call__", _scaled(self.command, alpha, beta)))
+        return printed

@@ -184,7 +184,7 @@ cdef class ConvProblem(Problem):
                  TensorDescriptor y not None, ConvolutionDescriptor conv not None):
         self.transposed = fill_conv(&self.c, direction, x, w, y, conv)
         self.rank = x.ndim
-        self.output = 2 if self.c.direction == MX_FORWARD else 0 if self.c.direction == MX_BACKWARD_DATA else 1
+        self.output = _output(&self.c)
 
     def __cinit__(self, *args):
         self.data, self.size = &self.c, sizeof(mx_conv_problem)
@@ -204,11 +204,36 @@ cdef class ConvProblem(Problem):
             product *= factor
         return product
 
+    @property
+    def features(self):
+        """What a model may learn from: direction, types, lengths and parameters, by the field's letters."""
+        cdef mx_conv_problem* c = &self.c
+        values = {"direction": c.direction, "spatial": c.spatial, "groups": c.groups,
+                  "deterministic": c.deterministic, "x_type": c.x.type, "w_type": c.w.type, "y_type": c.y.type}
+        for names, lengths in (("n c d h w", c.x.len), ("k _ z r s", c.w.len), ("_ _ do ho wo", c.y.len),
+                               ("pad_d pad_h pad_w", c.pad), ("stride_d stride_h stride_w", c.step),
+                               ("dilation_d dilation_h dilation_w", c.dilation)):
+            values.update((name, value) for name, value in zip(names.split(), lengths) if name != "_")
+        return values
+
     def __repr__(self):
         cdef mx_conv_problem* c = &self.c
         verb = ("forward", "backward data", "backward weights")[c.direction]
         return (f"<{verb}: x {tuple(c.x.len)}, w {tuple(c.w.len)}, y {tuple(c.y.len)}, pad {tuple(c.pad)}, "
                 f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}>")
+
+
+cdef inline int _output(const mx_conv_problem* c) noexcept:
+    return 2 if c.direction == MX_FORWARD else 0 if c.direction == MX_BACKWARD_DATA else 1
+
+
+cdef ConvProblem problem_of(const mx_conv_problem* c):
+    """Return the problem of a struct that was filled and checked elsewhere."""
+    cdef ConvProblem problem = ConvProblem.__new__(ConvProblem)
+    problem.c = c[0]
+    problem.rank = <int> c.spatial + 2
+    problem.output = _output(c)
+    return problem
 
 
 cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, TensorDescriptor y) except -1:

@@ -7,7 +7,7 @@ from typing import Any
 from .enums import miopenStatus_t
 
 __all__ = [
-    "AllocFailedError", "BadParmError", "InternalError", "InvalidValueError", "MIOpenError",
+    "AllocFailedError", "BadParmError", "GpuOperationsSkippedError", "InternalError", "InvalidValueError", "MIOpenError",
     "MIOpenNotImplementedError", "NotInitializedError", "UnknownError", "UnsupportedOpError", "VersionMismatchError",
 ]
 
@@ -81,16 +81,21 @@ class UnsupportedOpError(MIOpenError, NotImplementedError):
     status = miopenStatus_t.miopenStatusUnsupportedOp
 
 
+class GpuOperationsSkippedError(MIOpenError, RuntimeError):
+    status = miopenStatus_t.miopenStatusGpuOperationsSkipped
+
+
 class VersionMismatchError(MIOpenError, ValueError):
     status = miopenStatus_t.miopenStatusVersionMismatch
 
 
-# Success and GpuOperationsSkipped are not errors.
+# Success is no error.
 ERROR_OF_STATUS: dict[miopenStatus_t, type[MIOpenError]] = {
     cls.status: cls
     for cls in (
         NotInitializedError, InvalidValueError, BadParmError, AllocFailedError, InternalError,
-        MIOpenNotImplementedError, UnknownError, UnsupportedOpError, VersionMismatchError,
+        MIOpenNotImplementedError, UnknownError, UnsupportedOpError,
+        GpuOperationsSkippedError, VersionMismatchError,
     )
 }
 

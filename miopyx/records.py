@@ -2,9 +2,10 @@
 
 A record is one line, ``key=item;item;...``, an item ``id:value,value,...``.  MIOpen's readers skip items without a
 colon, so that is where our lines carry what MIOpen does not know: the first item is a stamp, ``@`` and what made the
-record (version and driver), the second may be ``partial``, and the last is a seal, ``#`` and zlib's CRC-32 of the bytes
-before ``;#`` as eight hexadecimal digits.  A line with a stamp or a seal whose seal does not fit is damaged and counts
-for nothing; the stamp comes first so that no part of a line that was cut or broken in two passes for somebody else's.
+record (version and driver); ``partial`` and the names of solvers that failed, each behind a ``!``, may follow; the last
+is a seal, ``#`` and zlib's CRC-32 of the bytes before ``;#`` as eight hexadecimal digits.  A line with a stamp or a
+seal whose seal does not fit is damaged and counts for nothing; the stamp comes first so that no part of a line that was
+cut or broken in two passes for somebody else's.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ class FindRecord(NamedTuple):
     """A find-db record as it is read; `skipped` counts what could not be, by reason."""
 
     items: list[FindItem]
-    stamp: str
-    partial: bool
+    stamp: str           # what made it, empty for a foreign record
+    partial: bool        # the search was restricted: solvers that apply may be missing
+    failed: list[str]    # solvers that could not be built or run
     skipped: Counter[str]
 
 
@@ -97,6 +99,7 @@ def read_find(items: bytes) -> FindRecord:
     found: dict[str, FindItem] = {}
     skipped: Counter[str] = Counter()
     stamp, partial = "", False
+    failed: list[str] = []
     for item in items.split(b";") if items else ():
         name, colon, text = item.partition(b":")
         if not colon:
@@ -104,6 +107,8 @@ def read_find(items: bytes) -> FindRecord:
                 stamp = name[1:].decode(errors="replace")
             elif name == PARTIAL:
                 partial = True
+            elif name.startswith(b"!"):
+                failed.append(name[1:].decode(errors="replace"))
             else:
                 skipped["no colon"] += 1
             continue
@@ -121,7 +126,7 @@ def read_find(items: bytes) -> FindRecord:
         reason = _add(found, solver, time, workspace, algorithm)
         if reason:
             skipped[reason] += 1
-    return FindRecord(list(found.values()), stamp, partial, skipped)
+    return FindRecord(list(found.values()), stamp, partial, failed, skipped)
 
 
 def _add(found: dict[str, FindItem], solver: bytes, time: bytes, workspace: bytes, algorithm: bytes) -> str:
@@ -145,9 +150,10 @@ def _add(found: dict[str, FindItem], solver: bytes, time: bytes, workspace: byte
     return ""
 
 
-def write_find(key: bytes, items: Iterable[FindItem], stamp: str, partial: bool = False) -> bytes:
-    """Return a sealed line in MIOpen's new form."""
-    texts = [_stamp(stamp)] + [PARTIAL] * partial
+def write_find(key: bytes, items: Iterable[FindItem], stamp: str, partial: bool = False,
+               failed: Iterable[str] = ()) -> bytes:
+    """Return a sealed line in MIOpen's new form; `stamp` is what `clean` returned."""
+    texts = [_stamp(stamp)] + [PARTIAL] * partial + [b"!" + name.encode() for name in failed]
     for item in items:
         name = ALGORITHM_NAME[item.direction, item.algorithm]
         texts.append(b"%b:%b,%d,%b" % (item.solver.encode(), b"%.6g" % item.time, item.workspace, name))
@@ -191,6 +197,10 @@ def plain(line: bytes) -> bytes:
     return key + b"=" + b";".join(kept) + b"\n"
 
 
+def clean(text: str) -> str:
+    """Return a text as a stamp can hold it: what the grammar uses for itself becomes an underscore."""
+    return re.sub(r"[^A-Za-z0-9._+/@-]+", "_", text)
+
+
 def _stamp(text: str) -> bytes:
-    """Return a stamp's item; what the grammar uses for itself becomes an underscore."""
-    return b"@" + re.sub(r"[^A-Za-z0-9._+/@-]+", "_", text).encode()
+    return b"@" + clean(text).encode()

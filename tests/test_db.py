@@ -1,0 +1,728 @@
+"""The mapped record file: what it finds, what damage and changes do to it, and the index that it leaves behind."""
+
+import bz2
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import miopyx
+from miopyx import _db, records
+from miopyx._db import RecordFile
+from miopyx._key import find_key
+from miopyx._problem import ConvProblem
+from miopyx.errors import InternalError
+
+ALGORITHM = "miopenConvolutionFwdAlgoDirect"
+
+
+@pytest.fixture
+def random_of(seed):
+    return random.Random(seed)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.HIP.fdb.txt"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def expected(text):
+    """Return what a file of this text holds, (key, items) in order, and what it skips, by the rules for one line."""
+    found, order, skipped, ours = {}, {}, Counter(), set()
+    for number, line in enumerate(text.split(b"\n")):
+        line = line.removesuffix(b"\r")
+        if not line:
+            continue
+        kind = records.classify(line)
+        if kind in (records.Kind.DAMAGED, records.Kind.MALFORMED):
+            skipped[kind.value] += 1
+            continue
+        key, items = records.split(line)
+        skipped["duplicate"] += key in found
+        if kind is records.Kind.OURS or key not in found:
+            found[key], order[key] = items, number
+        if kind is records.Kind.OURS:
+            ours.add(key)
+    return [(key, found[key]) for key in sorted(found, key=order.get)], +skipped, ours
+
+
+def assert_holds(file, text):
+    pairs, skipped, _ = expected(text)
+    assert list(file) == pairs
+    assert len(file) == len(pairs)
+    assert file.skipped == skipped
+    for key, items in pairs:
+        assert file.get(key) == items
+
+
+def a_key(rng):
+    size = rng.choice([1, 3, 7, 8, 9, 15, 16, 17, 24, 50, 52, 300])
+    return bytes(rng.choice(b"0123456789-xNCHWFPB_g\0\x80 :;@") for _ in range(size))
+
+
+def a_record(rng, key):
+    items = [f"Conv{rng.randrange(30)}:{rng.random():.4g},{rng.randrange(9999)},{ALGORITHM}".encode()
+             for _ in range(rng.randrange(1, 5))]
+    if rng.random() < 0.5:
+        return key + b"=" + b";".join(items)
+    return records.seal(b";".join([key + b"=@0.1.0/x", *items])).rstrip(b"\n")
+
+
+def a_text(rng, lines):
+    """Return lines of every kind: records of both owners on few keys, damaged and malformed ones, odd line ends."""
+    keys = [a_key(rng) for _ in range(max(1, lines // 2))]
+    parts = []
+    for _ in range(lines):
+        line = a_record(rng, rng.choice(keys))
+        chance = rng.random()
+        if chance < 0.1:  # damaged, or cut
+            line = bytearray(line)
+            line[rng.randrange(len(line))] ^= 1 << rng.randrange(8)
+            line = bytes(line)[:rng.choice([len(line), rng.randrange(len(line))])]
+        elif chance < 0.15:
+            line = rng.choice([b"", b"no equals sign", b"=no key", b"@", b";@", b"=", b"a=", b"a=;#00000000", b";#12345678",
+                               b"\0", b"a=;#0000000G", b"k=@x", b"k;@=1", b"x" * rng.randrange(20000), b"\r", b"\r\r"])
+        parts.append(line + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b"\n\r\n"]))
+    text = b"".join(parts)
+    return text if rng.random() < 0.5 else text.rstrip(b"\r\n")
+
+
+def a_database(rng, size):
+    """Return about `size` bytes of sound records, ours and others', no key twice."""
+    text, number = b"", 0
+    while len(text) < size:
+        number += 1
+        text += a_record(rng, b"%d-" % number + a_key(rng).replace(b"@", b"")).rstrip(b"\n") + b"\n"
+    return text
+
+
+def test_worked_example(path, cache):
+    one, two = b"64-27-27-5x5-192-F", b"1-1-W"
+    item = b"ConvDirectNaiveConvFwd:1.5,0,miopenConvolutionFwdAlgoDirect"
+    path.write_bytes(one + b"=" + item + b"\n" + records.seal(two + b"=@1/2;" + item) + b"nonsense\n")
+    file = RecordFile(path, cache)
+    assert file.get(one) == item
+    assert file.get(two) == b"@1/2;" + item
+    assert file.get(b"1-1") is None
+    assert file.get(b"") is None
+    assert file.get(one + b"=" + item) is None
+    assert file.get(one + b"=" + item + b"\n" + two) is None
+    assert len(file) == 2
+    assert file.skipped == {"malformed": 1}
+    assert file.problem == ""
+    assert file.path == path
+    assert file.cache_folder == cache
+    with pytest.raises(TypeError):
+        file.get("1-1-W")
+
+
+def test_lookup_of_a_problem(path):
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    x, w = miopyx.TensorDescriptor("float32", (2, 3, 8, 8)), miopyx.TensorDescriptor("float32", (4, 3, 3, 3))
+    y = miopyx.TensorDescriptor("float32", conv.output_lens(x, w))
+    forward, backward = (ConvProblem(direction, x, w, y, conv) for direction in (0, 1))
+    path.write_bytes(find_key(forward) + b"=Some:1,0,x\n")
+    file = RecordFile(path)
+    assert file.lookup(forward) == b"Some:1,0,x"
+    assert file.lookup(backward) is None
+
+
+def test_random_files_beside_a_dictionary(path, cache, random_of):
+    for round_ in range(150):
+        text = a_text(random_of, random_of.choice([0, 1, 2, 10, 100, 300]))
+        path.write_bytes(text)
+        folder = random_of.choice([None, cache])
+        for _ in range(1 if folder is None else 2):  # with an index the second time
+            file = RecordFile(path, folder)
+            assert file.problem == "", round_
+            assert_holds(file, text)
+            for _ in range(50):
+                key = a_key(random_of)
+                assert file.get(key) == dict(expected(text)[0]).get(key)
+
+
+@pytest.mark.parametrize(("lines", "kept"), [
+    (["foreign 1", "foreign 2"], "foreign 1"),
+    (["ours 1", "ours 2"], "ours 2"),
+    (["foreign 1", "ours 1", "foreign 2"], "ours 1"),
+    (["ours 1", "foreign 1"], "ours 1"),
+    (["ours 1", "damaged 1"], "ours 1"),
+    (["damaged 1", "foreign 1"], "foreign 1"),
+])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_key_that_stands_twice(path, lines, kept, end):
+    def line(text):
+        items = text.replace(" ", ":").encode()
+        sealed = records.seal(b"k=@1;" + items).rstrip(b"\n")
+        owner = text.split()[0]
+        return b"k=" + items if owner == "foreign" else sealed if owner == "ours" else sealed.replace(b":1", b":7")
+
+    path.write_bytes(b"".join(line(text) + end for text in lines))
+    assert RecordFile(path).get(b"k").removeprefix(b"@1;") == kept.replace(" ", ":").encode()
+
+
+def test_keys_of_one_tag(path, cache, random_of):
+    """Keys that the index cannot tell apart are told apart by their bytes."""
+    by_tag = {}
+    for _ in range(20000):
+        key = b"%d" % random_of.getrandbits(90)
+        by_tag.setdefault(digest(key, KEY_SEED) & 0xFFFFFF, set()).add(key)
+    same = [keys for keys in by_tag.values() if len(keys) > 1]
+    assert same
+    left_out = [keys.pop() for keys in same]
+    pairs = {key: b"i:%d" % number for number, key in enumerate(key for keys in same for key in keys)}
+    path.write_bytes(b"".join(key + b"=" + items + b"\n" for key, items in pairs.items()))
+    file = RecordFile(path)
+    assert dict(file) == pairs
+    assert all(file.get(key) is None for key in left_out)
+    with path.open("ab") as out:
+        for key in left_out:
+            out.write(key + b"=late\n")
+    assert all(RecordFile(path, cache).get(key) == b"late" for key in left_out)
+    assert file.skipped == {}
+
+
+def test_big_lines(path):
+    text = b"a=1\n" + b"x" * 10_000_000 + b"=" + b"y" * 10_000_000 + b"\nb=2" + b"\0" * 3_000_000
+    path.write_bytes(text)
+    assert_holds(RecordFile(path), text)
+
+
+def test_memory_of_the_index(path, cache, random_of):
+    path.write_bytes(a_database(random_of, 300_000))
+    for _ in range(2):
+        file = RecordFile(path, cache)
+        assert file.index_bytes <= 20 * len(file)
+
+
+# Damage
+
+
+def test_every_byte_flipped(path, random_of):
+    text = a_database(random_of, 4096)
+    before, _, ours = expected(text)
+    path.write_bytes(text)
+    for place in range(len(text)):
+        damaged = bytearray(text)
+        damaged[place] ^= random_of.randrange(1, 256)
+        path.write_bytes(damaged)
+        file = RecordFile(path)
+        touched = text.rfind(b"\n", 0, place) + 1, (text + b"\n").find(b"\n", place)
+        for key, items in before:
+            start = (b"\n" + text).find(b"\n" + key + b"=")
+            found = file.get(key)
+            if start > touched[1] + 1 or start < touched[0]:
+                assert found == items, place
+            elif key in ours:
+                assert found in (None, items), place
+        assert list(file) == expected(bytes(damaged))[0]
+
+
+def test_every_truncation(path, random_of):
+    text = a_database(random_of, 4096)
+    before, _, ours = expected(text)
+    for size in range(len(text)):
+        path.write_bytes(text[:size])
+        file = RecordFile(path)
+        for key, items in before:
+            start = (b"\n" + text).find(b"\n" + key + b"=")
+            whole = text.find(b"\n", start) <= size
+            if whole or key in ours:
+                assert file.get(key) == (items if whole else None), size
+        assert list(file) == expected(text[:size])[0]
+
+
+# Files that are none
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def a_pipe(path):
+    os.mkfifo(path)
+
+
+def a_circle(path):
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("make", [lambda path: None, a_folder, a_pipe, a_circle])
+@pytest.mark.parametrize("suffix", [".txt", ".txt.bz2"])
+def test_no_file(tmp_path, cache, make, suffix):
+    path = tmp_path / f"device{suffix}"
+    make(path)
+    file = RecordFile(path, cache)
+    assert file.problem
+    assert file.get(b"k") is None
+    assert (len(file), list(file), file.skipped, file.index_bytes) == (0, [], {}, 0)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
+def test_unreadable_file(path):
+    path.write_bytes(b"k=v\n")
+    path.chmod(0)
+    file = RecordFile(path)
+    assert "ermission" in file.problem
+    assert file.get(b"k") is None
+
+
+@pytest.mark.parametrize("name", ["null\0byte", "n" * 300, "file/below"])
+def test_impossible_names(tmp_path, cache, name):
+    (tmp_path / "file").touch()
+    file = RecordFile(tmp_path / name, cache)
+    assert file.problem
+    assert file.get(b"k") is None
+
+
+def test_file_that_was_never_opened():
+    file = RecordFile.__new__(RecordFile)
+    assert (file.get(b"k"), len(file), list(file), file.skipped) == (None, 0, [], {})
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"\r\n\r\n", b"\0" * 10_000])
+def test_nothing_in_it(path, cache, text):
+    path.write_bytes(text)
+    for _ in range(2):
+        file = RecordFile(path, cache)
+        assert (file.problem, len(file), list(file), file.get(b"k")) == ("", 0, [], None)
+
+
+def test_file_that_appears_later(path, cache):
+    file = RecordFile(path, cache)
+    assert "No such file" in file.problem
+    path.write_bytes(b"k=v\n")
+    assert_holds(file, b"k=v\n")
+    assert file.problem == ""
+
+
+# Compressed files
+
+
+@pytest.fixture
+def packed(tmp_path):
+    return tmp_path / "device.HIP.fdb.txt.bz2"
+
+
+@pytest.mark.parametrize("folder", ["cache", None])
+def test_compressed(packed, tmp_path, random_of, folder):
+    text = a_database(random_of, 200_000)
+    half = len(text) // 2
+    for data in (bz2.compress(text), bz2.compress(text[:half]) + bz2.compress(text[half:])):
+        packed.write_bytes(data)
+        for _ in range(2):
+            assert_holds(RecordFile(packed, folder and tmp_path / folder), text)
+
+
+def test_compressed_is_unpacked_once(packed, cache, random_of, monkeypatch):
+    text = a_database(random_of, 20_000)
+    packed.write_bytes(bz2.compress(text))
+    RecordFile(packed, cache)
+    copies = {file: file.stat().st_ino for file in cache.iterdir()}
+    assert len(copies) == 2
+    monkeypatch.setattr(_db, "bz2", None)
+    assert_holds(RecordFile(packed, cache), text)
+    assert {file: file.stat().st_ino for file in cache.iterdir()} == copies
+    monkeypatch.undo()
+    packed.write_bytes(bz2.compress(text[:text.index(b"\n") + 1]))
+    assert len(RecordFile(packed, cache)) == 1
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_unpacked_copy_that_is_not_what_it_was(packed, cache, random_of):
+    """Only the index tells a whole copy from another: a copy that it does not name is made again."""
+    text = a_database(random_of, 20_000)
+    packed.write_bytes(bz2.compress(text))
+    RecordFile(packed, cache)
+    copy, = cache.glob("*.txt")
+    for damage in (text[:-100], b"", text.replace(b"1", b"2"), None):
+        copy.unlink()
+        if damage is not None:
+            copy.write_bytes(damage)
+        assert_holds(RecordFile(packed, cache), text)
+        assert copy.read_bytes() == text
+
+
+def test_copy_changes_while_in_use(packed, cache, random_of):
+    text = a_database(random_of, 20_000)
+    packed.write_bytes(bz2.compress(text))
+    file = RecordFile(packed, cache)
+    copy, = cache.glob("*.txt")
+    copy.write_bytes(b"")
+    assert_holds(file, text)
+
+
+def test_damaged_compression(packed, cache, random_of):
+    data = bz2.compress(a_database(random_of, 5000))
+    text = bz2.decompress(data)
+    for folder in (None, cache):
+        for size in [0, 1, 3, 4, 10, len(data) // 2, len(data) - 1]:
+            packed.write_bytes(data[:size])
+            file = RecordFile(packed, folder)
+            assert list(file) == []
+            assert file.problem or size == 0
+        for _ in range(30):
+            damaged = bytearray(data)
+            damaged[random_of.randrange(len(data))] ^= 1 << random_of.randrange(8)
+            packed.write_bytes(damaged)
+            file = RecordFile(packed, folder)
+            assert (list(file) == [] and file.problem) or list(file) == expected(text)[0]
+        packed.write_bytes(b"k=v\n" * 100)
+        file = RecordFile(packed, folder)
+        assert file.problem
+        assert file.get(b"k") is None
+
+
+def test_compression_bomb(packed, monkeypatch):
+    monkeypatch.setattr(_db, "MAX_DECOMPRESSED", 100_000)
+    packed.write_bytes(bz2.compress(b"k=v\n" * 25_000))
+    assert RecordFile(packed).get(b"k") == b"v"
+    packed.write_bytes(bz2.compress(b"k=v\n" * 25_001))
+    file = RecordFile(packed)
+    assert file.get(b"k") is None
+    assert "100000 bytes" in file.problem
+
+
+# The index on disk
+
+KEY_SEED, TABLE_SEED = 0x243F6A8885A308D3, 0x13198A2E03707344
+WORDS = ("magic", "size", "mtime", "inode", "device", "text size", "text mtime", "text inode", "text device",
+         "slots", "records", "duplicates", "damaged", "malformed", "checksum")
+HEADER = 8 * len(WORDS)
+
+
+def digest(data, seed):
+    mask = (1 << 64) - 1
+
+    def mix(h, word):
+        product = (h ^ word) * 0x9E3779B97F4A7C15
+        return product & mask ^ product >> 64
+
+    def word(place):
+        return int.from_bytes(data[place:place + 8], "little")
+
+    h = seed ^ len(data) * 0xD6E8FEB86659FD93 & mask
+    for place in range(0, len(data) - 8, 8):
+        h = mix(h, word(place))
+    return mix(mix(h, word(max(0, len(data) - 8))), len(data))
+
+
+def with_checksum(index):
+    header = index[:HEADER - 8]
+    checksum = digest(index[HEADER:], digest(header, TABLE_SEED))
+    return header + struct.pack("<Q", checksum) + index[HEADER:]
+
+
+@pytest.fixture
+def indexed(path, cache, random_of):
+    """Return a file's text and the path of its index."""
+    text = a_database(random_of, 4096)
+    text += a_record(random_of, text.split(b"=")[0]) + b"\n"  # a duplicate
+    text += records.seal(b"damaged=@1;a:1").replace(b":1", b":2") + b"nonsense\n"
+    path.write_bytes(text)
+    RecordFile(path, cache)
+    index, = cache.iterdir()
+    assert index.suffix == ".index"
+    assert with_checksum(index.read_bytes()) == index.read_bytes()
+    return text, index
+
+
+def test_index_is_used_and_kept(path, cache, indexed):
+    text, index = indexed
+    inode = index.stat().st_ino
+    assert_holds(RecordFile(path, cache), text)
+    assert index.stat().st_ino == inode
+    data = index.read_bytes()
+    empty = with_checksum(data[:HEADER] + bytes(len(data) - HEADER))
+    index.write_bytes(empty)
+    assert RecordFile(path, cache).get(text.split(b"=")[0]) is None  # so it was not made anew
+
+
+@pytest.mark.parametrize("word", range(len(WORDS)), ids=WORDS)
+@pytest.mark.parametrize("sum_fits", [False, True], ids=["", "sum fits"])
+def test_header_of_the_index_altered(path, cache, random_of, indexed, word, sum_fits):
+    text, index = indexed
+    good = index.read_bytes()
+    words = list(struct.unpack_from(f"<{len(WORDS)}Q", good))
+    for value in (0, 1, words[word] + 1, words[word] ^ 1 << random_of.randrange(63), (1 << 64) - 1):
+        changed = struct.pack(f"<{len(WORDS)}Q", *words[:word], value & (1 << 64) - 1, *words[word + 1:]) + good[HEADER:]
+        index.write_bytes(with_checksum(changed) if sum_fits else changed)
+        file = RecordFile(path, cache)
+        if sum_fits and WORDS[word] in ("records", "duplicates", "damaged", "malformed"):
+            assert [(key, file.get(key)) for key, _ in file] == expected(text)[0]  # a false count harms nobody
+        else:
+            assert_holds(file, text)
+            assert index.read_bytes() == good
+
+
+def test_index_damaged_anywhere(path, cache, random_of, indexed):
+    text, index = indexed
+    good = index.read_bytes()
+    for _ in range(300):
+        damaged = bytearray(good)
+        for _ in range(random_of.choice([1, 1, 8])):
+            damaged[random_of.randrange(len(good))] ^= random_of.randrange(1, 256)
+        cut = random_of.choice([len(good), random_of.randrange(len(good)), len(good) + 8])
+        index.write_bytes(bytes(damaged[:cut]) + bytes(max(0, cut - len(good))))
+        assert_holds(RecordFile(path, cache), text)
+        assert index.read_bytes() == good
+
+
+def test_forged_index(path, cache, random_of, indexed):
+    """An index with a sum that fits may hide records, but what is found is a sound line of that key."""
+    text, index = indexed
+    good = index.read_bytes()
+    slots = (len(good) - HEADER) // 8
+    lines = [line for line in text.split(b"\n") if line]
+    sound = {}
+    for line in lines:
+        if records.classify(line) in (records.Kind.OURS, records.Kind.FOREIGN):
+            key, items = records.split(line)
+            sound.setdefault(key, set()).add(items)
+    starts = [0] + [place + 1 for place, byte in enumerate(text) if byte == 10]
+    places = [*starts, len(text), len(text) - 1, len(text) + 1, (1 << 40) - 2]
+    keys = [*(line.split(b"=")[0] for line in lines), b"", b"k"]
+    for _ in range(60):
+        # Every slot taken, each with the tag of a key, so that whole chains are walked.
+        table = b"".join(struct.pack("<Q", random_of.choice([
+            (random_of.choice([random_of.choice(places), random_of.randrange(len(text))]) + 1) << 24
+            | digest(random_of.choice(keys), KEY_SEED) & 0xFFFFFF, random_of.getrandbits(64), (1 << 64) - 1,
+        ])) for _ in range(slots))
+        index.write_bytes(with_checksum(good[:HEADER] + table))
+        file = RecordFile(path, cache)
+        for key in [*keys, a_key(random_of)]:
+            found = file.get(key)
+            assert found is None or found in sound[key]
+        assert all(items in sound[key] for key, items in file)
+
+
+@pytest.mark.parametrize("make", [a_folder, a_pipe, a_circle])
+def test_something_else_in_the_index_place(path, cache, indexed, make):
+    text, index = indexed
+    index.unlink()
+    make(index)
+    for _ in range(2):
+        assert_holds(RecordFile(path, cache), text)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.bz2"])
+@pytest.mark.parametrize("where", ["file", "nowhere", "not writable"])
+def test_cache_folder_that_cannot_be_used(tmp_path, random_of, suffix, where):
+    text = a_database(random_of, 5000)
+    path = tmp_path / f"device{suffix}"
+    path.write_bytes(bz2.compress(text) if suffix.endswith("bz2") else text)
+    folder = {"file": tmp_path / "file", "nowhere": Path("/proc/self/nowhere"), "not writable": tmp_path / "locked"}[where]
+    if where == "file":
+        folder.touch()
+    elif where == "not writable":
+        folder.mkdir(mode=0o500)
+    for _ in range(2):
+        assert_holds(RecordFile(path, folder), text)
+
+
+OPENER = """
+import hashlib, sys
+from miopyx._db import RecordFile
+print("ready", flush=True)
+sys.stdin.readline()
+file = RecordFile(sys.argv[1], sys.argv[2])
+print(hashlib.sha256(repr(list(file)).encode()).hexdigest(), file.problem)
+"""
+
+
+def test_processes_that_open_at_once(packed, cache, random_of):
+    import hashlib
+
+    text = a_database(random_of, 500_000)
+    packed.write_bytes(bz2.compress(text))
+    children = [
+        subprocess.Popen([sys.executable, "-P", "-c", OPENER, packed, cache], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    answers = {child.communicate(timeout=60)[0].strip() for child in children}
+    assert answers == {hashlib.sha256(repr(expected(text)[0]).encode()).hexdigest()}
+    for _ in range(2):
+        assert_holds(RecordFile(packed, cache), text)
+    assert len(list(cache.iterdir())) == 2
+
+
+# Files that change
+
+CHANGES = """
+import os, sys, time
+from miopyx._db import RecordFile
+
+path, cache = sys.argv[1:]
+LINE = b"%d=Solver:1,0,miopenConvolutionFwdAlgoDirect" + b"x" * 200 + b"\\n"
+
+def text(first, last):
+    return b"".join(LINE % i for i in range(first, last))
+
+def rewrite(data):
+    with open(path, "r+b") as out:
+        out.truncate(0)
+        out.write(data)
+
+def replace(data):
+    with open(path + ".new", "wb") as out:
+        out.write(data)
+    os.replace(path + ".new", path)
+
+def shorten(data):
+    os.truncate(path, len(data))
+
+def known(numbers):
+    # get() looks at the file again once the clock has moved on.
+    start = time.clock_gettime(time.CLOCK_MONOTONIC_COARSE)
+    while time.clock_gettime(time.CLOCK_MONOTONIC_COARSE) < start + 0.006:
+        pass
+    return [i for i in numbers if file.get(b"%d" % i) is not None]
+
+replace(text(0, 500))
+file = RecordFile(path, cache or None)
+assert known(range(1000)) == list(range(500))
+steps = [(rewrite, 600, 900), (shorten, 600, 700), (replace, 100, 400), (shorten, 100, 100), (rewrite, 0, 1000),
+         (shorten, 0, 1), (replace, 0, 300), (rewrite, 0, 0), (rewrite, 7, 9)]
+for change, first, last in steps:
+    change(text(first, last))
+    assert known(range(1000)) == list(range(first, last)), (change.__name__, first, last)
+    assert len(file) == last - first
+os.utime(path, ns=(1, 1))
+assert known([7]) == [7]
+os.unlink(path)
+assert known([7]) == []
+assert "No such file" in file.problem
+replace(text(7, 8))
+assert known([7]) == [7]
+
+iterator = iter(file)
+replace(text(7, 20))
+try:
+    next(iterator)
+    raise SystemExit("went on over a file that changed")
+except RuntimeError:
+    pass
+replace(text(0, 10))
+iterator = iter(file)
+next(iterator)
+shorten(text(0, 1))
+try:
+    list(iterator)
+    raise SystemExit("went on over a file that changed")
+except RuntimeError:
+    pass
+
+child = os.fork()
+if child == 0:
+    replace(text(0, 44))
+    os._exit(0 if known(range(100)) == list(range(44)) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert known(range(100)) == list(range(44))
+print("done")
+"""
+
+
+@pytest.mark.parametrize("with_cache", [False, True])
+def test_file_that_changes_while_open(path, cache, with_cache):
+    """In a process of its own: what goes wrong here ends it."""
+    done = subprocess.run([sys.executable, "-P", "-c", CHANGES, path, cache if with_cache else ""], timeout=60,
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_iteration_names_the_file(path):
+    path.write_bytes(b"a=1\nb=2\n")
+    iterator = iter(RecordFile(path))
+    assert next(iterator) == (b"a", b"1")
+    path.write_bytes(b"a=1\nb=2\nc=3\n")
+    with pytest.raises(InternalError, match="changed") as error:
+        next(iterator)
+    assert error.value.value == str(path)
+
+
+def test_threads_while_the_file_is_replaced(path, cache, random_of):
+    """Whoever asks gets the record of the old or of the new file, all of the time."""
+    new = path.with_name("new")
+    numbers = range(2000)
+    stop, wrong = threading.Event(), []
+
+    def write(generation):
+        new.write_bytes(b"".join(b"key%d=g%d:%d\n" % (i, generation, i) for i in numbers))
+        os.replace(new, path)
+
+    def read():
+        rng = random.Random(random_of.random())
+        while not stop.is_set():
+            i = rng.choice(numbers)
+            items = file.get(b"key%d" % i)
+            if items is None or not items.startswith(b"g") or not items.endswith(b":%d" % i):
+                wrong.append((i, items))
+
+    write(0)
+    file = RecordFile(path, cache)
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for generation in range(1, 40):
+        write(generation)
+        deadline = time.monotonic() + 10
+        while file.get(b"key1") != b"g%d:1" % generation and time.monotonic() < deadline:
+            pass
+        assert file.get(b"key1") == b"g%d:1" % generation
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_forks_while_threads_read(path, random_of):
+    """A child that was forked while another thread read the file anew does not wait for it."""
+    stop = threading.Event()
+    file = RecordFile(path)
+
+    def write():
+        size = 0
+        while not stop.is_set():
+            size = (size + 1) % 50
+            with suppress(OSError):
+                path.with_name("new").write_bytes(b"k=v\n" + b"x=y\n" * 1000 * size)
+                os.replace(path.with_name("new"), path)
+
+    def read():
+        while not stop.is_set():
+            len(file)
+
+    path.write_bytes(b"k=v\n")
+    threads = [threading.Thread(target=write), threading.Thread(target=read)]
+    for thread in threads:
+        thread.start()
+    children = []
+    for _ in range(30):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if len(file) in (1, 2) and file.get(b"k") == b"v" else 1)
+        children.append(child)
+        codes = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert codes == 0
+    stop.set()
+    for thread in threads:
+        thread.join()

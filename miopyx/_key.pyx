@@ -9,8 +9,8 @@ backward directions.  What MIOpen's keys leave out is appended, so that differen
     _o              perf keys: lengths of out, joined by x, where they are not those that in implies
 
 Axes of length 1 say nothing about a layout, and their strides mean nothing: problems that differ only there share a
-key (in `_si` and its like such a stride is written as 0).  No solver computes anything else for them, though one may
-count on another workspace; whoever uses a record asks the solver again.
+key (in `_si` and its like such a stride is written as 0).  Results are the same for them; whoever uses a record asks
+the solver for its workspace again.
 """
 
 import re
@@ -221,7 +221,7 @@ cdef char* _types(char* out, const view_t* v) noexcept nogil:
 
 
 cdef inline int _first_axis(int64_t spatial) noexcept nogil:
-    b"""The first spatial axis of three that is written: two are written at least."""
+    """The first spatial axis of three that is written: two are written at least."""
     return 0 if spatial == 3 else 1
 
 
@@ -298,8 +298,7 @@ cdef bint _differs(const view_t* v) noexcept nogil:
 
 
 cdef int64_t _implied(const mx_conv_problem* p, int axis) noexcept nogil:
-    """Length of out along a spatial axis, if a perf key does not say: what in gives forward, else the largest that
-    gives in."""
+    """Length of out where a perf key does not say: what in gives forward, the largest that gives in backward."""
     cdef int64_t extent = 1 + p.dilation[axis] * (p.w.len[2 + axis] - 1), room
     if p.direction != MX_FORWARD:
         return p.y.len[2 + axis] * p.step[axis] - 1 + extent - 2 * p.pad[axis]
@@ -436,13 +435,13 @@ cdef class _Reader:
                 self.refuse("strides of another rank")
             for axis, text in zip(axes, texts):
                 t.stride[axis] = self.number(text) if t.len[axis] > 1 else 1
-        elements, space = 1, 1  # Python integers
+        cdef object elements = 1, space = 1  # of any size
         for axis in reversed(order):
             if axis in axes:
                 if given is None:
                     t.stride[axis] = elements
                 elements *= t.len[axis]
-                space += (t.len[axis] - 1) * t.stride[axis]
+                space += (<object> t.len[axis] - 1) * t.stride[axis]
                 if max(elements, space) * type_size(<int> t.type) > INT64_MAX:
                     self.refuse("tensor beyond 63 bits")
         return 0

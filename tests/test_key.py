@@ -285,6 +285,8 @@ DEEP = b"16-4-6-8-1x3x3-32-4-6-8-2-0x1x1-1x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP32-F_
     (b"32-F", b"32-F_si48384x756x28xx", "strides of another rank"),
     (b"32-F", b"32-F_si0x756x28x1", "number is too small"),
     (b"32-F", b"32-F_si9223372036854775807x756x28x1", "tensor beyond 63 bits"),
+    # 511 times this stride is 1 modulo 2^64.
+    (b"32-F", b"32-F_si9205322385119247871x756x28x1", "tensor beyond 63 bits"),
     (b"32-F", b"32-F_o27x28", "not how its problem is written"),
     (b"32-F", b"32-F\n", "unknown direction or suffix"),
     (b"32-F", b"32-F\0", "unknown direction or suffix"),

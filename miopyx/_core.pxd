@@ -61,6 +61,7 @@ cdef class Solver:
     cdef readonly bint dynamic           # no program depends on n, h, w
     cdef readonly bint deterministic     # same bits every time
     cdef readonly bint last_resort       # timed only when nothing else applies
+    cdef readonly bint assembly          # has kernels in a device's assembly language
 
     cpdef str why_not(self, Device dev, Problem problem)
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1

@@ -23,8 +23,20 @@ from ._opencl cimport (
 )
 from ._problem cimport Problem, hash_bytes
 
-from . import _opencl, config, programs
+from . import _opencl, programs
+from . import config as environment
 from .errors import AllocFailedError, BadParmError, UnknownError, error
+
+cdef extern from *:
+    """
+    #ifndef MIOPYX_MODELS
+    #define MIOPYX_MODELS 1
+    #endif
+    """
+    enum: MIOPYX_MODELS
+
+# Whether this build was asked for learned rankings (CMake's MIOPEN_ENABLE_AI_IMMED_MODE_FALLBACK).
+MODELS_BUILT = bool(MIOPYX_MODELS)
 
 cdef enum:
     ARG_VALUE
@@ -80,7 +92,7 @@ cdef class Device:
         self.max_alloc = info.max_alloc
         self.local_mem = info.local_mem
         self.max_work_group = info.max_work_group_size
-        self.threads = config.num_threads()
+        self.threads = environment.num_threads()
         if context is not None:
             self.context_ptr = context.int_ptr
             self.device_ptr = info.handle.int_ptr
@@ -376,7 +388,7 @@ cdef class Handle:
         from . import device as devices
 
         if device is None or isinstance(device, str):
-            self._adopt(devices.find(device) if device or (device := config.get("MIOPYX_DEVICE"))
+            self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
                         else devices.best(), None)
         else:
             self.set_queue(device)
@@ -497,6 +509,19 @@ cdef class Handle:
                 if program is None:
                     program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
         return program
+
+    def has_program(self, KernelSpec spec not None):
+        """Return whether `program` has this one at once."""
+        self.require_alive()
+        return (spec.file, spec.options) in self.programs
+
+    def keep_program(self, KernelSpec spec not None, program not None, Device device not None):
+        """Take a program that was made elsewhere for `device`, unless the handle has left it.
+
+        Takes no lock: the thread that waits for others to make programs may hold the handle's.
+        """
+        if device is self.device:
+            self.programs.setdefault((spec.file, spec.options), program)
 
     # The invoker table: open addressing over a power of two, at most half full, nothing is ever removed.
 

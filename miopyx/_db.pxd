@@ -15,7 +15,7 @@ cdef extern from *:
     typedef struct {
         uint64_t magic;
         mx_identity source, text;   /* the file that was named, and the one that is mapped */
-        uint64_t slots, records, duplicates, damaged, malformed;
+        uint64_t slots, records, duplicates, empty, damaged, malformed;
         uint64_t checksum;          /* of all the above and of the slots */
     } mx_index_header;
     """
@@ -24,7 +24,7 @@ cdef extern from *:
     ctypedef struct mx_index_header:
         uint64_t magic
         mx_identity source, text
-        uint64_t slots, records, duplicates, damaged, malformed
+        uint64_t slots, records, duplicates, empty, damaged, malformed
         uint64_t checksum
 
 
@@ -52,11 +52,12 @@ cdef class _Text:
     cdef bint is_current(self, const char* path) noexcept
     cdef bint has_key(self, uint64_t offset, const char* key, size_t size) noexcept nogil
     cdef int build(self) except -1
-    cdef int collect(self, Entry** entries, size_t* count) noexcept nogil
+    cdef int collect(self, Entry** entries, size_t* count, bint* removed) noexcept nogil
     cdef int add(self, Entry entry) noexcept nogil
     cdef uint64_t checksum(self) noexcept nogil
     cdef bint read_index(self, object path) except -1
-    cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size, const char** items) noexcept
+    cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size, const char** items) noexcept nogil
+    cdef bint is_record(self, uint64_t offset) noexcept nogil
     cdef list offsets(self)
     cdef tuple record_at(self, uint64_t offset)
 

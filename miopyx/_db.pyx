@@ -8,6 +8,8 @@ An index is a hint: a probe is checked against the file's size, a hit is the sta
 a seal that fits, if it has one.  A wrong index can hide a record but not invent or alter one.
 
 Of the lines that hold the same key our own (sealed) ones count before others; the last of ours, the first of others.
+An item without a colon is a mark: a line that has nothing but marks counts for nothing, or, if it is ours, says that
+there is no record any more.
 """
 
 import bz2
@@ -120,16 +122,16 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 # Lines.  `records` has the same rules for whoever has a line as a Python object.
 
 cdef enum Kind:
-    OURS, FOREIGN, DAMAGED, MALFORMED
+    OURS, REMOVED, FOREIGN, EMPTY, DAMAGED, MALFORMED
 
 cdef uint32_t crc_table[8][256]
 
 
 cdef void _make_crc_table() noexcept nogil:
-    cdef uint32_t i, j, value, polynomial = <uint32_t> 0xEDB88320
+    cdef uint32_t i, j, _bit, value, polynomial = <uint32_t> 0xEDB88320
     for i in range(256):
         value = i
-        for j in range(8):
+        for _bit in range(8):
             value = (value >> 1) ^ polynomial * (value & 1)
         crc_table[0][i] = value
     for i in range(256):
@@ -192,10 +194,14 @@ cdef Kind _classify(const char* line, Py_ssize_t length, Py_ssize_t equals) noex
         if value >= 0:
             if value != _crc32(<const uint8_t*> line, length - SEAL):
                 return DAMAGED
-            return OURS if equals > 0 else MALFORMED
+            if equals <= 0:
+                return MALFORMED
+            return REMOVED if memchr(line + equals, c':', length - SEAL - equals) == NULL else OURS
     if _has_stamp(line, length, equals):
         return DAMAGED
-    return FOREIGN if equals > 0 else MALFORMED
+    if equals <= 0:
+        return MALFORMED
+    return EMPTY if memchr(line + equals, c':', length - equals) == NULL else FOREIGN
 
 
 cdef Py_ssize_t _line_length(const char* line, Py_ssize_t rest, Py_ssize_t* step) noexcept nogil:
@@ -268,11 +274,13 @@ cdef class _Text:
         """Make the index."""
         cdef Entry* entries = NULL
         cdef size_t i, count = 0
+        cdef bint removed = False
         cdef int status
-        self.header.records = self.header.duplicates = self.header.damaged = self.header.malformed = 0
+        self.header.records = self.header.duplicates = 0
+        self.header.empty = self.header.damaged = self.header.malformed = 0
         try:
             with nogil:
-                status = self.collect(&entries, &count)
+                status = self.collect(&entries, &count, &removed)
             if status < 0:
                 raise MemoryError
             self.header.magic, self.header.slots = MAGIC, 2 * count + 1
@@ -282,14 +290,18 @@ cdef class _Text:
                 memset(self.slots, 0, self.header.slots * sizeof(uint64_t))
                 for i in range(count):
                     self.add(entries[i])
+                if removed:
+                    for i in range(self.header.slots):
+                        if self.slots[i] and not self.is_record((self.slots[i] >> TAG_BITS) - 1):
+                            self.header.records -= 1
                 self.header.checksum = self.checksum()
             memcpy(PyBytes_AS_STRING(self.index), &self.header, sizeof(mx_index_header))
         finally:
             free(entries)
         return 0
 
-    cdef int collect(self, Entry** entries, size_t* count) noexcept nogil:
-        """Find the lines that are records; -1 where there is no memory for it."""
+    cdef int collect(self, Entry** entries, size_t* count, bint* removed) noexcept nogil:
+        """Find the lines that say something about a key, and whether any takes it back; -1 without memory."""
         cdef size_t room = 0, position = 0
         cdef Py_ssize_t length, step, key
         cdef const char* line
@@ -301,7 +313,9 @@ cdef class _Text:
             if length:
                 key = _key_length(line, length)
                 kind = _classify(line, length, key)
-                if kind == DAMAGED:
+                if kind == EMPTY:
+                    self.header.empty += 1
+                elif kind == DAMAGED:
                     self.header.damaged += 1
                 elif kind == MALFORMED:
                     self.header.malformed += 1
@@ -313,7 +327,8 @@ cdef class _Text:
                             return -1
                         entries[0] = <Entry*> more
                     entries[0][count[0]].hash = mx_digest(line, key, KEY_SEED)
-                    entries[0][count[0]].offset = position << 1 | (kind == OURS)
+                    entries[0][count[0]].offset = position << 1 | (kind == OURS or kind == REMOVED)
+                    removed[0] |= kind == REMOVED
                     count[0] += 1
             position += step
         return 0
@@ -364,22 +379,30 @@ cdef class _Text:
         self.slots = <uint64_t*> (PyBytes_AS_STRING(index) + sizeof(header))
         return self.checksum() == header.checksum
 
-    cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size, const char** items) noexcept:
+    cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size,
+                             const char** items) noexcept nogil:
         """Return the length of the items of the sound line of this key at `offset`; -1 where there is none."""
         cdef const char* line
         cdef Py_ssize_t length, step
+        cdef Kind kind
         if not self.has_key(offset, key, size):
             return -1
         line = self.data + offset
         mx_prefetch(line)
         length = _line_length(line, self.size - offset, &step)
-        if _key_length(line, size + 1) != size or _classify(line, length, size) > FOREIGN:
+        # The key itself may hold what ends a line or a key.
+        if length <= size or _key_length(line, length) != size:
+            return -1
+        kind = _classify(line, length, size)
+        if kind != OURS and kind != FOREIGN:
             return -1
         items[0] = line + size + 1
-        length -= size + 1
-        if length >= SEAL and line[size + 1 + length - SEAL] == c';' and line[size + 2 + length - SEAL] == c'#':
-            length -= SEAL
-        return length
+        return length - size - 1 - (SEAL if kind == OURS else 0)
+
+    cdef bint is_record(self, uint64_t offset) noexcept nogil:
+        cdef const char* items
+        cdef const char* line = self.data + offset
+        return self.items_at(offset, line, _key_length(line, self.size - offset), &items) >= 0
 
     cdef list offsets(self):
         """Return where the lines are that the index names, in order."""
@@ -476,8 +499,8 @@ cdef class RecordFile:
     """A read-only file of records, ``.txt`` or ``.txt.bz2``, found by key through a mapping.
 
     Whatever is wrong with the file makes it an empty database whose `problem` says what; a line that is damaged or no
-    record counts for nothing and is counted in `skipped`.  A file that changes is noticed by the first look-up more than
-    a few milliseconds after the last look, and read anew; a look-up costs no system call otherwise.
+    record counts for nothing and is counted in `skipped`.  A file that changes is noticed by the first look-up more
+    than a few milliseconds after the last look, and read anew; a look-up costs no system call otherwise.
 
     What remains: a file that is cut while it is read for the first time, or within those milliseconds before a look-up
     beyond its new end, ends the process (SIGBUS), as does a medium that fails.  Replace such files by renaming.
@@ -524,12 +547,12 @@ cdef class RecordFile:
         """
         cdef _Text text
         cdef int64_t now = mx_coarse_time()
-        cdef uint64_t hash = mx_digest(key, size, KEY_SEED), place, slot, i
+        cdef uint64_t hash = mx_digest(key, size, KEY_SEED), place, slot, _probe
         if now - self._looked > LOOK_EVERY:
             self._look(now)
         text = self._text
         place = mx_place(hash, text.header.slots)
-        for i in range(text.header.slots):
+        for _probe in range(text.header.slots):
             slot = text.slots[place]
             if slot == 0:
                 return 0
@@ -587,10 +610,14 @@ cdef class RecordFile:
 
     @property
     def skipped(self):
-        """Lines that count for nothing, by reason: "duplicate", "damaged" (stamp without a fitting seal), "malformed"."""
+        """Lines that count for nothing, by reason.
+
+        "duplicate", "no items" (none with a colon), "damaged" (a stamp or a seal, but no seal that fits), "malformed"
+        (no "=", or no key before it).
+        """
         cdef _Text text = self._newest()
-        return +Counter({"duplicate": text.header.duplicates, "damaged": text.header.damaged,
-                         "malformed": text.header.malformed})
+        return +Counter({"duplicate": text.header.duplicates, "no items": text.header.empty,
+                         "damaged": text.header.damaged, "malformed": text.header.malformed})
 
     @property
     def index_bytes(self):

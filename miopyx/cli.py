@@ -1,4 +1,4 @@
-"""The `miopyx` command: `miopyx doctor` says which devices there are, which work, and which one is taken."""
+"""The `miopyx` command: `miopyx doctor` says which devices there are and which work; `miopyx db` works on databases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import config, device, icd
+from . import config, dbtool, device, icd
 from .errors import MIOpenError
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
@@ -31,10 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "no process has tried before is tried now, in a child process.  Exits with 0 even if only the host works.")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
+    dbtool.add_commands(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
+    if arguments.command == "db":
+        return dbtool.run(arguments)
     try:
         if arguments.forget:
             count = device.forget_verdicts()
@@ -66,7 +69,7 @@ def report() -> dict[str, Any]:
         "problems": device.problems(),
         "remedies": _remedies(devices),
         "cache": _cache(),
-        "databases": "none: times found by Find are kept in the handle",
+        "databases": dbtool.report(),
         "environment": environment,
     }
 
@@ -149,7 +152,7 @@ def text(found: dict[str, Any]) -> str:
         f"host       {found['host']['isa']}, {found['host']['threads']} threads",
         f"loader     {found['loader'] or 'none'}",
         f"cache      {cache['folder'] or 'none'}: {cache['why']}{'' if cache['used'] else '; nothing is kept'}",
-        f"databases  {found['databases']}",
+        *(f"{name:<15} {place}" for name, place in found["databases"].get(found["taken"], {}).items()),
         "",
     ]
     rows = [("", "P:D", "name", "platform", "device", "driver", "verdict", "why")]

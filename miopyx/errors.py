@@ -7,8 +7,9 @@ from typing import Any
 from .enums import miopenStatus_t
 
 __all__ = [
-    "AllocFailedError", "BadParmError", "GpuOperationsSkippedError", "InternalError", "InvalidValueError", "MIOpenError",
-    "MIOpenNotImplementedError", "NotInitializedError", "UnknownError", "UnsupportedOpError", "VersionMismatchError",
+    "AllocFailedError", "BadParmError", "GpuOperationsSkippedError", "InternalError", "InvalidValueError",
+    "MIOpenError", "MIOpenNotImplementedError", "NotInitializedError", "UnknownError", "UnsupportedOpError",
+    "VersionMismatchError",
 ]
 
 

@@ -1,142 +1,41 @@
-"""Choosing: which solvers can run a problem, in what order to try them, and how fast they really are.
+"""Find: take what is known of a problem, or time its solvers, as the find mode says.
 
 All of this happens on the first call for a problem; afterwards the handle's invoker table answers.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import replace
+from time import perf_counter
 
+from . import compiling, config, databases, measurements, switches, tuning
 from ._core import Handle, Invoker, Solver
-from ._problem import BiasProblem, ConvProblem
-from .errors import BadParmError, MIOpenError, MIOpenNotImplementedError, UnknownError
-from .solvers import registry
+from ._problem import ConvProblem
+from .errors import GpuOperationsSkippedError, MIOpenError, UnknownError
+from .preparing import first_of, invoker, tuned_config
+from .ranking import ANOTHER_DIRECTION, Candidate, FindRecord, Refusal, complete, known, rank, survey
+from .records import FindItem
 
-NO_SOLUTION = "Requested convolution is not supported or Immediate mode Fallback unsuccessful."
+NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
+# MIOPEN_FIND_ENFORCE
+NONE, DB_UPDATE, SEARCH, SEARCH_DB_UPDATE, DB_CLEAN = 1, 2, 3, 4, 5
 # A candidate that is this many times slower than the best so far in its first timed run is not run again.
 CUT_OFF = 3.0
 RUNS = 5
 RUNS_MS = 2000.0  # and no further run of a candidate once its runs took this long together
 
-
-class Candidate(NamedTuple):
-    """A solver that can run a problem, and what is known of it."""
-
-    solver: Solver
-    time: float  # milliseconds
-    workspace: int  # bytes
-    source: str  # "found" (measured by Find) or "index" (estimated from the throughput index)
+Run = Callable[[Invoker], float]  # executes an invoker on the caller's buffers, returns milliseconds of the device
 
 
-class Refusal(NamedTuple):
-    """A solver that was not taken, and why."""
-
-    solver: Solver
-    why: str
-
-
-@dataclass
-class FindRecord:
-    """What one Find measured: every solver with its time, and why each other one was left out."""
-
-    candidates: list[Candidate]
-    skipped: list[Refusal]
-
-
-def survey(handle: Handle, problem: ConvProblem) -> tuple[list[Solver], list[Refusal]]:
-    """Return the solvers that can run `problem`, in registry order, and the others with their reasons."""
-    able, refused = [], []
-    for solver in registry.CONV:
-        why = solver.why_not(handle.device, problem)
-        if why is None:
-            able.append(solver)
-        else:
-            refused.append(Refusal(solver, why))
-    return able, refused
-
-
-def by_index(handle: Handle, problem: ConvProblem) -> list[Candidate]:
-    """Return what can run `problem`, best first by the throughput index.
-
-    An index w stands for 10 / w milliseconds, as in MIOpen: a rank, not a prediction.  Only dynamic solvers with a
-    known index take part.
-    """
-    ranked = []
-    for solver in survey(handle, problem)[0]:
-        index = solver.wti(handle.device, problem)
-        if solver.dynamic and index > 0:
-            ranked.append(Candidate(solver, 10.0 / index, solver.workspace_size(handle.device, problem), "index"))
-    return sorted(ranked, key=lambda c: c.time)
-
-
-def candidates(handle: Handle, problem: ConvProblem) -> list[Candidate]:
-    """Return everything that can run `problem`, best first.
-
-    What Find measured comes first, by its times, then what it was not let run or did not need, by index.  A last
-    resort stays last even where it was the only one that a search could run.
-    """
-    record = handle.found.get(problem.key)
-    if record is None:
-        return by_index(handle, problem)
-    known = {c.solver.id for c in record.candidates}
-    every = record.candidates + [c for c in by_index(handle, problem) if c.solver.id not in known]
-    return sorted(every, key=lambda c: (c.solver.last_resort, c.source != "found", c.time))
-
-
-def solver_for(handle: Handle, problem: ConvProblem, solution_id: int) -> Solver:
-    """Return the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
-    solver = registry.BY_ID.get(solution_id)
-    if solver is None:
-        raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
-    why = solver.why_not(handle.device, problem)
-    if why is not None:
-        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {why}", "solution_id",
-                           solution_id, "an id that GetSolution returned")
-    return solver
-
-
-def invoker(handle: Handle, problem: ConvProblem, solver: Solver) -> Invoker:
-    """Return the prepared invoker of an applicable solver, compiling it if this handle has not yet."""
-    ready = handle.invoker(problem, solver.id)
-    if ready is None:
-        ready = Invoker(handle, solver, problem)
-        handle.register(ready, solver.id)
-    return ready
-
-
-def bias_invoker(handle: Handle, problem: BiasProblem) -> Invoker:
-    """Return the prepared invoker of a bias operation: the first solver that applies."""
-    for solver in registry.BIAS:
-        if solver.why_not(handle.device, problem) is None:
-            ready = handle.invoker(problem, solver.id)
-            if ready is None:
-                ready = Invoker(handle, solver, problem)
-                handle.register(ready, solver.id)
-            return ready
-    raise MIOpenNotImplementedError("no bias solver for this type and device")
-
-
-def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
-    """Return the best candidate that can be prepared within a workspace limit.
-
-    A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
-    """
-    failure: MIOpenError | None = None
-    for candidate in candidates(handle, problem):
-        if workspace_limit is not None and candidate.workspace > workspace_limit:
-            continue
-        try:
-            return invoker(handle, problem, candidate.solver), candidate
-        except MIOpenError as e:
-            failure = e
-    if failure is not None:
-        raise failure
-    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in survey(handle, problem)[1] if r.why != "another direction")
-    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons}")
+def mode_of(descriptor_mode: int) -> int:
+    """Return the find mode that counts: the descriptor's (0: none) or the environment's; an enforced one is NORMAL."""
+    if config.get("MIOPEN_FIND_ENFORCE") != NONE:
+        return NORMAL
+    mode: int = descriptor_mode or config.get("MIOPEN_FIND_MODE")
+    return mode if mode in (FAST, HYBRID, DYNAMIC_HYBRID) else NORMAL
 
 
 def algorithm_id(algorithm: int) -> int:
@@ -144,109 +43,241 @@ def algorithm_id(algorithm: int) -> int:
     return -1 - algorithm
 
 
-def search(handle: Handle, problem: ConvProblem, run: Callable[[Invoker], float], workspace_size: int) -> FindRecord:
-    """Time every applicable solver, return the result and keep it in the handle.
+def find(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, mode: int, exhaustive: bool = False,
+         budget_ms: float | None = None) -> FindRecord:
+    """Return solvers that are ready to run, fastest first, as the find mode asks.
 
-    `run` executes an invoker once on the caller's buffers and returns its milliseconds.  Solvers that need more than
-    `workspace_size` bytes are skipped, naive ones are timed only when nothing else could run.
+    NORMAL returns all that is known where that is everything, and times all solvers otherwise.  FAST and the hybrid
+    modes return the best that is known; where nothing is, FAST takes the best by rank, HYBRID times all solvers,
+    DYNAMIC_HYBRID the dynamic ones.  An exhaustive search always times.
+
+    Parameters
+    ----------
+    workspace_size : int
+        Bytes; what needs more is left out.
+    mode : int
+        What `mode_of` returned.
+    exhaustive : bool
+        Search for the configuration of each solver that has one and is not tuned for this problem.
+    budget_ms : float, optional
+        Milliseconds after which nothing new is timed.
     """
-    able, skipped = survey(handle, problem)
-    skipped = [r for r in skipped if r.why != "another direction"]
-    timed: list[Candidate] = []
-    ready: dict[int, Invoker] = {}
-    for last_resort in (False, True):
-        if last_resort and timed:
-            skipped += [Refusal(s, "last resort: timed only when nothing else runs") for s in able if s.last_resort]
+    enforced = config.get("MIOPEN_FIND_ENFORCE")
+    search_asked = exhaustive or enforced in (SEARCH, SEARCH_DB_UPDATE)
+    if enforced == DB_CLEAN:
+        _forget_tuned(handle, problem)
+    if not search_asked and enforced in (NONE, DB_UPDATE) and not config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+        record = _without_timing(handle, problem, workspace_size, mode)
+        if record is not None:
+            return _registered(handle, problem, record)
+    tuned_anew = enforced in (DB_UPDATE, SEARCH_DB_UPDATE)
+    return _registered(handle, problem, time_solvers(
+        handle, problem, run, workspace_size, mode == DYNAMIC_HYBRID, search_asked, tuned_anew, budget_ms))
+
+
+def _without_timing(handle: Handle, problem: ConvProblem, workspace_size: int, mode: int) -> FindRecord | None:
+    """Return what a mode takes without timing anything, None where it wants to time."""
+    record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
+    only = switches.only()
+    if record is not None:
+        fitting = [c for c in record.candidates
+                   if c.workspace <= workspace_size and (only is None or c.solver.id in only)]
+        if mode == NORMAL and not complete(handle, problem, record, workspace_size):
+            return None
+        ready = _prepared(handle, problem, fitting, all_of_them=mode == NORMAL)
+        if ready:
+            return FindRecord(ready, record.skipped, record.failed, record.partial)
+    if mode == FAST or (mode != NORMAL and config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK")):
+        ranked = [c for c in rank(handle, problem) if only is None or c.solver.id in only]
+        found = first_of(handle, problem, ranked, workspace_size)
+        if found is not None:
+            return FindRecord([found[1]], [], [], partial=True)
+        raise _nothing(survey(handle, problem)[1] + [_needs(c.solver, c.workspace, workspace_size) for c in ranked])
+    return None
+
+
+def _prepared(handle: Handle, problem: ConvProblem, ordered: list[Candidate], all_of_them: bool) -> list[Candidate]:
+    """Return those of some candidates whose kernels build here, all or the first."""
+    ready = []
+    for candidate in ordered:
+        try:
+            invoker(handle, problem, candidate.solver)
+        except MIOpenError:
+            continue
+        ready.append(candidate)
+        if not all_of_them:
             break
-        for solver in able:
-            if solver.last_resort != last_resort:
-                continue
-            need = solver.workspace_size(handle.device, problem)
-            if need > workspace_size:
-                skipped.append(Refusal(solver, f"needs {need} bytes of workspace, {workspace_size} given"))
+    return ready
+
+
+def _registered(handle: Handle, problem: ConvProblem, record: FindRecord) -> FindRecord:
+    """Let the functions that name an algorithm find the fastest solver of each."""
+    for candidate in reversed(record.candidates):  # the fastest of an algorithm is registered last
+        handle.register(invoker(handle, problem, candidate.solver), algorithm_id(candidate.solver.algorithm))
+    return record
+
+
+def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, dynamic_only: bool = False,
+                 search: bool = False, search_anew: bool = False, budget_ms: float | None = None) -> FindRecord:
+    """Time every applicable solver, return the result, keep it in the handle and in the user's database.
+
+    Solvers that need more than `workspace_size` bytes are skipped, naive ones are timed only when nothing else could
+    run.
+    """
+    began = perf_counter()
+    able, refused = survey(handle, problem)
+    skipped = [r for r in refused if r.why != ANOTHER_DIRECTION]
+    only, short_of_workspace, partial = switches.only(), False, False
+    chosen: list[Solver] = []
+    if dynamic_only and not any(s.dynamic and not s.last_resort for s in able):
+        dynamic_only = False  # nothing but the last resort would be left
+    for solver in able:
+        need = solver.workspace_size(handle.device, problem)
+        if only is not None and solver.id not in only:
+            skipped.append(Refusal(solver, "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER"))
+            partial = True
+        elif dynamic_only and not solver.dynamic:
+            skipped.append(Refusal(solver, "not dynamic: DYNAMIC_HYBRID does not time it"))
+            partial = True
+        elif need > workspace_size:
+            skipped.append(_needs(solver, need, workspace_size))
+            short_of_workspace = True
+        else:
+            chosen.append(solver)
+    # The best guess first: it sets the mark for the cut-off, and is there if the time runs out.
+    order = {c.solver.id: i for i, c in enumerate(rank(handle, problem))}
+    chosen.sort(key=lambda s: (s.last_resort, order.get(s.id, len(order))))
+
+    timed: list[Candidate] = []
+    failed: list[Solver] = []
+    for last_resort in (False, True):
+        group = [s for s in chosen if s.last_resort == last_resort]
+        if last_resort and timed:
+            skipped += [Refusal(s, "last resort: timed only when nothing else runs") for s in group]
+            break
+        _compile_ahead(handle, problem, group)
+        if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+            continue
+        for solver in group:
+            left = None if budget_ms is None else budget_ms - (perf_counter() - began) * 1e3
+            if left is not None and left <= 0 and timed:
+                skipped.append(Refusal(solver, f"the budget of {budget_ms:g} ms was spent"))
+                partial = True
                 continue
             try:
+                if search:
+                    _search(handle, problem, solver, run, search_anew, left)
                 prepared = invoker(handle, problem, solver)
                 best = min((c.time for c in timed), default=float("inf"))
-                timed.append(Candidate(solver, _time(run, prepared, best), need, "found"))
-                ready[solver.id] = prepared
+                time, runs = _time(run, prepared, best)
+                measurements.write(handle, problem, solver, prepared.config, time, runs)
+                timed.append(Candidate(solver, time, solver.workspace_size(handle.device, problem), "found"))
             except MIOpenError as e:
                 skipped.append(Refusal(solver, f"failed: {e}"))
+                failed.append(solver)
+    if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+        raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
     if not timed:
-        raise UnknownError("No suitable algorithm was found to execute the required convolution. "
-                           + "; ".join(f"{r.solver.name}: {r.why}" for r in skipped))
+        raise _nothing(skipped)
     timed.sort(key=lambda c: c.time)
-    for candidate in reversed(timed):  # the fastest of an algorithm is registered last
-        handle.register(ready[candidate.solver.id], algorithm_id(candidate.solver.algorithm))
+    record = FindRecord(timed, skipped, failed, partial or short_of_workspace)
+    _keep(handle, problem, record, short_of_workspace)
+    return record
+
+
+def _needs(solver: Solver, need: int, given: int) -> Refusal:
+    return Refusal(solver, f"needs {need} bytes of workspace, {given} given")
+
+
+def _nothing(refusals: list[Refusal]) -> UnknownError:
+    return UnknownError("No suitable algorithm was found to execute the required convolution. " + "; ".join(
+        f"{r.solver.name}: {r.why}" for r in refusals if r.why != ANOTHER_DIRECTION))
+
+
+def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, short_of_workspace: bool) -> None:
+    """Put what was measured into the handle and the user's database."""
     # What an earlier search timed and this one was not let run is still the best that is known of it.
-    known = {c.solver.id: c for c in handle.found[problem.key].candidates} if problem.key in handle.found else {}
-    known.update((c.solver.id, c) for c in timed)
-    handle.found[problem.key] = FindRecord(sorted(known.values(), key=lambda c: c.time), skipped)
-    return FindRecord(timed, skipped)
+    before = handle.found.get(problem.key)
+    merged = {c.solver.id: c for c in before.candidates} if before is not None else {}
+    merged.update((c.solver.id, c) for c in record.candidates)
+    ordered = sorted(merged.values(), key=lambda c: c.time)
+    handle.found[problem.key] = FindRecord(ordered, record.skipped, record.failed)
+    if short_of_workspace and not config.get("MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE"):
+        return  # as in MIOpen: with enough workspace another solver might be the fastest
+    items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
+             for c in record.candidates]
+    databases.of(handle.device.info).store_find(problem, items, record.partial, [s.name for s in record.failed])
 
 
-def _time(run: Callable[[Invoker], float], prepared: Invoker, best: float) -> float:
-    """Median milliseconds of a few runs after one that is discarded."""
+def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
+    """Return the median milliseconds of a few runs after one that is discarded, and how many they were."""
     run(prepared)
     times = [run(prepared)]
     while len(times) < RUNS and times[0] <= CUT_OFF * best and sum(times) < RUNS_MS:
         times.append(run(prepared))
-    return statistics.median(times)
+    return statistics.median(times), len(times)
 
 
-def workspace_size(handle: Handle, problem: ConvProblem) -> int:
-    """Return the bytes with which every applicable solver can run."""
-    able = survey(handle, problem)[0]
+def _compile_ahead(handle: Handle, problem: ConvProblem, solvers: list[Solver]) -> None:
+    """Build the programs of some solvers side by side.  What fails fails again, with its log, when it is prepared."""
+    specs = []
+    for solver in solvers:
+        if handle.invoker(problem, solver.id) is None:
+            solution = solver.solution(handle.device, problem, tuned_config(handle, problem, solver))
+            specs += [step.spec for step in solution.steps if step.spec is not None]
+    compiling.ahead(handle, specs)
+
+
+def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew: bool, left_ms: float | None) -> None:
+    """Look for the configuration of a solver that has one and keep it.
+
+    One that is known is kept as it is, unless `anew`, or unless the search that found it has not come to its end.
+    """
+    if not solver.parameters(handle.device, problem):
+        return
+    cache = config.cache_dir()
+    folder = None if cache is None else cache / "searches"
+    if not anew and tuned_config(handle, problem, solver) is not None and not tuning.unfinished(
+            handle, problem, solver, folder):
+        return
+    limits = tuning.Limits.from_environment()
+    if left_ms is not None:
+        limits = replace(limits, time_ms=min(limits.time_ms, max(left_ms, 0.0)))
+    result = tuning.tune(handle, problem, solver, run, ahead=compiling.ahead, folder=folder, limits=limits)
+    for values, time in result.times.items():
+        measurements.write(handle, problem, solver, values, time, 1)
+    if math.isfinite(result.time):
+        databases.of(handle.device.info).store_tuned(problem, solver.name, tuning.config_text(result.config))
+        handle.register(Invoker(handle, solver, problem, result.config), solver.id)
+    if result.ended_by == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _forget_tuned(handle: Handle, problem: ConvProblem) -> None:
+    """Delete the configurations of a problem's solvers; the next invokers take the defaults."""
+    databases.of(handle.device.info).drop_tuned(problem)
+    for solver in survey(handle, problem)[0]:
+        if handle.invoker(problem, solver.id) is not None and solver.parameters(handle.device, problem):
+            handle.register(Invoker(handle, solver, problem, tuned_config(handle, problem, solver)), solver.id)
+
+
+def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
+    """Return the bytes of workspace that Find wants in a mode.
+
+    FAST: what its solver needs.  Hybrid modes: the same where the problem is known.  Otherwise the most that any solver
+    that would be timed needs.
+    """
+    able, refused = survey(handle, problem)
+    if mode != NORMAL:
+        record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
+        if record is not None:
+            return record.candidates[0].workspace
+        if mode == FAST or config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK"):
+            ranked = rank(handle, problem)
+            if ranked:
+                return ranked[0].workspace
     if not able:
-        raise UnknownError(f"no solver for {problem!r}")
-    return max(solver.workspace_size(handle.device, problem) for solver in able)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a plan runs what it runs."""
-
-    problem: str
-    device: str
-    chosen: Candidate
-    kernels: tuple[str, ...]
-    others: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        origin = {"found": "measured by Find", "index": "estimated by the throughput index", "forced": "asked for"}
-        c = self.chosen
-        time = f", {c.time:.4g} ms" if c.source == "found" else ""
-        lines = [
-            f"{self.problem} on {self.device}",
-            f"solver    {c.solver.id}/{c.solver.name} ({origin[c.source]}{time})",
-            f"workspace {c.workspace} bytes",
-            f"kernels   {', '.join(self.kernels)}",
-        ]
-        width = max((len(name) for name, _ in self.others), default=0)
-        return "\n".join(lines + [f"not {name:<{width}}  {why}" for name, why in self.others])
-
-
-def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
-            limit: int | None = None) -> Explanation:
-    """Return which solver runs, from where, and for every other one why not."""
-    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey(handle, problem)[1]]
-    seen = False
-    for other in candidates(handle, problem):
-        if other.solver is chosen.solver:
-            seen = True
-            continue
-        known = f"{other.time:.4g} ms measured" if other.source == "found" else f"index {10 / other.time:.3g}"
-        if limit is not None and other.workspace > limit:
-            why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
-        elif chosen.source == "forced":
-            why = f"another was asked for ({known})"
-        elif not seen:
-            why = "could not be prepared on this device"
-        elif other.solver.last_resort:
-            why = f"last resort ({known})"
-        else:
-            why = f"ranks lower ({known})"
-        others.append((f"{other.solver.id}/{other.solver.name}", why))
-    launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
-    kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
-    return Explanation(repr(problem), handle.device.name, chosen, kernels, tuple(others))
+        raise UnknownError(f"no solver for {problem!r}: " + "; ".join(
+            f"{r.solver.name}: {r.why}" for r in refused if r.why != ANOTHER_DIRECTION))
+    dynamic = [s for s in able if s.dynamic] if mode == DYNAMIC_HYBRID else []
+    return max(solver.workspace_size(handle.device, problem) for solver in dynamic or able)

@@ -1,27 +1,41 @@
 """Kernel sources to built programs, through a cache on disk that never hands a driver bytes it did not write.
 
-An entry is one file: magic, digest of what it was built from (source, options, device, driver), digest of the binary,
-the binary.  Whatever does not match to the byte is rebuilt and replaced; some drivers abort the process on a damaged
-binary.  Files appear whole or not at all, so writers need no lock.
+An entry is one file: a header in text that says what the binary was built from, a line with the binary's digest, the
+binary.  It is used only if all of that is, to the byte, what would be written now; anything else is rebuilt and
+replaced, since some drivers abort the process on a damaged binary.  Files appear whole or not at all, so writers need
+no lock.
+
+The folder has sixteen parts, by the first digit of an entry's name.  A write trims its own part to a sixteenth of the
+limit, so no write looks through more than that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import logging
+import os
+import stat
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _opencl, config
 from .errors import InternalError, MIOpenError
 
 if TYPE_CHECKING:
     from ._core import Device
+    from .device import DeviceInfo
 
 KERNELS = Path(__file__).parent / "kernels"
-_MAGIC = b"miopyx program 1\n"
+LIMIT_MB = 512
+_PARTS = 16
+_MAGIC = b"miopyx program 2\n"
+_MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
 _log = logging.getLogger("miopyx")
+_said: set[str] = set()
 
 
 @cache
@@ -41,50 +55,199 @@ def source(file: str) -> str:
 
 
 def build(device: Device, file: str, options: str) -> _opencl.Program:
-    """Return the program of a kernel file for a device, from the cache where it is there."""
+    """Return the program of a kernel file for a device, from the cache where it is there.
+
+    Raises
+    ------
+    MIOpenError
+        If the driver refuses the source; the message holds its build log.
+    """
+    program = cached(device, file, options)
+    if program is not None:
+        return program
     text = source(file).encode()
-    key = _digest(b"\0".join([
-        text, options.encode(), device.info.platform_name.encode(), device.info.platform_version.encode(),
-        device.info.device_name.encode(), device.info.driver_version.encode(),
-    ]))
-    path = _path(key)
-    binary = read_entry(path, key) if path is not None else None
-    if binary is not None:
-        try:
-            return _opencl.program_from_binary(device.context_address, device.device_address, binary, options.encode())
-        except MIOpenError as e:
-            _log.info("rebuilding %s: the driver refused its own binary (%s)", file, e)
     try:
         program = _opencl.program_from_source(device.context_address, device.device_address, text, options.encode())
     except MIOpenError as e:
         e.args = (f"{file}: {e.message}", *e.args[1:])
         e.message = e.args[0]
         raise
-    if path is not None:
+    if _folder() is not None:  # some drivers take longer over the binary than over the build
         binary = program.binary()
         if binary is not None:
-            config.write_atomically(path, _MAGIC + key + _digest(binary) + binary)
+            _store(header(device.info, file, options), binary)
     return program
 
 
-def read_entry(path: Path, key: bytes) -> bytes | None:
-    """Return the binary of a cache entry, or None unless every byte of its header and digest is right."""
-    try:
-        data = path.read_bytes()
-    except OSError:
+def cached(device: Device, file: str, options: str) -> _opencl.Program | None:
+    """Return the program as the cache has it, None where it has not or the driver refuses what it once made."""
+    folder = _folder()
+    if folder is None:
         return None
-    head = len(_MAGIC)
-    stored, check, binary = data[head:head + 32], data[head + 32:head + 64], data[head + 64:]
-    if not data.startswith(_MAGIC) or stored != key or check != _digest(binary):
+    head = header(device.info, file, options)
+    binary = read_entry(_path(folder, head), head)
+    if binary is None:
+        return None
+    try:
+        return _load(device, options, binary)
+    except MIOpenError as e:
+        _log.info("rebuilding %s: the driver refused its own binary (%s)", file, e)
+        return None
+
+
+def adopt(device: Device, file: str, options: str, binary: bytes) -> _opencl.Program:
+    """Return the program of a binary that another process just built for this device, and store it.
+
+    Raises
+    ------
+    MIOpenError
+        If the driver refuses it; nothing is stored then.
+    """
+    program = _load(device, options, binary)
+    _store(header(device.info, file, options), binary)
+    return program
+
+
+def identity(info: DeviceInfo) -> dict[str, Any]:
+    """Return what tells a device and its driver from all others whose binaries it might not run.
+
+    The library's size and time stand for its content: two builds of one runtime may report the same version.  The
+    instruction set tells CPUs apart that virtual machines give the same name.
+    """
+    library: list[Any] = [info.library]
+    with contextlib.suppress(OSError):
+        status = os.stat(info.library)
+        library += [status.st_size, status.st_mtime_ns]
+    return {"platform": info.platform_name, "platform version": info.platform_version, "device": info.device_name,
+            "isa": info.isa, "driver": info.driver_version, "library": library}
+
+
+def header(info: DeviceInfo, file: str, options: str) -> bytes:
+    """Return the first lines of an entry, ``name: value`` with JSON's values: all that the binary depends on."""
+    fields = {"file": file, "options": options, **identity(info), "source": _digest(source(file).encode())}
+    return _MAGIC + "".join(f"{name}: {json.dumps(value)}\n" for name, value in fields.items()).encode()
+
+
+def read_entry(path: Path, head: bytes) -> bytes | None:
+    """Return the binary of the entry at `path`, or None unless every byte of the file is what was written."""
+    data = _read_file(path)
+    if data is None:
+        return None
+    start = len(head) + len(_payload_line(b""))
+    binary = data[start:]
+    if data[:start] != head + _payload_line(binary):
         _log.info("ignoring a damaged or foreign program cache entry: %s", path.name)
         return None
     return binary
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=32).digest()
+def _load(device: Device, options: str, binary: bytes) -> _opencl.Program:
+    return _opencl.program_from_binary(device.context_address, device.device_address, binary, options.encode())
 
 
-def _path(key: bytes) -> Path | None:
-    folder = config.cache_dir()
-    return None if folder is None else folder / "programs" / key.hex()[:2] / (key.hex()[2:] + ".bin")
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
+
+
+def _payload_line(binary: bytes) -> bytes:
+    return f"binary: {_digest(binary)}\n\n".encode()
+
+
+def _path(folder: Path, head: bytes) -> Path:
+    key = hashlib.blake2b(head, digest_size=20).hexdigest()
+    return folder / key[0] / f"{key[1:]}.bin"
+
+
+def _read_file(path: Path) -> bytes | None:
+    """Return the bytes of a file of our own, and make it the last used one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # waits for no pipe, follows no link
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > _MAX_ENTRY_BYTES:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read()
+        with contextlib.suppress(OSError):  # a read-only file system keeps no order of use
+            os.utime(descriptor)
+        return data
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _store(head: bytes, binary: bytes) -> None:
+    folder = _folder()
+    if folder is None:
+        return
+    path = _path(folder, head)
+    if config.write_atomically(path, head + _payload_line(binary) + binary):
+        _trim(path)
+    else:
+        _say_once(f"built programs are not kept: {folder} cannot be written to, or is full")
+
+
+def _trim(new: Path) -> None:
+    """Remove the longest unused files beside a new one until its part of the folder keeps to the limit.
+
+    What a killed writer left behind goes the same way.
+    """
+    files = sorted(_files(new.parent))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in files:
+        if total <= (LIMIT_MB << 20) // _PARTS:
+            return
+        if path != str(new):
+            with contextlib.suppress(OSError):  # another process may be at it, too
+                os.unlink(path)
+            total -= size
+
+
+def _files(folder: Path) -> Iterator[tuple[int, int, str]]:
+    """Yield time of use in ns, bytes and path of each file in a folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield status.st_mtime_ns, status.st_size, entry.path
+
+
+def _folder() -> Path | None:
+    """Return the folder of the program cache, or None where it is switched off or there is none to be had."""
+    if config.get("MIOPEN_DISABLE_CACHE") or not config.get("MIOPYX_CACHE"):
+        return None
+    custom: str = config.get("MIOPEN_CUSTOM_CACHE_DIR")
+    if not custom:
+        folder = config.cache_dir()
+        if folder is None:
+            _say_once("built programs are not kept: the cache folder cannot be used, or others may write to it")
+            return None
+    else:
+        folder = Path(custom)
+        why = _why_unsafe(folder)
+        if why:
+            _say_once(f"built programs are not kept: MIOPEN_CUSTOM_CACHE_DIR {folder} {why}")
+            return None
+    return folder / "programs"
+
+
+def _why_unsafe(folder: Path) -> str:
+    """Make a folder if need be; return why what lies there must not be loaded, or an empty text."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as e:
+        return f"cannot be used: {e}"
+    if status.st_uid != os.getuid():
+        return "belongs to another user"
+    return "may be written to by others" if status.st_mode & 0o022 else ""
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        _log.warning("%s", message)

@@ -46,6 +46,7 @@ _OUR_MARKS = len(b"=\n") + _SEAL_BYTES
 
 _Status = tuple[int, int, int, int]  # device, inode, size, mtime in ns
 _NEVER: _Status = (-1, -1, -1, -1)
+_IN_FILE = b"(in the file)"  # told from all that is remembered by its identity
 
 _mutexes: dict[str, threading.Lock] = {}
 _lock_files: set[int] = set()  # descriptors of the lock files that are open now
@@ -57,13 +58,13 @@ class UserFile:
     """One user's file of records.  Threads may share it."""
 
     def __init__(self, path: Path) -> None:
+        self._fd = -1  # kept open, so that the inode's number cannot become another file's
         self.path = Path(os.path.abspath(path))
         self._name = str(self.path)
         self._contents = _Contents()
         self._unsaved: dict[bytes, bytes | None] = {}  # what could not be stored; None: removed
         self._reading = threading.Lock()  # guards all that follows, and is only held while the data file is used
-        self._fd = -1                     # kept open, so that the inode's number cannot become another file's
-        self._inode: tuple[int, int] | None = None  # of that file, with its device
+        self._inode: tuple[int, int] | None = None  # of the open file, with its device
         self._writable = False
         self._seen: _Status | None = _NEVER  # the file as it was last read; None: there was none
         self._end = 0        # of the last whole line read
@@ -85,8 +86,10 @@ class UserFile:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the items of a record, without its seal, or None where there is none."""
-        if self._unsaved and key in self._unsaved:
-            return self._unsaved[key]
+        if self._unsaved:
+            unsaved = self._unsaved.get(key, _IN_FILE)
+            if unsaved is not _IN_FILE:
+                return unsaved
         items = self._contents.items.get(key)
         if items is None and _status(self._name) != self._seen:
             self._refresh()
@@ -312,7 +315,8 @@ class UserFile:
                 new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 try:
                     with os.fdopen(new, "wb") as file:
-                        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                        own = os.fstat(new)
+                        if (old.st_uid, old.st_gid) != (own.st_uid, own.st_gid):
                             os.fchown(new, old.st_uid, old.st_gid)
                         os.fchmod(new, stat.S_IMODE(old.st_mode))
                         file.write(self._contents.text())

@@ -10,7 +10,8 @@ from functools import cache
 for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN_"))]:
     del os.environ[_name]
 CACHE = tempfile.mkdtemp(prefix="miopyx-tests-")
-os.environ["MIOPYX_CACHE_DIR"] = CACHE
+os.environ["MIOPYX_CACHE_DIR"] = os.path.join(CACHE, "cache")
+os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases")
 
 import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
@@ -59,12 +60,35 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture(autouse=True)
-def _own_cache():
-    """Refuse to run a test on the user's caches, and forget variables that the test set."""
-    folder = os.environ.get("MIOPYX_CACHE_DIR", "")
-    assert folder.startswith(tempfile.gettempdir()), f"tests must not use the cache folder {folder!r}"
+def _own_folders():
+    """Refuse to run a test on the user's caches and databases, and forget variables that the test set."""
+    for name in ("MIOPYX_CACHE_DIR", "MIOPEN_USER_DB_PATH"):
+        folder = os.environ.get(name, "")
+        assert folder.startswith(tempfile.gettempdir()), f"tests must not use the folder {folder!r}"
     yield
     config.forget()
+
+
+@pytest.fixture
+def setting(monkeypatch):
+    """Return a function that sets environment variables for this test, as if the process had begun with them."""
+
+    def set_variables(**values):
+        for name, value in values.items():
+            monkeypatch.setenv(name, str(value))
+        config.forget()
+
+    yield set_variables
+    monkeypatch.undo()
+    config.forget()
+
+
+@pytest.fixture
+def user_folder(tmp_path, setting):
+    """Let this test begin with empty databases of the user's; return their folder."""
+    folder = tmp_path / "databases"
+    setting(MIOPEN_USER_DB_PATH=folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +119,8 @@ def opencl_handle(opencl_name, handles):
 
 
 @pytest.fixture
-def new_handle(device_name):
-    """Return a new handle of each device in turn, for tests that look at or change what a handle keeps."""
+def new_handle(device_name, user_folder):
+    """Return a new handle of each device in turn with empty databases, for tests that look at what is kept."""
     with miopyx.Handle(device_name) as fresh:
         yield fresh
 

@@ -189,30 +189,46 @@ def serve():
         print(stored, flush=True)
 
 
-def fork_with_lock(path):
-    """Fork while a thread is in `update`; say what the child could do, and leave both alive until stdin ends."""
-    file, inside, leave = UserFile(path), threading.Event(), threading.Event()
+def fork_in_use(path):
+    """Fork while one thread is in `update` and another in `get`.
+
+    The child says what it can do, then stores the keys that it is told.
+
+    Both stay until they are killed, the child also until stdin ends.
+    """
+    file, read, inside, stuck, never = UserFile(path), userfile._read_from, *(threading.Event() for _ in range(3))
 
     def change(old):
         inside.set()
-        leave.wait()
-        return record(b"of-the-thread", 1)
+        never.wait()
 
+    def read_or_stay(*arguments):
+        if threading.current_thread().name == "stuck":
+            stuck.set()
+            never.wait()
+        return read(*arguments)
+
+    userfile._read_from = read_or_stay
     file.update(b"before", lambda old: record(b"before", 1))
-    thread = threading.Thread(target=file.update, args=(b"of-the-thread", change))
-    thread.start()
+    stuck_file = UserFile(path)
+    threading.Thread(target=stuck_file.get, args=(b"before",), name="stuck").start()
+    threading.Thread(target=file.update, args=(b"of-the-thread", change)).start()
+    stuck.wait()
     inside.wait()
     if not os.fork():
         userfile.LOCK_SECONDS = 0.05
-        seen = (file.get(b"before") is not None, file.get(b"nothing") is None,
-                file.update(b"of-the-child", lambda old: record(b"of-the-child", 1)),
-                file.get(b"of-the-child") is not None)
+        seen = {
+            "hit": file.get(b"before") is not None,
+            "miss": file.get(b"nothing") is None,
+            "read": stuck_file.get(b"before") is not None,
+            "stored": file.update(b"of-the-child", lambda old: record(b"of-the-child", 1)),
+            "remembered": file.get(b"of-the-child") is not None,
+        }
         print(json.dumps([os.getpid(), seen]), flush=True)
-        sys.stdin.read()
+        for key in sys.stdin:
+            print(file.update(key.strip().encode(), lambda old, key=key: record(key.strip().encode(), 1)), flush=True)
         os._exit(0)
-    sys.stdin.read()
-    leave.set()
-    thread.join()
+    never.wait()
 
 
 def fork_inside():
@@ -245,7 +261,7 @@ def fork_inside():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("together", "killed", "serve", "fork-with-lock", "fork-inside"))
+    parser.add_argument("mode", choices=("together", "killed", "serve", "fork-in-use", "fork-inside"))
     parser.add_argument("--processes", type=int, default=32)
     parser.add_argument("--records", type=int, default=1000, help="of each process")
     parser.add_argument("--kills", type=int, default=500)
@@ -253,8 +269,8 @@ def main():
     options = parser.parse_args()
     if options.mode == "serve":
         return serve()
-    if options.mode == "fork-with-lock":
-        return fork_with_lock(options.folder / "file.txt")
+    if options.mode == "fork-in-use":
+        return fork_in_use(options.folder / "file.txt")
     if options.mode == "fork-inside":
         return fork_inside()
     with contextlib.ExitStack() as stack:

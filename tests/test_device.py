@@ -836,7 +836,7 @@ def test_doctor_table(install, capsys):
     assert "* Handle() takes pocl-xeon-gold-6248-2500mhz-skylake-avx512-pthread_4: the first that works" in text
     assert text.count("fails") == 2
     assert "compiler is older than the CPU" in text
-    for word in ("cache ", "databases", "loader", "numpy", "pyopencl", "Python"):
+    for word in ("cache ", "user find-db", "system perf-db", "loader", "numpy", "pyopencl", "Python"):
         assert word in text
 
 

@@ -103,7 +103,7 @@ def test_a_restricted_find_does_not_make_naive_the_favourite(new_handle, rng):
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
 def test_find_checks_its_arguments_before_it_runs_anything(new_handle, rng, direction, monkeypatch):
-    monkeypatch.setattr(find, "search", lambda *a: pytest.fail("searched"))
+    monkeypatch.setattr(find, "find", lambda *a: pytest.fail("searched"))
     problem = Problem(new_handle, rng)
     good = list(problem.pairs(direction))
     function = getattr(miopyx, f"miopenFindConvolution{NAMES[direction]}Algorithm")
@@ -171,10 +171,10 @@ def test_a_candidate_far_behind_is_run_once_more_only():
         runs.append(prepared)
         return 10.0
 
-    assert find._time(run, "slow", best=1.0) == 10.0
+    assert find._time(run, "slow", best=1.0) == (10.0, 1)
     assert len(runs) == 2
     runs.clear()
-    assert find._time(run, "fast", best=9.0) == 10.0
+    assert find._time(run, "fast", best=9.0) == (10.0, find.RUNS)
     assert len(runs) == 1 + find.RUNS
 
 

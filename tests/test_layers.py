@@ -12,18 +12,21 @@ SOURCES = ROOT / "miopyx"
 # From the ground up.  A module may import from its own floor and from those below; there are no circles on a floor.
 FLOORS = (
     # ground
-    {"_types", "enums", "errors", "config", "_args", "structs"},
+    {"_types", "enums", "errors", "config", "logs", "_args", "structs", "records", "userfile"},
     # values
     {"_descriptors"},
-    {"_problem"},
+    {"_problem", "_key"},
     # beside: memory, devices, programs, the host path's loops
-    {"_opencl", "_buffers", "_reference", "_probe", "probing", "icd", "device", "programs"},
+    {"_opencl", "_buffers", "_reference", "_probe", "_compile", "probing", "icd", "device", "programs"},
+    # beside: databases
+    {"_db", "places", "databases"},
     {"_core"},
-    {"solvers"},
-    {"find"},
+    {"solvers", "compiling", "tuning"},
+    # choosing
+    {"switches", "ranking", "measurements", "preparing", "explain", "find"},
     {"api"},
     {""},  # miopyx itself
-    {"cli", "driver", "__main__"},
+    {"cli", "dbtool", "driver", "__main__"},
 )
 MAY_IMPORT_PYOPENCL = {"device", "_probe"}
 

@@ -79,7 +79,7 @@ def test_workspace_limit(new_handle, rng, after_find):
 
 def test_solutions_by_index_never_run_anything(handle, rng, monkeypatch):
     problem = Problem(handle, rng)
-    monkeypatch.setattr(miopyx.find, "search", lambda *a: pytest.fail("a search nobody asked for"))
+    monkeypatch.setattr(miopyx.find, "find", lambda *a: pytest.fail("a search nobody asked for"))
     problem.call("GetSolution", 0, 9)
     problem.plan(0)
 

@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import select
-import signal
 import stat
 import subprocess
 import sys
@@ -50,7 +49,8 @@ def server():
     for process in running:
         process.stdin.close()
         process.stdout.close()
-        process.wait(30)
+        process.kill()
+        process.wait()
 
 
 def hear(process):
@@ -359,6 +359,28 @@ def test_lock_file_replaced_while_waiting(file, path, server):
     assert stored_in(path).keys() == {b"key", b"waited"}
 
 
+def test_lock_file_replaced_before_it_is_locked(file, path, monkeypatch):
+    store(file, b"key", 1)
+    lock, opened = path.with_name(path.name + ".lock"), []
+
+    def open_and_replace(name, flags):
+        descriptor = os.open(name, flags)
+        if name == str(lock) and not opened:
+            lock.unlink()
+            lock.write_bytes(b"")
+        opened.append(name)
+        return descriptor
+
+    monkeypatch.setattr(userfile, "_open_regular", open_and_replace)
+
+    def change(old):
+        assert [os.fstat(one).st_ino for one in userfile._lock_files] == [lock.stat().st_ino]
+        return record(b"key", 2)
+
+    assert file.update(b"key", change)
+    assert opened == [str(lock)] * 2
+
+
 def test_threads(path):
     files = [UserFile(path), UserFile(path)]
     failed = []
@@ -403,23 +425,34 @@ def test_kills(tmp_path):
 # Forks
 
 
-def test_fork_while_a_thread_writes(file, path, server):
-    path.parent.mkdir()
-    parent = server("fork-with-lock", "--folder", path.parent)
-    path = path.parent / "file.txt"
-    child, (hit, miss, stored, remembered) = json.loads(hear(parent))
-    assert hit
-    assert miss
-    assert not stored, "the child wrote although a thread of the parent had the lock"
-    assert remembered
+def test_fork_while_threads_read_and_write(tmp_path, server):
+    path = tmp_path / "file.txt"
+    parent = server("fork-in-use", "--folder", tmp_path)
+    child, seen = json.loads(hear(parent))
+    # The lock is still the parent's.
+    assert seen == {"hit": True, "miss": True, "read": True, "stored": False, "remembered": True}
     parent.kill()
     parent.wait(30)
-    os.kill(child, 0)  # still alive, with all that it inherited
-    try:
-        assert store(UserFile(path), b"after", 1), "the child kept the lock of the dead parent"
-        assert stored_in(path).keys() == {b"before", b"after"}
-    finally:
-        os.kill(child, signal.SIGKILL)
+    os.kill(child, 0)  # still there, with all that it inherited
+    assert store(UserFile(path), b"after", 1), "the child kept the lock of the dead parent"
+    print("of-the-child", file=parent.stdin, flush=True)
+    assert hear(parent) == "True"
+    assert stored_in(path).keys() == {b"before", b"after", b"of-the-child"}
+
+
+def test_lock_is_free_though_somebody_has_a_copy_of_it(file, path, monkeypatch):
+    """As a process has that was forked by other means than Python's."""
+    copies = []
+
+    def change(old):
+        copies.extend(os.dup(lock) for lock in userfile._lock_files)
+        return record(b"key", 1)
+
+    assert file.update(b"key", change)
+    monkeypatch.setattr(userfile, "LOCK_SECONDS", 0.1)
+    assert store(UserFile(path), b"another", 1)
+    assert len(copies) == 1
+    os.close(copies[0])
 
 
 def test_fork_inside_of_change():
@@ -528,6 +561,26 @@ def test_compaction(file, path):
     inode = path.stat().st_ino
     assert file.compact()
     assert path.stat().st_ino == inode, "rewritten without need"
+
+
+def test_a_large_file_without_waste_is_left_alone(file, path):
+    store(file, b"first", 1)
+    inode = path.stat().st_ino
+    while path.stat().st_size < 2 * userfile.COMPACT_BYTES:
+        store(file, b"key%d" % path.stat().st_size, 1)
+    assert path.stat().st_ino == inode
+
+
+def test_compaction_takes_what_is_in_the_file(file, path):
+    """Even if somebody hid a change."""
+    store(file, b"key", 1)
+    store(file, b"key", 2)
+    status = path.stat()
+    path.write_bytes(path.read_bytes().replace(record(b"key", 2), record(b"key", 3)))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert file.compact()
+    assert number_in(file.get(b"key")) == 3
+    assert path.read_bytes() == record(b"key", 3)
 
 
 def test_compaction_of_nothing(file, path):
@@ -767,7 +820,7 @@ def test_lock_that_is_never_free(file, path, caplog, monkeypatch):
         assert store(file, b"key", 1) is False
         assert tries.count(fcntl.LOCK_EX | fcntl.LOCK_NB) > 3
         tries.clear()
-        monkeypatch.setattr(userfile, "LOCK_SECONDS", 3600)
+        monkeypatch.setattr(userfile, "LOCK_SECONDS", 5)
         check_unusable(file, caplog, before=[b"there"])
         assert tries.count(fcntl.LOCK_EX | fcntl.LOCK_NB) == 6, "waited again"
     assert path.read_bytes() == record(b"there", 1)

@@ -15,6 +15,8 @@ from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 _Real: TypeAlias = SupportsFloat
 
+plan_type: type[Plan]
+
 def miopenCreateConvolutionDescriptor() -> ConvolutionDescriptor: ...
 def miopenInitConvolutionDescriptor(
     convDesc: ConvolutionDescriptor,
@@ -107,6 +109,8 @@ def miopenFindConvolutionForwardAlgorithm(
     workSpace: _Data | None,
     workSpaceSize: _Int,
     exhaustiveSearch: bool,
+    *,
+    budget_ms: float | None = None,
 ) -> list[miopenConvAlgoPerf_t]: ...
 def miopenConvolutionForward(
     handle: Handle,
@@ -187,6 +191,8 @@ def miopenFindConvolutionBackwardDataAlgorithm(
     workSpace: _Data | None,
     workSpaceSize: _Int,
     exhaustiveSearch: bool,
+    *,
+    budget_ms: float | None = None,
 ) -> list[miopenConvAlgoPerf_t]: ...
 def miopenConvolutionBackwardData(
     handle: Handle,
@@ -267,6 +273,8 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(
     workSpace: _Data | None,
     workSpaceSize: _Int,
     exhaustiveSearch: bool,
+    *,
+    budget_ms: float | None = None,
 ) -> list[miopenConvAlgoPerf_t]: ...
 def miopenConvolutionBackwardWeights(
     handle: Handle,

@@ -13,7 +13,7 @@ from .._descriptors cimport ConvolutionDescriptor, as_convolution, as_tensor
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
 
-from .. import find
+from .. import config, explain, find, preparing, ranking
 from .._descriptors import (
     destroy_convolution, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
@@ -33,6 +33,8 @@ cdef tuple _ALGORITHMS = (
 )
 # The buffers of a direction as its functions take them.
 cdef tuple _NAMES = (("x", "w", "y", "workSpace"), ("dy", "w", "dx", "workSpace"), ("dy", "x", "dw", "workSpace"))
+# The class of new plans; logging puts one here that prints its calls.
+plan_type = Plan
 cdef str _NO_INVOKER = "No invoker was registered for convolution {}. Was find executed?"
 cdef tuple _WORDS = ("forward", "backward", "weights")
 
@@ -162,9 +164,9 @@ def miopenSetConvolutionFindMode(convDesc, findMode):
 
 
 def miopenGetConvolutionFindMode(convDesc):
-    """Return the descriptor's find mode; DynamicHybrid where none was set."""
+    """Return the descriptor's find mode, MIOPEN_FIND_MODE's where none was set (default: DynamicHybrid)."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    return desc.find_mode or miopenConvolutionFindMode_t.miopenConvolutionFindModeDynamicHybrid
+    return desc.find_mode or miopenConvolutionFindMode_t(config.get("MIOPEN_FIND_MODE"))
 
 
 def miopenDestroyConvolutionDescriptor(convDesc):
@@ -193,11 +195,17 @@ cdef int _order(int d, bint transposed, int* slot) noexcept:
     return 0
 
 
+cdef _workspace_size(int d, object handle, object x, object w, object y, object conv):
+    cdef Handle h = _handle(handle)
+    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    return find.workspace_size(h, p, find.mode_of(as_convolution(conv, "convDesc").find_mode_set))
+
+
 cdef _solution_count(int d, object handle, object x, object w, object y, object conv):
     cdef Handle h = _handle(handle)
-    count = len(find.candidates(h, _problem(d, x, w, y, conv)))
+    count = len(ranking.candidates(h, _problem(d, x, w, y, conv)))
     if count == 0:
-        find.first(h, _problem(d, x, w, y, conv))  # raises with every solver's reason
+        preparing.first(h, _problem(d, x, w, y, conv))  # raises with every solver's reason
     return count
 
 
@@ -208,20 +216,20 @@ cdef _solutions(int d, object handle, object x, object w, object y, object conv,
         raise BadParmError("negative count", "maxSolutionCount", limit, ">= 0")
     return [
         miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
-        for c in find.candidates(h, _problem(d, x, w, y, conv))[:limit]
+        for c in ranking.candidates(h, _problem(d, x, w, y, conv))[:limit]
     ]
 
 
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    return find.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
+    return ranking.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
 
 
 cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    find.invoker(h, p, find.solver_for(h, p, to_int64(solution_id, "solution_id")))
+    preparing.invoker(h, p, ranking.solver_for(h, p, to_int64(solution_id, "solution_id")))
 
 
 cdef int _run(int d, object handle, object x, object w, object y, object conv, int64_t id, bint immediate, object a,
@@ -238,7 +246,7 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
         problem = _problem(d, x, w, y, conv)
-        invoker = find.invoker(h, problem, find.solver_for(h, problem, id))
+        invoker = preparing.invoker(h, problem, ranking.solver_for(h, problem, id))
     _order(d, transposed, order)
     return execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, alpha, beta)
 
@@ -258,18 +266,21 @@ cdef int64_t _solution_id(object solution_id) except? -1:
 
 
 cdef _find(int d, object handle, object x, object w, object y, object conv, object a, object b, object c,
-           object request_count, object workspace, object workspace_size, object exhaustive):
+           object request_count, object workspace, object workspace_size, object exhaustive, object budget):
     cdef Handle h = _handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
     cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     cdef int order[3]
+    cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
     if count < 1:
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
     if size < 0:
         raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
     if not isinstance(exhaustive, (bool, int)) or exhaustive not in (0, 1):
         raise BadParmError("not a bool", "exhaustiveSearch", exhaustive, "True or False")
+    if budget is not None and not to_double(budget, "budget_ms") > 0:
+        raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
     check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
 
@@ -278,7 +289,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         return h.kernel_time
 
     with h.timing():
-        record = find.search(h, p, run, size)
+        record = find.find(h, p, run, size, mode, bool(exhaustive), budget)
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)
@@ -291,20 +302,20 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    cdef Plan plan = Plan.__new__(Plan)
+    cdef Plan plan = plan_type.__new__(plan_type)
     if limit is not None and to_int64(limit, "workspace_limit") < 0:
         raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
     if solution_id is None:
-        plan.invoker, chosen = find.first(h, p, limit)
+        plan.invoker, chosen = preparing.first(h, p, limit)
     else:
-        solver = find.solver_for(h, p, _solution_id(solution_id))
-        chosen = find.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
+        solver = ranking.solver_for(h, p, _solution_id(solution_id))
+        chosen = ranking.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
         if limit is not None and chosen.workspace > limit:
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
-        plan.invoker = find.invoker(h, p, solver)
+        plan.invoker = preparing.invoker(h, p, solver)
     plan.handle, plan.names = h, _NAMES[d]
-    plan.explanation = find.explain(h, p, plan.invoker, chosen, limit)
+    plan.explanation = explain.explain(h, p, plan.invoker, chosen, limit)
     _order(d, p.transposed, plan.slot)
     return plan
 
@@ -325,21 +336,23 @@ def plan_backward_weights(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id=N
 
 
 def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
-    """Return the bytes of workspace with which every applicable solver can run."""
-    cdef Handle h = _handle(handle)
-    return find.workspace_size(h, _problem(MX_FORWARD, xDesc, wDesc, yDesc, convDesc))
+    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
+    for every solver that applies."""
+    return _workspace_size(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc)
 
 
 def miopenFindConvolutionForwardAlgorithm(handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace,
-                                          workSpaceSize, exhaustiveSearch):
-    """Time every solver that applies and fits the workspace, on the given buffers; y is overwritten.
+                                          workSpaceSize, exhaustiveSearch, *, budget_ms=None):
+    """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and y is overwritten.
 
-    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
-    have parameters; none has any yet.
+    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
+    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
+    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
+    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
+    nothing could run.
     """
     return _find(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, x, w, y, requestAlgoCount, workSpace,
-                 workSpaceSize, exhaustiveSearch)
+                 workSpaceSize, exhaustiveSearch, budget_ms)
 
 
 def miopenConvolutionForward(handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace,
@@ -383,21 +396,23 @@ def miopenConvolutionForwardImmediate(handle, wDesc, w, xDesc, x, convDesc, yDes
 
 
 def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
-    """Return the bytes of workspace with which every applicable solver can run."""
-    cdef Handle h = _handle(handle)
-    return find.workspace_size(h, _problem(MX_BACKWARD_DATA, dxDesc, wDesc, dyDesc, convDesc))
+    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
+    for every solver that applies."""
+    return _workspace_size(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc)
 
 
 def miopenFindConvolutionBackwardDataAlgorithm(handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount,
-                                               workSpace, workSpaceSize, exhaustiveSearch):
-    """Time every solver that applies and fits the workspace, on the given buffers; dx is overwritten.
+                                               workSpace, workSpaceSize, exhaustiveSearch, *, budget_ms=None):
+    """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and dx is overwritten.
 
-    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
-    have parameters; none has any yet.
+    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
+    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
+    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
+    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
+    nothing could run.
     """
     return _find(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, dy, w, dx, requestAlgoCount, workSpace,
-                 workSpaceSize, exhaustiveSearch)
+                 workSpaceSize, exhaustiveSearch, budget_ms)
 
 
 def miopenConvolutionBackwardData(handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace,
@@ -441,21 +456,23 @@ def miopenConvolutionBackwardDataImmediate(handle, dyDesc, dy, wDesc, w, convDes
 
 
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
-    """Return the bytes of workspace with which every applicable solver can run."""
-    cdef Handle h = _handle(handle)
-    return find.workspace_size(h, _problem(MX_BACKWARD_WEIGHTS, xDesc, dwDesc, dyDesc, convDesc))
+    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
+    for every solver that applies."""
+    return _workspace_size(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc)
 
 
 def miopenFindConvolutionBackwardWeightsAlgorithm(handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount,
-                                                  workSpace, workSpaceSize, exhaustiveSearch):
-    """Time every solver that applies and fits the workspace, on the given buffers; dw is overwritten.
+                                                  workSpace, workSpaceSize, exhaustiveSearch, *, budget_ms=None):
+    """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and dw is overwritten.
 
-    Returns at most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first.
-    Raises UnknownError where nothing could run, with each solver's reason.  exhaustiveSearch asks to tune solvers that
-    have parameters; none has any yet.
+    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
+    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
+    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
+    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
+    nothing could run.
     """
     return _find(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, dy, x, dw, requestAlgoCount, workSpace,
-                 workSpaceSize, exhaustiveSearch)
+                 workSpaceSize, exhaustiveSearch, budget_ms)
 
 
 def miopenConvolutionBackwardWeights(handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace,
@@ -506,7 +523,7 @@ cdef int _bias(int direction, object handle, object alpha, object b_desc, object
     cdef int order[3]
     names = ("bDesc", "yDesc") if direction == MX_FORWARD else ("dbDesc", "dyDesc")
     p = BiasProblem(direction, as_tensor(b_desc, names[0]), as_tensor(y_desc, names[1]))
-    invoker = find.bias_invoker(h, p)
+    invoker = preparing.bias_invoker(h, p)
     order[0], order[1], order[2] = SLOT_X, -1, SLOT_Y
     return execute(h, invoker, order, ("b", None, "y", "workSpace") if direction == MX_FORWARD else
                    ("db", None, "dy", "workSpace"), b, None, y, None, None, to_double(alpha, "alpha"),

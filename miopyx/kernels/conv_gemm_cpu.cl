@@ -7,6 +7,8 @@
  * NDRange: local (1, 1, 1), global (blocks, groups, images), where with integer division rounding up
  *     gemm_nn: blocks = (m / M_CHUNK) * ((n / VEC) / N_VECTORS)
  *     gemm_nt: blocks = (m / NT_CHUNK) * (n / NT_CHUNK)
+ * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results; NT_K_BLOCK does change those of
+ * gemm_nt, whose sums over several blocks are taken in another order.
  * Local memory: none; blocks of A, B and C are kept in private arrays that fit a core's caches.
  * Nothing outside the matrices is read: edges are filled with zeros or repeat the last row, and are not stored.
  */
@@ -25,10 +27,13 @@
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
 #define VEC 16
 #endif
-#ifndef N_VECTORS /* gemm_nn: vectors side by side in a tile, 1 to 3 */
+#ifndef TILE_ROWS /* gemm_nn: rows of a tile; 8 x 3 sums, a row of B and an element of A fill 32 vector registers */
+#define TILE_ROWS 8
+#endif
+#ifndef N_VECTORS /* gemm_nn: vectors side by side in a tile, 1 to 4 */
 #define N_VECTORS 3
 #endif
-#ifndef M_CHUNK /* gemm_nn: rows of a work-item, which share one copy of a panel of B; a multiple of 8 */
+#ifndef M_CHUNK /* gemm_nn: rows of a work-item, which share one copy of a panel of B */
 #define M_CHUNK 64
 #endif
 #ifndef K_BLOCK /* gemm_nn: depth of that panel */
@@ -48,11 +53,15 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if N_VECTORS < 1 || N_VECTORS > 3 || M_CHUNK % 8 != 0 || NT_CHUNK % 4 != 0 || NT_K_BLOCK % VEC != 0
-#error "N_VECTORS, M_CHUNK, NT_CHUNK or NT_K_BLOCK out of range"
+#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || M_CHUNK < 1 || K_BLOCK < 1
+#error "TILE_ROWS, N_VECTORS, M_CHUNK or K_BLOCK out of range"
+#endif
+#if NT_CHUNK % 4 != 0 || NT_K_BLOCK % VEC != 0
+#error "NT_CHUNK or NT_K_BLOCK out of range"
 #endif
 
-#define TILE_ROWS 8 /* of a tile of gemm_nn: 8 x 3 sums, a row of B and an element of A fill 32 vector registers */
+/* Rows of a work-item in whole tiles: no chunk gets more when rows are dealt out evenly. */
+#define CHUNK_ROWS ((M_CHUNK + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS)
 
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
@@ -67,7 +76,8 @@ static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
     return LOAD_VEC(0, lanes);
 }
 
-/* sums[8][N_VECTORS] += A[8][depth] * panel[depth][N_VECTORS], where the first V vectors count; row[] are offsets. */
+/* sums[TILE_ROWS][N_VECTORS] += A[TILE_ROWS][depth] * panel[depth][N_VECTORS], where the first V vectors count; row[]
+ * are offsets. */
 #define DEFINE_MULTIPLY(V)                                                                            \
     static inline void multiply_##V(vec *restrict sums, const vec *restrict panel,                    \
                                     __global const STORAGE(A_TYPE) *restrict A, const long *row,      \
@@ -94,6 +104,9 @@ DEFINE_MULTIPLY(2)
 #if N_VECTORS > 2
 DEFINE_MULTIPLY(3)
 #endif
+#if N_VECTORS > 3
+DEFINE_MULTIPLY(4)
+#endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
@@ -117,8 +130,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
     B += b_offset + group * g.b_g + image * g.b_i + n0;
     C += c_offset + group * g.c_g + image * g.c_i + m0 * g.c_m + n0;
 
-    vec panel[K_BLOCK * N_VECTORS], sums[M_CHUNK * N_VECTORS];
-    for (int i = 0; i < M_CHUNK * N_VECTORS; i++)
+    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS];
+    for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
         sums[i] = (vec)((ACC)0);
     for (long block = 0; block < g.reduce; block++)
         for (long k0 = 0; k0 < g.k; k0 += K_BLOCK) {
@@ -136,6 +149,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
                 for (int i = 0; i < TILE_ROWS; i++)
                     row[i] = min(m + i, m1 - m0 - 1) * g.a_m;
                 vec *s = sums + m * N_VECTORS;
+#if N_VECTORS > 3
+                if (used == 4)
+                    multiply_4(s, panel, a, row, g.a_k, depth);
+#endif
 #if N_VECTORS > 2
                 if (used == 3)
                     multiply_3(s, panel, a, row, g.a_k, depth);

@@ -18,7 +18,9 @@ from miopyx._types cimport (
 from miopyx.solvers.conv._base cimport (
     ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
 )
-from miopyx.solvers.conv._matmul cimport fixed, matmul, mx_gemm, operand, operand_t, wide_scalars
+from miopyx.solvers.conv._matmul cimport (
+    fixed, matmul, matmul_default, matmul_fits, matmul_table, mx_gemm, operand, operand_t, wide_scalars,
+)
 
 cdef enum:
     GEMM = 0
@@ -52,6 +54,22 @@ cdef class _Gemm(ConvSolver):
             return "workspace is beyond the limit"
         return None
 
+    cdef mx_gemm product(self, const mx_conv_problem* p) noexcept:
+        """The product that is tuned: its sizes and how its operands run."""
+        return _product(p, p.x.len[0])
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        cdef mx_gemm g = self.product(p)
+        return matmul_table(dev, &g, p.w.type)
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef mx_gemm g = self.product(p)
+        return matmul_fits(dev, &g, p.w.type, config)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef mx_gemm g = self.product(p)
+        return matmul_default(dev, &g)
+
 
 # Sizes of one group: m = k/g, q = c/g z r s, pixels = do ho wo.
 
@@ -70,48 +88,55 @@ cdef int64_t _column_elements(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef mx_gemm _product(const mx_conv_problem* p, int64_t images) noexcept nogil:
-    """Sizes and strides that all products of a problem share; operands are set by the caller."""
+    """The product of a group and its strides; strides from image to image are set by the caller."""
     cdef mx_gemm g
+    cdef int64_t pixels = spatial_size(&p.y)
     memset(&g, 0, sizeof(g))
-    g.groups, g.images, g.reduce = p.groups, images, 1
+    g.groups = p.groups
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        g.images, g.reduce = 1, images
+        g.m, g.n, g.k = _filters(p), _taps(p), pixels
+        g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
+        g.b_k, g.b_n, g.b_g = 1, g.k, g.n * g.k
+    else:
+        g.images, g.reduce = images, 1
+        if p.direction == MX_FORWARD:
+            g.m, g.n, g.k = _filters(p), pixels, _taps(p)
+            g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
+        else:
+            g.m, g.n, g.k = _taps(p), pixels, _filters(p)
+            g.a_m, g.a_k, g.a_g = 1, g.m, g.m * g.k
+        g.b_k, g.b_n, g.b_g = g.n, 1, g.k * g.n
+    g.c_m, g.c_n, g.c_g = g.n, 1, g.m * g.n
     return g
 
 
+cdef int64_t _image_stride(const mx_tensor* t) noexcept nogil:
+    return t.stride[0] if t.len[0] > 1 else 0
+
+
 cdef Step _forward(Device dev, const mx_conv_problem* p, int64_t images, operand_t b, int64_t b_i, operand_t c,
-                   Arg alpha, Arg beta):
+                   Arg alpha, Arg beta, tuple config):
     """y[n] = w b[n] with b (q x pixels) a group."""
     cdef mx_gemm g = _product(p, images)
-    cdef int64_t pixels = spatial_size(&p.y)
-    g.m, g.n, g.k = _filters(p), pixels, _taps(p)
-    g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
-    g.b_k, g.b_n, g.b_g, g.b_i = pixels, 1, g.k * pixels, b_i
-    g.c_m, g.c_n, g.c_g, g.c_i = pixels, 1, g.m * pixels, p.y.stride[0] if p.y.len[0] > 1 else 0
-    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta)
+    g.b_i, g.c_i = b_i, _image_stride(&p.y)
+    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta, config)
 
 
 cdef Step _backward_data(Device dev, const mx_conv_problem* p, int64_t images, operand_t b, operand_t c, int64_t c_i,
-                         Arg alpha, Arg beta):
+                         Arg alpha, Arg beta, tuple config):
     """c[n] (q x pixels) = transposed w times dy[n]."""
     cdef mx_gemm g = _product(p, images)
-    cdef int64_t pixels = spatial_size(&p.y)
-    g.m, g.n, g.k = _taps(p), pixels, _filters(p)
-    g.a_m, g.a_k, g.a_g = 1, g.m, g.m * g.k
-    g.b_k, g.b_n, g.b_g, g.b_i = pixels, 1, g.k * pixels, p.y.stride[0] if p.y.len[0] > 1 else 0
-    g.c_m, g.c_n, g.c_g, g.c_i = pixels, 1, g.m * pixels, c_i
-    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta)
+    g.b_i, g.c_i = _image_stride(&p.y), c_i
+    return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta, config)
 
 
 cdef Step _backward_weights(Device dev, const mx_conv_problem* p, int64_t images, operand_t a, operand_t b,
-                            int64_t b_r, Arg alpha, Arg beta):
+                            int64_t b_r, Arg alpha, Arg beta, tuple config):
     """dw = sum over images of dy[n] times transposed b[n], b (q x pixels) a group."""
-    cdef mx_gemm g = _product(p, 1)
-    cdef int64_t pixels = spatial_size(&p.y)
-    g.m, g.n, g.k = _filters(p), _taps(p), pixels
-    g.a_m, g.a_k, g.a_g = pixels, 1, g.m * pixels
-    g.b_k, g.b_n, g.b_g = 1, pixels, g.n * pixels
-    g.c_m, g.c_n, g.c_g = g.n, 1, g.m * g.n
-    g.reduce, g.a_r, g.b_r = images, p.y.stride[0] if p.y.len[0] > 1 else 0, b_r
-    return matmul(dev, &g, a, b, operand(SLOT_W, p.w.type), alpha, beta)
+    cdef mx_gemm g = _product(p, images)
+    g.a_r, g.b_r = _image_stride(&p.y), b_r
+    return matmul(dev, &g, a, b, operand(SLOT_W, p.w.type), alpha, beta, config)
 
 
 cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
@@ -168,7 +193,7 @@ cdef class GemmFwd1x1(_Gemm1x1):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.y.type)
         return Solution([_forward(dev, p, p.x.len[0], operand(SLOT_X, p.x.type), p.x.stride[0],
-                                  operand(SLOT_Y, p.y.type), Arg.alpha(wide), Arg.beta(wide))])
+                                  operand(SLOT_Y, p.y.type), Arg.alpha(wide), Arg.beta(wide), config)])
 
 
 cdef class GemmBwd1x1(_Gemm1x1):
@@ -183,7 +208,7 @@ cdef class GemmBwd1x1(_Gemm1x1):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.x.type)
         return Solution([_backward_data(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
-                                        p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
+                                        p.x.stride[0], Arg.alpha(wide), Arg.beta(wide), config)])
 
 
 cdef class GemmWrw1x1(_Gemm1x1):
@@ -198,7 +223,7 @@ cdef class GemmWrw1x1(_Gemm1x1):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.w.type)
         return Solution([_backward_weights(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
-                                           p.x.stride[0], Arg.alpha(wide), Arg.beta(wide))])
+                                           p.x.stride[0], Arg.alpha(wide), Arg.beta(wide), config)])
 
 
 # 1x1, stride 2: gather to c x (n ho wo), multiply once, spread
@@ -221,13 +246,13 @@ cdef class _Gemm1x1Stride2(_Gemm):
         return once * once * _factor(1, .9, .9) * _factor(p.groups, 1, .95) * (
             .95 if self.direction == MX_BACKWARD_DATA else 1)
 
-
-cdef mx_gemm _over_images(const mx_conv_problem* p) noexcept nogil:
-    """A product whose columns are the pixels of all images."""
-    cdef mx_gemm g = _product(p, 1)
-    g.n = p.y.len[0] * spatial_size(&p.y)
-    g.b_k, g.b_n, g.c_m, g.c_n = g.n, 1, g.n, 1
-    return g
+    cdef mx_gemm product(self, const mx_conv_problem* p) noexcept:
+        """One product whose columns are the pixels of all images."""
+        cdef mx_gemm g = _product(p, 1)
+        g.n *= p.y.len[0]
+        g.b_k = g.c_m = g.n
+        g.b_g, g.c_g = g.k * g.n, g.m * g.n
+        return g
 
 
 cdef Step _cnhw(Device dev, const mx_conv_problem* p, str entry, int from_slot, int64_t from_offset, int to_slot,
@@ -252,16 +277,13 @@ cdef class GemmFwd1x1Stride2(_Gemm1x1Stride2):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.y.type)
-        cdef mx_gemm g = _over_images(p)
+        cdef mx_gemm g = self.product(p)
         cdef int64_t product = p.x.len[1] * g.n * type_size(<int> p.x.type)   # where the product begins
-        g.m, g.k = _filters(p), p.w.len[1]
-        g.a_m, g.a_k, g.a_g = g.k, 1, g.m * g.k
-        g.b_g, g.c_g = g.k * g.n, g.m * g.n
         return Solution([
             _cnhw(dev, p, "to_cnhw_sampled", SLOT_X, 0, SLOT_WORKSPACE, p.x.len[0] * p.x.len[1],
                   spatial_size(&p.y), False),
             matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.x.type),
-                   operand(SLOT_WORKSPACE, p.y.type, product), fixed(1, wide), fixed(0, wide)),
+                   operand(SLOT_WORKSPACE, p.y.type, product), fixed(1, wide), fixed(0, wide), config),
             _cnhw(dev, p, "from_cnhw", SLOT_WORKSPACE, product, SLOT_Y, p.y.len[0] * p.y.len[1], spatial_size(&p.y),
                   True),
         ], self.workspace_bytes(dev, p))
@@ -275,15 +297,12 @@ cdef class GemmBwd1x1Stride2(_Gemm1x1Stride2):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.x.type)
-        cdef mx_gemm g = _over_images(p)
+        cdef mx_gemm g = self.product(p)
         cdef int64_t product = p.y.len[1] * g.n * type_size(<int> p.x.type)
-        g.m, g.k = p.w.len[1], _filters(p)
-        g.a_m, g.a_k, g.a_g = 1, g.m, g.m * g.k
-        g.b_g, g.c_g = g.k * g.n, g.m * g.n
         return Solution([
             _cnhw(dev, p, "to_cnhw", SLOT_Y, 0, SLOT_WORKSPACE, p.y.len[0] * p.y.len[1], spatial_size(&p.y), False),
             matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.y.type),
-                   operand(SLOT_WORKSPACE, p.x.type, product), fixed(1, wide), fixed(0, wide)),
+                   operand(SLOT_WORKSPACE, p.x.type, product), fixed(1, wide), fixed(0, wide), config),
             _cnhw(dev, p, "from_cnhw_scattered", SLOT_WORKSPACE, product, SLOT_X,
                   p.x.len[0] * p.x.len[1], spatial_size(&p.x), True),
         ], self.workspace_bytes(dev, p))
@@ -318,10 +337,10 @@ cdef class _GemmColumns(_Gemm):
         cdef int64_t n, images = self.images(p)
         steps = []
         for n in range(0, p.x.len[0], images):
-            steps += self.round(dev, p, n, min(images, p.x.len[0] - n))
+            steps += self.round(dev, p, n, min(images, p.x.len[0] - n), config)
         return Solution(steps, self.workspace_bytes(dev, p))
 
-    cdef list round(self, Device dev, const mx_conv_problem* p, int64_t n, int64_t count):
+    cdef list round(self, Device dev, const mx_conv_problem* p, int64_t n, int64_t count, tuple config):
         """Return the steps for images n ... n + count - 1."""
         cdef int64_t column_type = self.column_type(p)
         cdef operand_t columns = operand(SLOT_WORKSPACE, column_type)
@@ -331,19 +350,20 @@ cdef class _GemmColumns(_Gemm):
             wide = wide_scalars(dev, p.y.type)
             return [
                 _im2col(dev, p, n, count),
-                _forward(dev, p, count, columns, _column_elements(p), y, Arg.alpha(wide), Arg.beta(wide)),
+                _forward(dev, p, count, columns, _column_elements(p), y, Arg.alpha(wide), Arg.beta(wide), config),
             ]
         if self.direction == MX_BACKWARD_DATA:
             wide = wide_scalars(dev, column_type)
             return [
-                _backward_data(dev, p, count, y, columns, _column_elements(p), fixed(1, wide), fixed(0, wide)),
+                _backward_data(dev, p, count, y, columns, _column_elements(p), fixed(1, wide), fixed(0, wide),
+                               config),
                 _col2im(dev, p, column_type, n, count),
             ]
         wide = wide_scalars(dev, p.w.type)
         return [
             _im2col(dev, p, n, count),
             _backward_weights(dev, p, count, y, columns, _column_elements(p), Arg.alpha(wide),
-                              Arg.beta(wide) if n == 0 else fixed(1, wide)),
+                              Arg.beta(wide) if n == 0 else fixed(1, wide), config),
         ]
 
 

@@ -24,4 +24,9 @@ cdef struct operand_t:
 cdef operand_t operand(int slot, int64_t data_type, int64_t offset=*) noexcept
 cdef bint wide_scalars(Device dev, int64_t data_type) noexcept
 cdef Arg fixed(double value, bint wide)
-cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta)
+
+cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type)
+cdef tuple matmul_default(Device dev, const mx_gemm* g)
+cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1
+cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta,
+                 tuple config)

@@ -1,4 +1,7 @@
-"""Matrix products as steps of a solution: which kernel, with which sizes, for CPU and GPU devices."""
+"""Matrix products as steps of a solution: which kernel, with which sizes, for CPU and GPU devices.
+
+What can be tuned are definitions of the kernel files, which say what they mean; a table names them in their order.
+"""
 
 import struct
 
@@ -9,12 +12,18 @@ from miopyx._descriptors cimport type_size
 from miopyx._types cimport MX_DOUBLE, MX_INT8, MX_INT32
 from miopyx.solvers.conv._base cimport type_token
 
-# Defaults of conv_gemm_cpu.cl, which its global sizes depend on.
 cdef enum:
-    M_CHUNK = 64
-    N_VECTORS = 3
-    NT_CHUNK = 32
-    TILE = 64            # of conv_gemm_gpu.cl
+    LARGEST_TILE = 64    # sums of a work-item of conv_gemm_gpu.cl: more do not fit its registers
+
+# Each definition with its values in ascending order and the one that is taken where nothing was tuned.
+cdef tuple NN = (
+    ("TILE_ROWS", (4, 6, 8, 9, 12), 8), ("N_VECTORS", (1, 2, 3, 4), 3), ("M_CHUNK", (32, 64, 128, 256, 512), 64),
+    ("K_BLOCK", (64, 128, 256, 512), 256),
+)
+cdef tuple NT = (("NT_CHUNK", (16, 32, 48, 64), 32), ("NT_K_BLOCK", (256, 512, 1024, 2048), 512))
+cdef tuple TILED = (
+    ("SIDE", (8, 16), 16), ("EACH_M", (2, 4, 8), 4), ("EACH_N", (2, 4, 8), 4), ("DEPTH", (8, 16, 32), 16),
+)
 
 
 cdef operand_t operand(int slot, int64_t data_type, int64_t offset=0) noexcept:
@@ -37,13 +46,69 @@ cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
     return (a + b - 1) // b
 
 
-cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta):
+cdef bint _along_n(const mx_gemm* g) noexcept:
+    """Whether B and C run along n, which is gemm_nn's business; else A and B run along k, gemm_nt's."""
+    return g.b_n == 1 and g.c_n == 1
+
+
+cdef int _vector(Device dev, int64_t c_type) noexcept:
+    """Elements in a CPU's vector register: sums are as wide as double or as float."""
+    return dev.vector_bytes // (8 if c_type == MX_DOUBLE else 4)
+
+
+cdef tuple _choices(Device dev, const mx_gemm* g):
+    return TILED if not dev.is_cpu else NN if _along_n(g) else NT
+
+
+cdef tuple _useful(tuple values, int64_t default, int64_t size):
+    """Drop what is beyond the first value that covers `size`, and does what that one does; the default stays."""
+    cdef int64_t enough = next((v for v in values if v >= size), size)
+    return tuple([v for v in values if v <= enough or v == default])
+
+
+cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
+    """Return what can be tuned of a product, without values that make no difference to one of its size."""
+    if not dev.is_cpu:
+        return tuple([(name, values) for name, values, _ in TILED])
+    if _along_n(g):
+        sizes = (g.m, _ceil(g.n, _vector(dev, c_type)), g.m, g.k)
+    else:
+        sizes = (max(g.m, g.n), g.k * g.reduce)
+    return tuple([(name, _useful(values, default, size))
+                  for (name, values, default), size in zip(_choices(dev, g), sizes)])
+
+
+cdef tuple matmul_default(Device dev, const mx_gemm* g):
+    """Return the configuration that is taken where nothing was tuned."""
+    return tuple([default for _, _, default in _choices(dev, g)])
+
+
+cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
+    """Whether values of the table go together: on CPUs tiles that fill the registers, on GPUs ones the device holds."""
+    cdef int64_t a, b, c, d, registers
+    if config == matmul_default(dev, g):
+        return True
+    if not dev.is_cpu:
+        a, b, c, d = config
+        return (a * a <= dev.max_work_group and b * c <= LARGEST_TILE
+                and d * (a * b + a * c + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)
+    if not _along_n(g):
+        return True
+    # A tile's sums, a row of B and an element of A: AVX-512 and SVE have 32 registers, what is narrower has 16.
+    registers = 32 if dev.vector_bytes == 64 else 16
+    a, b = config[0], config[1]
+    return a * b + b + 1 <= registers and (
+        a * b >= registers // 2 or a >= g.m or b >= _ceil(g.n, _vector(dev, c_type)))
+
+
+cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta,
+                 tuple config):
     """C = alpha A B + beta C.  On CPUs B and C must run along n, or A and B along k."""
-    cdef int vector
     accumulator = "double" if c.type == MX_DOUBLE else "int" if a.type == MX_INT8 else "float"
+    tuned = {name: value for (name, _, _), value in zip(_choices(dev, g), config)}
     defines = {
         "A_TYPE": type_token(a.type), "B_TYPE": type_token(b.type), "C_TYPE": type_token(c.type), "ACC": accumulator,
-        "SCALAR": "double" if wide_scalars(dev, c.type) else "float",
+        "SCALAR": "double" if wide_scalars(dev, c.type) else "float", **tuned,
     }
     args = (
         Arg.slot_of(a.slot, type_size(<int> a.type), a.offset), Arg.slot_of(b.slot, type_size(<int> b.type), b.offset),
@@ -51,14 +116,15 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
         Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gemm)]), alpha, beta,
     )
     if not dev.is_cpu:
-        groups = _ceil(g.n, TILE) * _ceil(g.m, TILE) * g.groups * g.images
-        return Step(KernelSpec("conv_gemm_gpu.cl", "gemm_tiled", **defines), args, (256 * groups,), (256,))
-    vector = dev.vector_bytes // (8 if accumulator == "double" else 4)
-    defines["VEC"] = vector
-    if g.b_n == 1 and g.c_n == 1:
-        blocks = _ceil(g.m, M_CHUNK) * _ceil(_ceil(g.n, vector), N_VECTORS)
+        side = tuned["SIDE"]
+        groups = _ceil(g.n, side * tuned["EACH_N"]) * _ceil(g.m, side * tuned["EACH_M"]) * g.groups * g.images
+        return Step(KernelSpec("conv_gemm_gpu.cl", "gemm_tiled", **defines), args, (side * side * groups,),
+                    (side * side,))
+    defines["VEC"] = _vector(dev, c.type)
+    if _along_n(g):
+        blocks = _ceil(g.m, tuned["M_CHUNK"]) * _ceil(_ceil(g.n, defines["VEC"]), tuned["N_VECTORS"])
         entry = "gemm_nn"
     else:
-        blocks = _ceil(g.m, NT_CHUNK) * _ceil(g.n, NT_CHUNK)
+        blocks = _ceil(g.m, tuned["NT_CHUNK"]) * _ceil(g.n, tuned["NT_CHUNK"])
         entry = "gemm_nt"
     return Step(KernelSpec("conv_gemm_cpu.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

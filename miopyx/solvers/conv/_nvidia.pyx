@@ -197,7 +197,7 @@ cdef bint _tensor_cores(Device dev):
 cdef class _NvImplicitGemm(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = True
+        self.dynamic = self.deterministic = self.assembly = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef roles_t r

@@ -1,0 +1,75 @@
+"""Solvers that the environment switches off, by algorithm, by how they are written, or one by one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from . import config
+from ._core import Solver
+from .errors import BadParmError
+from .solvers import registry
+
+# Which switch covers which solvers.
+_ALGORITHMS = ("GEMM", "DIRECT", "FFT", "WINOGRAD", "", "IMPLICIT_GEMM")  # by miopenConvAlgorithm_t
+_WINOGRAD = 3
+_ALONE = {f"ConvDirectNaiveConv{word.title()}": f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_{word}"
+          for word in ("FWD", "BWD", "WRW")}
+
+
+def why_off(solver: Solver) -> str | None:
+    """Return which variable switches a solver off, None where none does."""
+    off = _off()
+    return off.get(solver.id) if off else None
+
+
+def only() -> frozenset[int] | None:
+    """Return the ids that MIOPEN_DEBUG_FIND_ONLY_SOLVER leaves to Find, None where it is not set.
+
+    Raises
+    ------
+    BadParmError
+        For an id or a name that no convolution solver has.
+    """
+    return _only(config.get("MIOPEN_DEBUG_FIND_ONLY_SOLVER"))
+
+
+@cache
+def _only(text: str) -> frozenset[int] | None:
+    words = [word.strip() for word in text.split(";") if word.strip()]
+    if not words:
+        return None
+    ids = set()
+    for word in words:
+        solver = registry.BY_NAME.get(word) or (registry.BY_ID.get(int(word)) if word.isdigit() else None)
+        if solver is None:
+            raise BadParmError("no such solver", "MIOPEN_DEBUG_FIND_ONLY_SOLVER", word, "an id or a name of a solver")
+        ids.add(solver.id)
+    return frozenset(ids)
+
+
+def _off() -> dict[int, str]:
+    return _off_by(tuple(name for name in _NAMES if not config.get(name)))
+
+
+_NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALONE.values(),
+          "MIOPEN_DEBUG_OPENCL_CONVOLUTIONS", "MIOPEN_DEBUG_GCN_ASM_KERNELS",
+          "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
+
+
+@cache
+def _off_by(disabled: tuple[str, ...]) -> dict[int, str]:
+    """Return what the switches in `disabled` cover: solver id to the reason."""
+    off = {}
+    for solver in registry.CONV:
+        covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", _ALONE.get(solver.name, "")]
+        if not solver.on_host:
+            covering.append("MIOPEN_DEBUG_OPENCL_CONVOLUTIONS")
+        if solver.assembly:
+            covering.append("MIOPEN_DEBUG_GCN_ASM_KERNELS")
+        if solver.algorithm == _WINOGRAD:
+            covering.append("MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
+        for name in covering:
+            if name in disabled:
+                off[solver.id] = f"switched off by {name}"
+                break
+    return off

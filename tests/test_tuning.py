@@ -1,0 +1,747 @@
+"""Searches: every rule with fakes in place of a device and a clock, and real ones on every OpenCL device.
+
+A fake has a speed for each configuration; "running" it advances the fake clock by that much.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import itertools
+import json
+import logging
+import math
+import random
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from problems import Problem
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor, config, device, tuning
+from miopyx._core import Invoker
+from miopyx._problem import ConvProblem
+from miopyx.errors import BadParmError, InvalidValueError, UnknownError
+from miopyx.solvers import registry
+from miopyx.tuning import Limits, Tried, config_text, configurations, parse_config, search
+
+DEFAULT = (0, 0)
+TABLE = [(a, b) for a in range(5) for b in range(4)]  # 20 with the default
+
+
+class Fake:
+    """A device and a clock; `times` are milliseconds, None for a configuration that fails."""
+
+    def __init__(self, times, noise=None):
+        self.times, self.noise = times, noise
+        self.now, self.runs, self.prepared, self.lines = 0.0, [], [], []
+        self.interrupt_at = None
+
+    def measure(self, values):
+        if self.interrupt_at is not None and len(self.runs) >= self.interrupt_at:
+            self.interrupt_at = None
+            raise KeyboardInterrupt
+        self.runs.append(values)
+        ms = self.times[values]
+        if ms is None:
+            raise UnknownError("does not build")
+        self.now += ms / 1e3
+        return ms if self.noise is None else ms * self.noise()
+
+    def prepare(self, batch):
+        self.prepared.append(list(batch))
+        return []
+
+    def search(self, configs=TABLE, **options):
+        options = {"prepare": self.prepare, "rng": random.Random(1), **options}
+        return search("Solver", configs, DEFAULT, self.measure, report=self.lines.append, clock=lambda: self.now,
+                      **options)
+
+    def firsts(self):
+        """The configurations in the order in which each was run first."""
+        return list(dict.fromkeys(self.runs))
+
+
+def speeds(rng, fastest=None, **others):
+    """Different times of 10 to 100 ms for the whole table, and one at `fastest`."""
+    times = {c: float(rng.uniform(20, 100)) for c in TABLE}
+    times[DEFAULT] = 50.0
+    if fastest is not None:
+        times[fastest] = 10.0
+    return times
+
+
+def test_text_of_a_configuration():
+    assert config_text((64, 3, 256)) == "64,3,256"
+    for values in [(64, 3, 256), (0,), (-1, 7), (10**17,)]:
+        assert parse_config(config_text(values)) == values
+    for text in ["", "64,", ",3", "64, 3", " 64", "64\n", "1.5", "0x10", "a", "64;3", "1_0", "٣", "1" * 19, "--1",
+                 "1,,2"]:
+        assert parse_config(text) is None, text
+
+
+def test_odometer():
+    table = (("A", (1, 2)), ("B", (10, 20, 30)))
+    assert configurations(table, lambda c: True) == [(1, 10), (1, 20), (1, 30), (2, 10), (2, 20), (2, 30)]
+    assert configurations(table, lambda c: c[0] * c[1] <= 20) == [(1, 10), (1, 20), (2, 10)]
+    assert configurations((), lambda c: True) == [()]
+
+
+def test_the_fastest_is_found(rng):
+    fastest = TABLE[int(rng.integers(1, len(TABLE)))]
+    fake = Fake(speeds(rng, fastest))
+    result = fake.search()
+    assert (result.config, result.time, result.default_time) == (fastest, 10.0, 50.0)
+    assert (result.tried, result.failed, result.total, result.ended_by) == (20, 0, 20, "all")
+    assert result.finished
+    assert result.times == fake.times
+    assert fake.firsts()[0] == DEFAULT
+    assert set(fake.runs) == set(TABLE)
+
+
+def test_the_order_is_random(rng):
+    orders = []
+    for seed in rng.integers(0, 2**31, 3):
+        fake = Fake(speeds(rng))
+        fake.search(rng=random.Random(int(seed)))
+        orders.append(tuple(fake.firsts()))
+    assert len(set(orders)) > 1
+    assert all(order[0] == DEFAULT and sorted(order) == TABLE for order in orders)
+
+
+def test_what_is_far_behind_runs_once_and_what_is_close_ten_times():
+    fake = Fake({DEFAULT: 10.0, (0, 1): 21.0, (0, 2): 15.0, (0, 3): 10.9})
+    result = fake.search(list(fake.times))
+    # 11 of the default, then its ten rounds with the three finalists.
+    assert {c: fake.runs.count(c) for c in fake.times} == {DEFAULT: 21, (0, 1): 11, (0, 2): 12, (0, 3): 21}
+    assert result.config == DEFAULT
+    assert result.time == result.default_time == 10.0
+
+
+def test_the_first_run_of_a_good_one_may_be_slow():
+    seen = set()
+
+    def cold(values):
+        first = values not in seen
+        seen.add(values)
+        return {DEFAULT: 10.0, (0, 1): 5.0}[values] * (1.9 if first else 1.0)
+
+    assert search("Solver", [(0, 1)], DEFAULT, cold, report=lambda line: None).config == (0, 1)
+
+
+def test_the_median_counts_not_the_luckiest_run(rng):
+    times = {DEFAULT: 10.0, (0, 1): 10.0, (0, 2): 8.0}
+    lucky = iter(itertools.chain([1.0], itertools.repeat(10.0)))
+
+    def measure(values):
+        return next(lucky) if values == (0, 1) else times[values]
+
+    result = search("Solver", list(times), DEFAULT, measure, report=lambda line: None, rng=random.Random(0))
+    assert result.config == (0, 2)
+
+
+def test_a_winner_must_beat_the_default_in_the_end(rng):
+    """Better by luck while the others were tried, not when both run in turns."""
+    calls = dict.fromkeys([DEFAULT, (0, 1)], 0)
+
+    def measure(values):
+        calls[values] += 1
+        return 10.0 if values == DEFAULT or calls[values] > 11 else 5.0
+
+    result = search("Solver", [(0, 1)], DEFAULT, measure, report=lambda line: None)
+    assert result.times[0, 1] == 5.0
+    assert (result.config, result.time, result.default_time) == (DEFAULT, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(("time", "winner"), [(9.9, DEFAULT), (9.7, (0, 1))])
+def test_a_gain_below_two_in_a_hundred_is_none(time, winner):
+    assert Fake({DEFAULT: 10.0, (0, 1): time}).search([(0, 1)]).config == winner
+
+
+def test_no_difference_but_noise_gives_the_default(rng):
+    taken = 0
+    for _ in range(30):
+        fake = Fake(dict.fromkeys(TABLE, 10.0), noise=lambda: float(rng.lognormal(0, 0.03)))
+        taken += fake.search().config != DEFAULT
+    assert taken <= 10
+
+
+def test_finalists_run_in_turns(rng):
+    fake = Fake(speeds(rng, (1, 1)))
+    fake.search()
+    last = fake.runs[-4 * tuning.FINAL_ROUNDS:]
+    rounds = {tuple(last[i:i + 4]) for i in range(0, len(last), 4)}
+    assert len(rounds) == 1
+    assert set(next(iter(rounds))) == {DEFAULT, *sorted(fake.times, key=fake.times.get)[:3]}
+
+
+def test_long_runs_are_few(rng):
+    fake = Fake({DEFAULT: 4000.0, (0, 1): 3000.0})
+    assert fake.search([(0, 1)]).config == (0, 1)
+    assert len(fake.runs) <= 4 + 2 * 3
+
+
+def test_failures_are_counted_and_end_nothing(rng):
+    times = speeds(rng, (4, 3))
+    broken = [(1, 1), (2, 2), (3, 3)]
+    times.update(dict.fromkeys(broken, None))
+    fake = Fake(times)
+    result = fake.search()
+    assert (result.config, result.tried, result.failed) == ((4, 3), 20, 3)
+    assert set(result.times) == set(TABLE) - set(broken)
+    assert all(fake.runs.count(c) == 1 for c in broken)
+
+
+@pytest.mark.parametrize("nonsense", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_that_is_none_is_a_failure(nonsense):
+    result = Fake({DEFAULT: 10.0, (0, 1): nonsense}).search([(0, 1)])
+    assert (result.config, result.failed) == (DEFAULT, 1)
+
+
+def test_the_default_may_fail(rng):
+    times = speeds(rng, (2, 1))
+    times[DEFAULT] = None
+    result = Fake(times).search()
+    assert (result.config, result.time, result.default_time, result.failed) == ((2, 1), 10.0, math.inf, 1)
+
+
+def test_all_may_fail(tmp_path):
+    fake = Fake(dict.fromkeys(TABLE, None))
+    result = fake.search(tried=Tried.of(tmp_path, "all"))
+    assert (result.config, result.time, result.tried, result.failed, result.times) == (DEFAULT, math.inf, 20, 20, {})
+    assert not any("Score" in line for line in fake.lines)
+
+
+def test_nothing_to_tune():
+    result = Fake({DEFAULT: 10.0}).search([])
+    assert (result.config, result.time, result.tried, result.ended_by) == (DEFAULT, 10.0, 1, "all")
+
+
+def test_limit_of_iterations(rng):
+    fake = Fake(speeds(rng))
+    result = fake.search(limits=Limits(iterations=7))
+    assert (result.tried, result.total, result.ended_by) == (8, 8, "iterations")
+    assert len(set(fake.runs)) == 8
+    assert fake.search(limits=Limits(iterations=19)).ended_by == "all"
+
+
+def test_limit_of_time(rng):
+    fake = Fake(speeds(rng))
+    result = fake.search(limits=Limits(time_ms=1000))
+    assert result.ended_by == "time"
+    assert not result.finished
+    assert 2 <= result.tried < 20
+    assert len(fake.prepared) == 1
+    none = Fake(speeds(rng))
+    assert none.search(limits=Limits(time_ms=0)).tried == 1
+    assert none.prepared == []
+
+
+def test_patience(rng):
+    fake = Fake({c: 50.0 + i for i, c in enumerate(TABLE)})
+    result = fake.search(limits=Limits(patience=6))
+    assert (result.ended_by, result.tried) == ("patience", 7)
+    improving = [(1, i) for i in range(12)]
+    fake = Fake({DEFAULT: 50.0, **{c: 40.0 - i for i, c in enumerate(improving)}})
+    shuffled = SimpleNamespace(shuffle=lambda configs: configs.sort())
+    assert fake.search(improving, limits=Limits(patience=1), rng=shuffled).ended_by == "all"
+
+
+def test_limits_of_the_environment(monkeypatch):
+    assert Limits.from_environment() == Limits(0, 7200000, 0)
+    monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "5")
+    monkeypatch.setenv("MIOPEN_TUNING_TIME_MS_MAX", "0x10")
+    monkeypatch.setenv("MIOPEN_TUNING_PATIENCE", "3")
+    config.forget()
+    assert Limits.from_environment() == Limits(5, 16, 3)
+    monkeypatch.setenv("MIOPEN_TUNING_PATIENCE", "-3")
+    config.forget()
+    with pytest.raises(InvalidValueError) as raised:
+        Limits.from_environment()
+    assert (raised.value.parameter, raised.value.value) == ("MIOPEN_TUNING_PATIENCE", -3)
+
+
+@pytest.mark.parametrize("wrong", [{"iterations": -1}, {"time_ms": -0.5}, {"time_ms": math.nan}, {"patience": -1}])
+def test_limits_are_not_negative(wrong):
+    with pytest.raises(BadParmError):
+        Limits(**wrong)
+
+
+def test_compiled_together_before_they_run(rng):
+    many = [(a, b) for a in range(10) for b in range(10)]
+    fake = Fake({c: 50.0 + i for i, c in enumerate(many)})
+    fake.search(many)
+    assert sorted(itertools.chain(*fake.prepared)) == many[1:]
+    assert [len(batch) for batch in fake.prepared] == [32, 32, 32, 3]
+    assert fake.firsts() == [DEFAULT, *itertools.chain(*fake.prepared)]
+    few = Fake(fake.times)
+    few.search(many, limits=Limits(patience=1))
+    assert len(few.prepared) == 1
+
+
+def test_what_failed_to_compile_is_not_run(rng):
+    fake = Fake(speeds(rng, (4, 3)))
+    result = fake.search(prepare=lambda batch: [c for c in batch if c[1] == 3])
+    assert result.failed == 5
+    assert not any(c[1] == 3 for c in fake.runs)
+    assert result.config != (4, 3)
+
+
+def test_progress(rng):
+    fake = Fake({c: 300.0 - i for i, c in enumerate(TABLE)})
+    fake.times[2, 2] = None
+    shuffled = SimpleNamespace(shuffle=lambda configs: configs.sort())
+    fake.search(rng=shuffled)
+    assert fake.lines[0] == "Solver: Searching the best solution among 20..."
+    # Each takes more than 2 s: a line after the first, then after every second one.  #0 is the default.
+    assert fake.lines[1].startswith("Solver: 2/0/20 299, best within recent 1: 299 #1 0,1, ETA: ")
+    assert fake.lines[2].startswith("Solver: 4/0/20 297, best within recent 2: 297 #3 0,3, ETA: ")
+    eta = float(fake.lines[2].split("ETA: ")[1].removesuffix(" sec."))
+    assert 16 * 2 < eta < 16 * 4
+    assert any("/1/20" in line for line in fake.lines[2:-2])
+    assert fake.lines[-2] == "Solver: Done: 20/1/20, best #19 281 4,3"
+    assert fake.lines[-1] == "Solver: ...Score: 1.07"
+    assert all(math.isfinite(float(line.split("ETA: ")[1].removesuffix(" sec."))) for line in fake.lines[1:-2])
+
+
+def test_no_line_within_three_seconds(rng):
+    fake = Fake({c: 0.01 + i for i, c in enumerate(TABLE)})
+    fake.search()
+    assert len(fake.lines) == 3
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_lines_go_to_a_terminal_else_to_the_log(terminal, monkeypatch, capsys, caplog):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with caplog.at_level(logging.INFO, logger="miopyx"):
+        search("Solver", [(0, 1)], DEFAULT, lambda values: 1.0)
+    logged = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
+    assert ("Searching the best" in "".join(logged)) is not terminal
+    if terminal:
+        assert "Solver: Searching the best solution among 2...\n" in capsys.readouterr().err
+
+
+def test_interrupt_ends_the_search_with_what_it_has(rng, tmp_path):
+    fake = Fake(speeds(rng))
+    fake.times = {c: (10.0 if c in ((1, 0), (1, 1), (1, 2), (1, 3)) else t) for c, t in fake.times.items()}
+    fake.interrupt_at = 60
+    result = fake.search(tried=Tried.of(tmp_path, "x"), rng=SimpleNamespace(shuffle=lambda c: c.sort()))
+    assert (result.ended_by, result.finished) == ("interrupted", False)
+    assert 2 <= result.tried < 20
+    assert result.config in ((1, 0), (1, 1), (1, 2), (1, 3))
+    assert len(read(tmp_path)) == result.tried  # for the next one
+    again = Fake(fake.times)
+    end = again.search(tried=Tried.of(tmp_path, "x"))
+    assert (end.tried, end.ended_by) == (20, "all")
+
+
+def test_a_second_interrupt_passes(rng):
+    def measure(values):
+        raise KeyboardInterrupt
+
+    assert search("Solver", TABLE, DEFAULT, measure, report=lambda line: None).tried == 0
+
+    runs = []
+
+    def later(values):
+        runs.append(values)
+        if len(runs) in (40, 45):
+            raise KeyboardInterrupt
+        return 10.0
+
+    with pytest.raises(KeyboardInterrupt):
+        search("Solver", TABLE, DEFAULT, later, report=lambda line: None)
+    assert len(runs) == 45
+
+
+# What was tried is kept.
+
+
+def read(folder):
+    return [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("limit", [Limits(time_ms=2500), Limits(patience=3)])
+def test_a_search_goes_on_where_it_stopped(rng, tmp_path, limit):
+    times = {c: 50.0 + i for i, c in enumerate(TABLE)}
+    seen, tried = [], 1
+    for _ in range(30):
+        fake = Fake(times)
+        result = fake.search(limits=limit, tried=Tried.of(tmp_path, "x"), rng=random.Random())
+        new = set(itertools.chain(*fake.prepared)) & set(fake.runs) - {DEFAULT}
+        seen += [c for c in fake.firsts() if c != DEFAULT and c not in seen]
+        assert result.tried >= tried
+        tried = result.tried
+        assert tried == 1 + len(seen), new
+        if result.finished:
+            break
+    assert result.finished
+    assert (result.tried, result.total, sorted(result.times)) == (20, 20, TABLE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_tried_runs_again_only_in_the_final(rng, tmp_path):
+    times = speeds(rng, (3, 3))
+    first = Fake(times)
+    partial = first.search(limits=Limits(time_ms=2000), tried=Tried.of(tmp_path, "x"))
+    second = Fake(times)
+    result = second.search(tried=Tried.of(tmp_path, "x"))
+    assert result.config == (3, 3)
+    before_final = second.runs[:-4 * tuning.FINAL_ROUNDS]
+    assert not set(before_final) & set(partial.times) - {DEFAULT}
+
+
+def test_failures_are_not_tried_again(rng, tmp_path):
+    times = speeds(rng)
+    times.update(dict.fromkeys([c for c in TABLE if c[0] == 2], None))
+    with_all = Tried.of(tmp_path, "x")
+    for c in [c for c in TABLE if c[0] == 2]:
+        with_all.add(c, math.inf)
+    fake = Fake(times)
+    result = fake.search(tried=Tried.of(tmp_path, "x"))
+    assert result.failed == 4
+    assert not any(c[0] == 2 for c in fake.runs)
+
+
+def test_the_iterations_limit_counts_earlier_searches(rng, tmp_path):
+    fake = Fake(speeds(rng))
+    fake.search(limits=Limits(iterations=10, time_ms=1500), tried=Tried.of(tmp_path, "x"))
+    again = Fake(fake.times)
+    result = again.search(limits=Limits(iterations=10), tried=Tried.of(tmp_path, "x"))
+    assert (result.tried, result.ended_by) == (11, "iterations")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_busier_machine_does_not_make_earlier_times_look_good(rng, tmp_path):
+    """All times are three times as long in the second search, in which the best is tried."""
+    tried = Tried.of(tmp_path, "x")
+    tried.add(DEFAULT, 50.0)
+    tried.add((1, 1), 30.0)
+    slow = {DEFAULT: 150.0, (1, 1): 90.0, (1, 2): 60.0}
+    result = Fake(slow).search([(1, 1), (1, 2)], tried=Tried.of(tmp_path, "x"))
+    assert (result.config, result.times[1, 1]) == ((1, 2), 90.0)
+
+
+@pytest.mark.parametrize("other", [("y",), ("x", [1]), ("x", None)])
+def test_searches_do_not_mix(rng, tmp_path, other):
+    fake = Fake(speeds(rng))
+    fake.search(limits=Limits(time_ms=1500), tried=Tried.of(tmp_path, "x"))
+    assert Tried.of(tmp_path, *other).load(DEFAULT, TABLE) == {}
+    assert Tried.of(tmp_path, "x").load(DEFAULT, TABLE) != {}
+
+
+def test_odd_lines_are_passed_over(tmp_path, rng):
+    tried = Tried.of(tmp_path, "x")
+    tried.add(DEFAULT, 10.0)
+    tried.add((1, 1), 5.0)
+    path, = tmp_path.iterdir()
+    odd = [b"", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'{"config": "1,2"}', b'{"config": [1, 2], "ms": 1}',
+           b'{"config": "1,2", "ms": "soon"}', b'{"config": "1,2", "ms": -1}', b'{"config": "1,2", "ms": 0}',
+           b'{"config": "1,2", "ms": NaN}', b'{"config": "1,2", "ms": 1e999}', b'{"config": "9,9", "ms": 1}',
+           b'{"config": "1,2", "ms": 1' + b"0" * 400 + b"}", b"[" * 100_000, b'{"config": "1,2", "ms": {}}',
+           rng.bytes(200).replace(b"\n", b"")]
+    with path.open("ab") as file:
+        file.write(b"\n".join(odd) + b"\n")
+    tried.add((2, 2), 20.0)
+    with path.open("ab") as file:
+        file.write(b'{"config": "3,3", "m')  # killed while it wrote
+    fresh = Tried.of(tmp_path, "x")
+    assert fresh.load(DEFAULT, TABLE) == {(1, 1): 0.5, (2, 2): 2.0}
+    fresh.add((3, 2), 10.0)
+    assert Tried.of(tmp_path, "x").load(DEFAULT, TABLE) == {(1, 1): 0.5, (2, 2): 2.0, (3, 2): 1.0}
+
+
+def test_every_truncation_of_the_file_can_be_continued(rng, tmp_path):
+    tried = Tried.of(tmp_path, "x")
+    tried.add(DEFAULT, 10.0)
+    for c in TABLE[1:6]:
+        tried.add(c, 20.0)
+    path, = tmp_path.iterdir()
+    data = path.read_bytes()
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        fresh = Tried.of(tmp_path, "x")
+        whole = fresh.load(DEFAULT, TABLE)
+        assert set(whole) <= set(TABLE[1:6])
+        fresh.add((4, 3), 30.0)
+        assert set(Tried.of(tmp_path, "x").load(DEFAULT, TABLE)) == set(whole) | {(4, 3)}
+
+
+@pytest.mark.parametrize("why", ["a file in place of the folder", "full", "not writable"])
+def test_without_a_place_for_the_file(rng, tmp_path, caplog, monkeypatch, why):
+    folder = tmp_path / "searches"
+    if why == "a file in place of the folder":
+        folder.write_text("")
+    elif why == "full":
+        def full(*args):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr(tuning.os, "write", full)
+    else:
+        def refuse(*args, **options):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        monkeypatch.setattr(tuning.os, "open", refuse)
+    fake = Fake(speeds(rng, (1, 2)))
+    with caplog.at_level(logging.WARNING, logger="miopyx"):
+        assert fake.search(tried=Tried.of(folder, "x")).config == (1, 2)
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
+
+
+def test_no_folder_no_file(rng):
+    assert Fake(speeds(rng, (1, 2))).search(tried=Tried.of(None, "x")).config == (1, 2)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from miopyx.tuning import Tried, search
+
+runs = 0
+def measure(values):
+    global runs
+    runs += 1
+    if runs == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 50.0 + values[0]
+
+search("Solver", [(i,) for i in range(20)], (0,), measure, tried=Tried.of(Path(sys.argv[1]), "x"))
+"""
+
+
+def test_a_killed_search_goes_on(tmp_path, rng):
+    end = int(rng.integers(13, 60))
+    done = subprocess.run([sys.executable, "-P", "-c", KILLED, str(tmp_path), str(end)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    lines = read(tmp_path)
+    runs = []
+
+    def measure(values):
+        runs.append(values)
+        return 50.0 + values[0]
+
+    result = search("Solver", [(i,) for i in range(20)], (0,), measure, tried=Tried.of(tmp_path, "x"),
+                    report=lambda line: None)
+    assert (result.tried, result.ended_by) == (20, "all")
+    tried_before = {parse_config(line["config"]) for line in lines} - {(0,)}
+    again = set(runs[:-4 * tuning.FINAL_ROUNDS]) & tried_before
+    assert tried_before
+    assert not again
+
+
+# Real solvers
+
+DTYPE = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "half": np.dtype("f2"), "float": np.dtype("f4"),
+         "double": np.dtype("f8"), "int8": np.dtype("i1")}
+TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16": "bfloat16", "int8": "int8"}
+# x, k, filter, pad, stride, groups: rest, 1x1, 1x1 with stride 2, one output pixel, groups, one spatial axis
+SHAPES = [
+    ((2, 9, 11, 13), 40, (3, 3), 1, 1, 1), ((3, 70, 6, 7), 37, (1, 1), 0, 1, 1), ((2, 34, 9, 8), 21, (1, 1), 0, 2, 1),
+    ((2, 5, 3, 3), 12, (3, 3), 0, 1, 1), ((2, 12, 9, 10), 18, (2, 3), 1, 2, 3), ((1, 3, 700), 5, (5,), 2, 1, 1),
+]
+
+
+class Example:
+    """A problem with exact data: small integers, whose sums every type but the narrow ones' outputs holds exactly."""
+
+    def __init__(self, shape, dtype, direction, rng):
+        x, k, filter, pad, stride, groups = shape
+        spatial = len(filter)
+        self.direction = direction
+        self.conv = ConvolutionDescriptor((pad,) * spatial, (stride,) * spatial, groups=groups)
+        name, out = TYPES[dtype], "int32" if dtype == "int8" else TYPES[dtype]
+        self.x, self.w = TensorDescriptor(name, x), TensorDescriptor(name, (k, x[1] // groups, *filter))
+        self.y = TensorDescriptor(out, self.conv.output_lens(self.x, self.w))
+        types = [DTYPE[dtype], DTYPE[dtype], np.dtype("i4") if dtype == "int8" else DTYPE[dtype]]
+        lens = (self.x.lens, self.w.lens, self.y.lens)
+        self.data = [rng.integers(-2, 3, n).astype(t) for n, t in zip(lens, types, strict=True)]
+        self.problem = ConvProblem(direction, self.x, self.w, self.y, self.conv)
+        self.output = (2, 0, 1)[direction]
+
+    def run(self, handle, solver, values):
+        """The result of a solver under a configuration, with poison where it writes and in its workspace."""
+        invoker = Invoker(handle, solver, self.problem, values)
+        handle.register(invoker, solver.id)
+        host = [a.copy() for a in self.data]
+        host[self.output].reshape(-1).view("u1")[...] = 0xFF
+        x, w, y = (handle.upload(a) for a in host)
+        size = solver.workspace_size(handle.device, self.problem)
+        assert invoker.solution.workspace == size, "the workspace depends on the configuration"
+        space = handle.upload(np.full(size, 0xFF, np.uint8)) if size else None
+        if self.direction == 0:
+            miopyx.miopenConvolutionForwardImmediate(handle, self.w, w, self.x, x, self.conv, self.y, y, space, size,
+                                                     solver.id)
+        elif self.direction == 1:
+            miopyx.miopenConvolutionBackwardDataImmediate(handle, self.y, y, self.w, w, self.conv, self.x, x, space,
+                                                          size, solver.id)
+        else:
+            miopyx.miopenConvolutionBackwardWeightsImmediate(handle, self.y, y, self.x, x, self.conv, self.w, w, space,
+                                                             size, solver.id)
+        return handle.download((x, w, y)[self.output], np.empty_like(host[self.output]))
+
+    def truth(self):
+        with miopyx.Handle("host") as host:
+            wide = [TensorDescriptor("float64", d.lens) for d in (self.x, self.w, self.y)]
+            x, w, y = (a.astype(np.float64) for a in self.data)
+            out = np.full(wide[self.output].lens, np.nan)
+            if self.direction == 0:
+                host.convolution_forward(wide[0], wide[1], self.conv, wide[2])(x, w, out)
+            elif self.direction == 1:
+                host.convolution_backward_data(wide[2], wide[1], self.conv, wide[0])(y, w, out)
+            else:
+                host.convolution_backward_weights(wide[2], wide[0], self.conv, wide[1])(y, x, out)
+        return out
+
+
+def tunable(handle, problem):
+    return [s for s in registry.CONV
+            if s.why_not(handle.device, problem) is None and s.parameters(handle.device, problem)]
+
+
+def all_configs(handle, problem, solver):
+    dev = handle.device
+    return configurations(solver.parameters(dev, problem), lambda c: solver.accepts(dev, problem, c))
+
+
+@pytest.fixture(scope="module")
+def as_gpu():
+    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
+    made = {}
+
+    def handle_of(name):
+        if name not in made:
+            info = dataclasses.replace(device.find(name), kind="gpu")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(device, "find", lambda _: info)
+                made[name] = miopyx.Handle(name)
+        return made[name]
+
+    yield handle_of
+    for handle in made.values():
+        handle.destroy()
+
+
+@pytest.mark.parametrize("dtype", DTYPE)
+@pytest.mark.parametrize("kind", ["as it is", "as a GPU"])
+def test_every_configuration_computes_the_same(opencl_name, handles, as_gpu, kind, dtype, rng):
+    """A sample of each solver's table, on problems of all shapes that the family distinguishes."""
+    handle = handles(opencl_name) if kind == "as it is" else as_gpu(opencl_name)
+    if kind == "as a GPU" and handles(opencl_name).device.is_gpu:
+        return
+    reached = set()
+    for shape in SHAPES:
+        for direction in range(1 if dtype == "int8" else 3):
+            example = Example(shape, dtype, direction, rng)
+            for solver in tunable(handle, example.problem):
+                check(handle, example, solver, rng, sample=2)
+                reached.add(solver.id)
+    assert len(reached) >= (2 if dtype == "int8" else 7)
+
+
+def check(handle, example, solver, rng, sample):
+    dev, problem = handle.device, example.problem
+    every = all_configs(handle, problem, solver)
+    default = solver.default_config(dev, problem)
+    assert default in every
+    assert 1 <= len(every) <= 300
+    names = [name for name, values in solver.parameters(dev, problem)]
+    assert all(list(values) == sorted(set(values)) for _, values in solver.parameters(dev, problem))
+    chosen = [default, *(every[i] for i in rng.choice(len(every), min(sample, len(every)), replace=False))]
+    truth = example.truth()
+    for values in chosen:
+        got = example.run(handle, solver, values)
+        want = truth.astype(got.dtype)  # rounds once, as a kernel does; exact in all wider types
+        again = example.run(handle, solver, values)
+        note = f"{solver} {dict(zip(names, values, strict=True))}"
+        np.testing.assert_array_equal(got.view("u1"), again.view("u1"), f"{note} is not deterministic")
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64), note)
+
+
+def test_whole_table_on_one_problem(opencl_name, handles, rng):
+    handle = handles(opencl_name)
+    for direction in range(3):
+        example = Example(((2, 20, 9, 11), 50, (3, 3), 1, 1, 1), "float", direction, rng)
+        solver = tunable(handle, example.problem)[0]
+        check(handle, example, solver, rng, sample=1000)
+
+
+def test_configurations_that_do_not_belong_are_refused(opencl_name, handles, as_gpu, rng):
+    for handle in (handles(opencl_name), as_gpu(opencl_name)):
+        example = Example(SHAPES[0], "float", 0, rng)
+        for solver in tunable(handle, example.problem):
+            default = solver.default_config(handle.device, example.problem)
+            assert solver.accepts(handle.device, example.problem, default)
+            for wrong in [(), default[:-1], (*default, 1), tuple(-v for v in default), (7, *default[1:])]:
+                assert not solver.accepts(handle.device, example.problem, wrong)
+
+
+def test_tables_leave_out_what_makes_no_difference(opencl_handle, rng):
+    if not opencl_handle.device.is_cpu:
+        return
+    small = Example(((1, 4, 5, 5), 8, (3, 3), 1, 1, 1), "float", 0, rng).problem
+    large = Example(((1, 300, 5, 5), 600, (3, 3), 1, 1, 1), "float", 0, rng).problem
+    solver = registry.BY_NAME["GemmFwdRest"]
+    assert len(all_configs(opencl_handle, small, solver)) < len(all_configs(opencl_handle, large, solver)) / 4
+
+
+def test_a_real_search(opencl_name, handles, rng, monkeypatch, tmp_path):
+    """Through tune(): a few configurations of a real solver, the search stopped, continued, its result used."""
+    handle = handles(opencl_name)
+    p = Problem(handle, rng, x=(2, 32, 14, 14), k=64)
+    problem = ConvProblem(0, p.x, p.w, p.y, p.conv)
+    solver = next(s for s in tunable(handle, problem) if s.id in (91, 1011))
+    size = solver.workspace_size(handle.device, problem)
+    ran = []
+
+    def run(invoker):
+        ran.append(invoker.config)
+        handle.register(invoker, solver.id)
+        p.immediate(0, solver.id, size)
+        p.close(0)
+        return handle.last_kernel_time()
+
+    batches = []
+
+    def ahead(handle, specs):
+        batches.append(list(specs))
+        broken = next(s for s in specs if s.file.startswith("conv_gemm"))
+        return [SimpleNamespace(spec=broken, why="as if it did not build")]
+
+    monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "8")
+    config.forget()
+    with handle.timing():
+        stopped = tuning.tune(handle, problem, solver, run, ahead=ahead, folder=tmp_path, limits=Limits(8, 0.0))
+        assert (stopped.ended_by, stopped.tried, batches) == ("time", 1, [])
+        assert len(list(tmp_path.iterdir())) == 1
+        result = tuning.tune(handle, problem, solver, run, ahead=ahead, folder=tmp_path)
+    assert (result.tried, result.failed, result.ended_by) == (9, 1, "iterations")
+    assert list(tmp_path.iterdir()) == []
+    assert len(batches) == 1
+    assert set(ran) == set(result.times)
+    assert solver.accepts(handle.device, problem, result.config)
+    assert 0 < result.time <= result.default_time
+    p.poison(0)
+    handle.register(Invoker(handle, solver, problem, result.config), solver.id)
+    p.immediate(0, solver.id, size)
+    p.close(0)
+    handle.register(Invoker(handle, solver, problem), solver.id)
+
+
+def test_a_real_failure_does_not_end_a_search(opencl_handle, rng, monkeypatch):
+    """A kernel that the compiler refuses under some configurations."""
+    handle = opencl_handle
+    p = Problem(handle, rng)
+    problem = ConvProblem(0, p.x, p.w, p.y, p.conv)
+    solver = next(s for s in tunable(handle, problem) if s.id in (91, 1011))
+    default = solver.default_config(handle.device, problem)
+
+    def run(invoker):
+        if invoker.config != default:
+            handle.program(miopyx._core.KernelSpec("conv_gemm_cpu.cl", "gemm_nn", N_VECTORS=9))
+        return 1.0
+
+    result = tuning.tune(handle, problem, solver, run, limits=Limits(iterations=3))
+    assert (result.config, result.failed, result.tried) == (default, 3, 4)

@@ -93,13 +93,16 @@ cdef class Program:
         """Return the device's binary, or None where the driver gives none."""
         cdef size_t size = 0
         cdef unsigned char* data
-        if cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARY_SIZES, sizeof(size_t), &size, NULL) != 0 or size == 0:
+        cdef cl_int code
+        with nogil:  # PoCL compiles for seconds here
+            code = cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARY_SIZES, sizeof(size_t), &size, NULL)
+        if code != 0 or size == 0:
             return None
         payload = bytearray(size)
         data = payload
-        if cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARIES, sizeof(void*), &data, NULL) != 0:
-            return None
-        return bytes(payload)
+        with nogil:
+            code = cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARIES, sizeof(void*), &data, NULL)
+        return bytes(payload) if code == 0 else None
 
     def work_group_limit(self, str name):
         """Return the largest work-group of a kernel on this device (CL_KERNEL_WORK_GROUP_SIZE)."""

@@ -73,6 +73,7 @@ def _declare(name: str, parse: Callable[[str], Any], default: Any, meaning: str)
 _declare("MIOPYX_DEVICE", str, "", "the device of Handle() and miopenCreate(): a name as `miopyx doctor` prints it")
 _declare("MIOPYX_CACHE_DIR", str, "", "folder of the caches; empty: the user's cache folder of the platform")
 _declare("MIOPYX_CACHE", parse_bool, True, "0: keep no caches on disk")
+_declare("MIOPYX_CACHE_MB", parse_int, 512, "MiB of built programs kept on disk; the longest unused go first")
 _declare("MIOPYX_NUM_THREADS", parse_int, 0, "threads of the host path; 0: one a usable core")
 _declare("MIOPYX_HOST_ISA", str, "",
          "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")

@@ -20,6 +20,7 @@ from .userfile import UserFile
 
 _log = logging.getLogger("miopyx")
 _opened: dict[tuple[object, ...], Databases] = {}
+_lock = threading.Lock()
 
 
 def _new_lock() -> None:
@@ -27,7 +28,6 @@ def _new_lock() -> None:
     _lock = threading.Lock()  # after a fork nobody may be left to release the old one
 
 
-_new_lock()
 os.register_at_fork(after_in_child=_new_lock)
 
 

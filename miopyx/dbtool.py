@@ -7,7 +7,7 @@ import bz2
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -301,12 +301,17 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
             left["records without a usable item"] += 1
         elif not arguments.replace and target.get(key):
             left["records of keys that the user's database has"] += 1
-        elif target.update(key, lambda old, line=line, key=key: _as_ours(key, line)):
+        elif target.update(key, _replacing(_as_ours(key, line))):
             added += 1
         else:
             raise BadParmError("cannot be written", "database", target.path, "a writable folder")
     return {"device": info.name, "find-db": str(store.user_find.path), "perf-db": str(store.user_perf.path),
             "added": added, "left out": dict(left)}
+
+
+def _replacing(line: bytes) -> Callable[[bytes | None], bytes]:
+    """Return a change that puts a line in the place of whatever is there."""
+    return lambda _old: line
 
 
 def _as_ours(key: bytes, line: bytes) -> bytes:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .device import DeviceInfo
 
 KERNELS = Path(__file__).parent / "kernels"
-LIMIT_MB = 512
 _PARTS = 16
 _MAGIC = b"miopyx program 2\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
@@ -195,10 +194,11 @@ def _trim(new: Path) -> None:
 
     What a killed writer left behind goes the same way.
     """
+    limit = max(0, config.get("MIOPYX_CACHE_MB")) * 2**20 // _PARTS
     files = sorted(_files(new.parent))
     total = sum(size for _, size, _ in files)
     for _, size, path in files:
-        if total <= (LIMIT_MB << 20) // _PARTS:
+        if total <= limit:
             return
         if path != str(new):
             with contextlib.suppress(OSError):  # another process may be at it, too

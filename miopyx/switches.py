@@ -8,6 +8,7 @@ from . import config
 from ._core import Solver
 from .errors import BadParmError
 from .solvers import registry
+from .solvers.conv._base import ConvSolver
 
 # Which switch covers which solvers.
 _ALGORITHMS = ("GEMM", "DIRECT", "FFT", "WINOGRAD", "", "IMPLICIT_GEMM")  # by miopenConvAlgorithm_t
@@ -62,7 +63,7 @@ def _off_by(disabled: tuple[str, ...]) -> dict[int, str]:
     off = {}
     for solver in registry.CONV:
         covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", _ALONE.get(solver.name, "")]
-        if not solver.on_host:
+        if isinstance(solver, ConvSolver) and not solver.on_host:
             covering.append("MIOPEN_DEBUG_OPENCL_CONVOLUTIONS")
         if solver.assembly:
             covering.append("MIOPEN_DEBUG_GCN_ASM_KERNELS")

@@ -279,15 +279,15 @@ class TestLimit:
         programs._store(head, rng.bytes(size))
         return head
 
-    def test_total(self, folder, monkeypatch, rng):
-        monkeypatch.setattr(programs, "LIMIT_MB", 1)
+    def test_total(self, folder, setting, rng):
+        setting(MIOPYX_CACHE_MB="1")
         for number in range(200):
             self.store(number, int(rng.integers(1, 30000)), rng)
         sizes = [p.stat().st_size for p in entries(folder)]
         assert (1 << 20) // 4 <= sum(sizes) <= 1 << 20
 
-    def test_order(self, folder, monkeypatch, rng):
-        monkeypatch.setattr(programs, "LIMIT_MB", 1)
+    def test_order(self, folder, setting, rng):
+        setting(MIOPYX_CACHE_MB="1")
         first, second = self.store("first", 4000, rng), self.store("second", 4000, rng)
         paths = [programs._path(folder / "programs", head) for head in (first, second)]
         for number in range(160):
@@ -296,8 +296,8 @@ class TestLimit:
             self.store(number, 20000, rng)
         assert not paths[1].exists()
 
-    def test_one_that_is_too_long_stays_until_the_next(self, folder, monkeypatch, rng):
-        monkeypatch.setattr(programs, "LIMIT_MB", 1)
+    def test_one_that_is_too_long_stays_until_the_next(self, folder, setting, rng):
+        setting(MIOPYX_CACHE_MB="1")
         head = self.store("long", 1 << 20, rng)
         path = programs._path(folder / "programs", head)
         assert path.exists()
@@ -307,8 +307,8 @@ class TestLimit:
             self.store(others, 10, rng)
         assert not path.exists()
 
-    def test_what_a_killed_writer_left_goes_too(self, folder, monkeypatch, rng):
-        monkeypatch.setattr(programs, "LIMIT_MB", 1)
+    def test_what_a_killed_writer_left_goes_too(self, folder, setting, rng):
+        setting(MIOPYX_CACHE_MB="1")
         path = programs._path(folder / "programs", self.store("x", 100, rng))
         left = path.with_name("." + path.name + ".123.abc")
         left.write_bytes(rng.bytes(1 << 20))

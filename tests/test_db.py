@@ -527,6 +527,19 @@ def test_forged_index(path, cache, random_of, indexed):
         assert all(items in sound[key] for key, items in file)
 
 
+@pytest.mark.parametrize(("key", "place"), [(b"a=x:1\nb", 0), (b"b=y", 6), (b"a=x:1\r\nb", 14), (b"y", 8)])
+def test_forged_index_for_what_is_no_key(path, cache, key, place):
+    """Bytes that stand before some "=" are no key if a line or a key ends within them."""
+    path.write_bytes(b"a=x:1\nb=y=z:2\na=x:1\r\nb=c:3\n")
+    RecordFile(path, cache)
+    index, = cache.iterdir()
+    header = index.read_bytes()[:HEADER]
+    slots = (index.stat().st_size - HEADER) // 8
+    slot = struct.pack("<Q", place + 1 << 24 | digest(key, KEY_SEED) & 0xFFFFFF)
+    index.write_bytes(with_checksum(header + slots * slot))
+    assert RecordFile(path, cache).get(key) is None
+
+
 @pytest.mark.parametrize("make", [a_folder, a_pipe, a_circle])
 def test_something_else_in_the_index_place(path, cache, indexed, make):
     text, index = indexed

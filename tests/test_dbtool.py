@@ -151,7 +151,7 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
     assert cli.main(["db", "export", str(tmp_path / "in.txt"), str(tmp_path / "in.txt" / "out.txt")]) == 2
 
 
-def test_report_names_the_files(tmp_path, setting):
+def test_report_names_the_files(tmp_path, setting, user_folder):
     setting(MIOPEN_SYSTEM_DB_PATH=tmp_path)
     (tmp_path / "host-none_1.Host.fdb.txt").write_bytes(b"")
     found = dbtool.report()[device.find("host").name]

@@ -31,6 +31,7 @@ from miopyx.solvers import registry
 from miopyx.tuning import Limits, Tried, config_text, configurations, parse_config, search
 
 DEFAULT = (0, 0)
+FINAL_RUNS = (1 + tuning.FINALISTS) * tuning.FINAL_ROUNDS
 TABLE = [(a, b) for a in range(5) for b in range(4)]  # 20 with the default
 
 
@@ -174,10 +175,11 @@ def test_no_difference_but_noise_gives_the_default(rng):
 def test_finalists_run_in_turns(rng):
     fake = Fake(speeds(rng, (1, 1)))
     fake.search()
-    last = fake.runs[-4 * tuning.FINAL_ROUNDS:]
-    rounds = {tuple(last[i:i + 4]) for i in range(0, len(last), 4)}
+    last = fake.runs[-FINAL_RUNS:]
+    each = 1 + tuning.FINALISTS
+    rounds = {tuple(last[i:i + each]) for i in range(0, len(last), each)}
     assert len(rounds) == 1
-    assert set(next(iter(rounds))) == {DEFAULT, *sorted(fake.times, key=fake.times.get)[:3]}
+    assert set(next(iter(rounds))) == {DEFAULT, *sorted(fake.times, key=fake.times.get)[:tuning.FINALISTS]}
 
 
 def test_long_runs_are_few(rng):
@@ -392,7 +394,7 @@ def test_what_was_tried_runs_again_only_in_the_final(rng, tmp_path):
     second = Fake(times)
     result = second.search(tried=Tried.of(tmp_path, "x"))
     assert result.config == (3, 3)
-    before_final = second.runs[:-4 * tuning.FINAL_ROUNDS]
+    before_final = second.runs[:-FINAL_RUNS]
     assert not set(before_final) & set(partial.times) - {DEFAULT}
 
 
@@ -527,7 +529,7 @@ def test_a_killed_search_goes_on(tmp_path, rng):
                     report=lambda line: None)
     assert (result.tried, result.ended_by) == (20, "all")
     tried_before = {parse_config(line["config"]) for line in lines} - {(0,)}
-    again = set(runs[:-4 * tuning.FINAL_ROUNDS]) & tried_before
+    again = set(runs[:-FINAL_RUNS]) & tried_before
     assert tried_before
     assert not again
 

@@ -20,7 +20,8 @@ class Handle(_Handle):
         x_desc, w_desc, y_desc : TensorDescriptor
         conv_desc : ConvolutionDescriptor
         solution_id : int, optional
-            A solver to take; default: the fastest that Find measured on this handle, else the best by index.
+            A solver to take; default: the fastest that this handle's Finds or the databases know, else the best by
+            index.
         workspace_limit : int, optional
             Bytes that the plan may use.
         """

@@ -24,6 +24,9 @@
 #ifndef ACC /* type of products and sums: double when C is double, int when A and B are int8 */
 #define ACC float
 #endif
+#ifndef PARTS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
+#define PARTS 3
+#endif
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
 #define VEC 16
 #endif
@@ -66,6 +69,8 @@
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
+
+#if PARTS & 1
 
 /* The first `count` elements at p, then zeros. */
 static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
@@ -171,6 +176,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
             STORE_MIXED(C_TYPE, C, n, s[n], alpha, beta);
     }
 }
+
+#endif
+#if PARTS & 2
 
 /* Halves upon halves: a few steps where adding one lane after the other would cost more than short products do. */
 static inline ACC sum_of_lanes(vec v)
@@ -305,3 +313,5 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
         for (long n = 0; n < columns; n++)
             STORE_MIXED(C_TYPE, C, m * g.c_m + n * g.c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
 }
+
+#endif

@@ -123,8 +123,8 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     defines["VEC"] = _vector(dev, c.type)
     if _along_n(g):
         blocks = _ceil(g.m, tuned["M_CHUNK"]) * _ceil(_ceil(g.n, defines["VEC"]), tuned["N_VECTORS"])
-        entry = "gemm_nn"
+        entry, defines["PARTS"] = "gemm_nn", 1
     else:
         blocks = _ceil(g.m, tuned["NT_CHUNK"]) * _ceil(g.n, tuned["NT_CHUNK"])
-        entry = "gemm_nt"
+        entry, defines["PARTS"] = "gemm_nt", 2
     return Step(KernelSpec("conv_gemm_cpu.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

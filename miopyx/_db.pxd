@@ -14,7 +14,8 @@ cdef extern from *:
     /* All words of the same width: hashed, compared and written as they are. */
     typedef struct {
         uint64_t magic;
-        mx_identity source, text;   /* the file that was named, and the one that is mapped */
+        mx_identity source, text;   /* the file that was named, and the copy that is mapped */
+        uint64_t samples;           /* of the copy's blocks */
         uint64_t slots, records, duplicates, empty, damaged, malformed;
         uint64_t checksum;          /* of all the above and of the slots */
     } mx_index_header;
@@ -24,6 +25,7 @@ cdef extern from *:
     ctypedef struct mx_index_header:
         uint64_t magic
         mx_identity source, text
+        uint64_t samples
         uint64_t slots, records, duplicates, empty, damaged, malformed
         uint64_t checksum
 
@@ -39,7 +41,7 @@ cdef class _Text:
     cdef const char* data
     cdef size_t size
     cdef bint mapped
-    cdef int fd                  # of the text that a compressed file was decompressed into, -1 else
+    cdef int fd                  # of the mapped copy, -1 where there is none
     cdef bytes held              # what `data` points into where nothing is mapped
     cdef bytes index             # header and slots, as they are written to a file
     cdef uint64_t* slots
@@ -55,7 +57,7 @@ cdef class _Text:
     cdef int collect(self, Entry** entries, size_t* count, bint* removed) noexcept nogil
     cdef int add(self, Entry entry) noexcept nogil
     cdef uint64_t checksum(self) noexcept nogil
-    cdef bint read_index(self, object path) except -1
+    cdef bint read_index(self, object file, bytes path) except -1
     cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size, const char** items) noexcept nogil
     cdef bint is_record(self, uint64_t offset) noexcept nogil
     cdef list offsets(self)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ._problem import ConvProblem
 
-MAX_DECOMPRESSED: int
+MAX_BYTES: int
 
 class RecordFile:
     def __init__(self, path: str | os.PathLike[str], cache_folder: str | os.PathLike[str] | None = None) -> None: ...

@@ -1,10 +1,16 @@
 """System databases: text files of records, mapped and found through a hash index.
 
-The index is open addressing over 8-byte slots, two a record and one more: the place of a line (40 bits, plus one, so
-that zero is an empty slot) and 24 bits of its key's hash.  It costs 16 bytes a record.  The first open makes it in one
-pass over the file and leaves it in a cache folder; later opens read it back if the file is still the same.
+What is mapped is a copy in a cache folder, the decompressed text of a ``.bz2`` as well as that of a plain file: whoever
+cuts a file that is mapped kills the process at its next look into it (SIGBUS), and system files belong to others.
 
-An index is a hint: a probe is checked against the file's size, a hit is the start of a line with the whole key and with
+The index is open addressing over 8-byte slots, two a record and one more: the place of a line (40 bits, plus one, so
+that zero is an empty slot) and 24 bits of its key's hash.  It costs 16 bytes a record.  The first open makes copy
+and index and leaves both; later opens take them if the file is still the same (size, mtime, inode, device) and the copy
+is the one that the index names.  Neither is synced: that would take longer than making them again.  The index ends with
+the file's path, has a sum of itself and one of a word of each block of the copy, so what a power failure left blank is
+noticed.
+
+An index is a hint: a probe is checked against the text's size, a hit is the start of a line with the whole key and with
 a seal that fits, if it has one.  A wrong index can hide a record but not invent or alter one.
 
 Of the lines that hold the same key our own (sealed) ones count before others; the last of ours, the first of others.
@@ -16,8 +22,11 @@ import bz2
 import errno
 import hashlib
 import os
+import re
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
@@ -29,7 +38,6 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from ._key cimport MAX_KEY, write_find_key
 from ._problem cimport ConvProblem
 
-from . import config
 from .errors import InternalError
 
 cdef extern from *:
@@ -56,6 +64,15 @@ cdef extern from *:
             memcpy(&word, last, 8);
         }
         return mx_mix(mx_mix(h, word), size);
+    }
+    /* Digests a word of each block: a file system writes blocks whole or leaves them blank. */
+    static inline uint64_t mx_sample(const char *p, size_t size) {
+        uint64_t h = size, word = 0;
+        for (size_t at = 0; at + 8 <= size; at += 4096) {
+            memcpy(&word, p + at, 8);
+            h = mx_mix(h, word);
+        }
+        return h ^ mx_digest(p + size - (size & 7), size & 7, size);
     }
     /* Maps a hash onto 0 ... slots - 1 by its high bits. */
     static inline uint64_t mx_place(uint64_t hash, uint64_t slots) {
@@ -89,6 +106,7 @@ cdef extern from *:
     }
     """
     uint64_t mx_digest(const char* p, size_t size, uint64_t seed) noexcept nogil
+    uint64_t mx_sample(const char* p, size_t size) noexcept nogil
     uint64_t mx_place(uint64_t hash, uint64_t slots) noexcept nogil
     int mx_identify(int fd, const char* path, mx_identity* id) noexcept nogil
     const char* mx_map(int fd, size_t size) noexcept nogil
@@ -97,16 +115,18 @@ cdef extern from *:
     int64_t mx_coarse_time() noexcept nogil
     void mx_prefetch(const char* line) noexcept nogil
 
-cdef uint64_t MAGIC = 0x31_78_64_69_78_70_6F_69  # names this layout, these hashes and this byte order
+cdef uint64_t MAGIC = 0x32_78_64_69_78_70_6F_69  # names this layout, these hashes and this byte order
 cdef uint64_t KEY_SEED = 0x243F6A8885A308D3
 cdef uint64_t TABLE_SEED = 0x13198A2E03707344
 cdef int64_t LOOK_EVERY = 5_000_000  # ns
+cdef int64_t SETTLED = 10_000_000    # ns; the longest tick that file systems take their times from
+cdef int64_t DAY = 86400             # s
+cdef int64_t UNUSED = 90 * DAY
 cdef enum:
     TAG_BITS = 24
     SEAL = 10                       # bytes of ";#" and eight digits
 cdef uint64_t TAG = (1 << TAG_BITS) - 1
-cdef size_t MAX_TEXT = (<size_t> 1 << (64 - TAG_BITS)) - 2
-MAX_DECOMPRESSED = 1 << 30          # bytes; a few bytes of bzip2 can stand for any amount
+MAX_BYTES = 1 << 30                 # of a text; a few bytes of bzip2 can stand for any amount
 
 cdef int fork_generation = 0
 
@@ -235,10 +255,9 @@ cdef class _Text:
         return 0
 
     cdef int map(self, int fd) except -1:
-        """Map a file, which stays readable whatever becomes of its descriptor; its identity becomes the text's."""
+        """Map a file of our own, which is the text's from now on; its identity becomes the text's."""
+        self.fd = fd
         mx_identify(fd, NULL, &self.header.text)
-        if self.header.text.size > MAX_TEXT:
-            raise ValueError(f"larger than {MAX_TEXT} bytes")
         if self.header.text.size:
             self.data = mx_map(fd, self.header.text.size)
             if self.data == NULL:
@@ -252,7 +271,7 @@ cdef class _Text:
         return 0
 
     cdef bint is_current(self, const char* path) noexcept:
-        """Whether the file at `path` is still the one that was read, and the mapped copy of it, if any, untouched."""
+        """Whether the file at `path` is still the one that was read, and our copy of it, if any, untouched."""
         cdef mx_identity now
         mx_identify(-1, path, &now)
         if memcmp(&now, &self.header.source, sizeof(now)) != 0:
@@ -284,6 +303,7 @@ cdef class _Text:
             if status < 0:
                 raise MemoryError
             self.header.magic, self.header.slots = MAGIC, 2 * count + 1
+            self.header.samples = mx_sample(self.data, self.size)
             self.index = PyBytes_FromStringAndSize(NULL, sizeof(mx_index_header) + self.header.slots * sizeof(uint64_t))
             self.slots = <uint64_t*> (PyBytes_AS_STRING(self.index) + sizeof(mx_index_header))
             with nogil:
@@ -356,28 +376,29 @@ cdef class _Text:
         cdef uint64_t seed = mx_digest(<const char*> &self.header, sizeof(mx_index_header) - 8, TABLE_SEED)
         return mx_digest(<const char*> self.slots, self.header.slots * sizeof(uint64_t), seed)
 
-    cdef bint read_index(self, object path) except -1:
+    cdef bint read_index(self, object file, bytes path) except -1:
         """Take the index of this source and text from a file, if that is what it holds."""
         cdef mx_index_header header
+        cdef size_t rest = sizeof(header) + len(path)
         try:
-            with open(path, "rb", buffering=0, opener=_open_regular) as file:
-                size = os.fstat(file.fileno()).st_size
+            with open(file, "rb", buffering=0, opener=_open_regular) as stream:
+                size = os.fstat(stream.fileno()).st_size
                 # The shortest record, "k=" and a line end, takes three bytes.
-                if not sizeof(header) < size <= sizeof(header) + 8 * (self.size + 3):
+                if not rest < size <= rest + 8 * (self.size + 3):
                     return False
-                index = file.read(size)
+                index = stream.read(size)
         except OSError:
             return False
-        if len(index) != size:
+        if len(index) != size or not index.endswith(path):
             return False
         memcpy(&header, PyBytes_AS_STRING(index), sizeof(header))
-        if header.magic != MAGIC or header.slots != (size - sizeof(header)) // 8 or size % 8:
+        if header.magic != MAGIC or header.slots != (size - rest) // 8 or (size - rest) % 8:
             return False
         if memcmp(&header.source, &self.header.source, 2 * sizeof(mx_identity)) != 0:
             return False
         self.header, self.index = header, index
         self.slots = <uint64_t*> (PyBytes_AS_STRING(index) + sizeof(header))
-        return self.checksum() == header.checksum
+        return self.checksum() == header.checksum and mx_sample(self.data, self.size) == header.samples
 
     cdef Py_ssize_t items_at(self, uint64_t offset, const char* key, Py_ssize_t size,
                              const char** items) noexcept nogil:
@@ -435,26 +456,143 @@ def _open_regular(path, int flags=0):
     return descriptor
 
 
-cdef int _decompress(_Text text, int descriptor, object copy) except -1:
-    """Decompress into a file of the cache folder and map that, or into memory."""
-    with open(descriptor, "rb", closefd=False) as file, bz2.open(file) as stream:
-        held = stream.read(MAX_DECOMPRESSED + 1)
-    if len(held) > MAX_DECOMPRESSED:
-        raise ValueError(f"larger than {MAX_DECOMPRESSED} bytes once decompressed")
-    if copy is not None and config.write_atomically(copy, held):
-        text.fd = _open_regular(copy)
-        text.map(text.fd)
-    else:
-        text.hold(held)
+cdef bytes _content(_Text text, int descriptor, bint packed):
+    """Read, and decompress, a whole file."""
+    with open(descriptor, "rb", closefd=False) as file:
+        if not packed:
+            return file.read(text.header.source.size)
+        with bz2.open(file) as stream:
+            held = stream.read(MAX_BYTES + 1)
+    if len(held) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES} bytes once decompressed")
+    return held
+
+
+cdef int _transfer(int source, int target, uint64_t size) except -1:
+    """Copy what is in a file, `size` bytes at most, through memory that stays in a processor's cache."""
+    buffer = bytearray(1 << 18)
+    cdef uint64_t done = 0
+    while done < size:
+        count = os.preadv(source, [buffer], done)
+        if count == 0:
+            return 0
+        _write(target, memoryview(buffer)[:min(count, size - done)])
+        done += count
     return 0
 
 
-cdef bint _reuse(_Text text, object copy, object index) except -1:
-    """Map what was decompressed earlier; only an index that names this very copy vouches for it."""
+def _write(int descriptor, data):
+    rest = memoryview(data)
+    while len(rest):
+        rest = rest[os.write(descriptor, rest):]
+
+
+def _create(path):
+    """Open a new file beside `path`, and return its name as well; nobody is to write to it later."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    temporary.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), temporary
+
+
+def _put(temporary, path):
+    """Give a file its name.  Some file systems write out at once what is renamed over another, so that goes first."""
+    path.unlink(missing_ok=True)
+    os.rename(temporary, path)
+
+
+def _remove(path):
+    with suppress(OSError):
+        os.unlink(path)
+
+
+cdef object _copy(_Text text, int source, bytes data, object copy):
+    """Map a new copy of a file, or of `data` if there is some; return its name, None if it cannot be written."""
     try:
-        text.fd = _open_regular(copy)
-        text.map(text.fd)
-        if text.read_index(index):
+        descriptor, temporary = _create(copy)
+    except OSError:
+        return None
+    text.fd = descriptor
+    try:
+        if data is None:
+            _transfer(source, descriptor, text.header.source.size)
+        else:
+            _write(descriptor, data)
+        text.map(descriptor)
+        return temporary
+    except BaseException as e:
+        text.unmap()
+        _remove(temporary)
+        if isinstance(e, OSError):
+            return None
+        raise
+
+
+cdef int _publish(_Text text, bytes path, object temporary, object copy, object index) except -1:
+    """Leave a copy and its index for later opens, in place of older ones."""
+    part = None
+    try:
+        _put(temporary, copy)
+        descriptor, part = _create(index)
+        try:
+            _write(descriptor, text.index)
+            _write(descriptor, path)
+        finally:
+            os.close(descriptor)
+        _put(part, index)
+    except OSError:  # no use of one without the other
+        for file in (temporary, copy, part):
+            if file is not None:
+                _remove(file)
+    return 0
+
+
+# Others may keep files in that folder, too.
+_OUR_NAMES = re.compile(r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)|\.records-[0-9a-f]{32}\.(txt|index)\.[0-9a-f.]+")
+
+
+cdef bint _is_of_use(object index) except -1:
+    """Whether an index is one of ours whose file is there."""
+    cdef mx_index_header header
+    with open(index, "rb", buffering=0, opener=_open_regular) as stream:
+        start = stream.read(sizeof(header))
+        if len(start) < sizeof(header):
+            return False
+        memcpy(&header, PyBytes_AS_STRING(start), sizeof(header))
+        if header.magic != MAGIC or header.slots > <uint64_t> MAX_BYTES:
+            return False
+        stream.seek(sizeof(header) + 8 * header.slots)
+        path = stream.read()
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    return True
+
+
+def _tidy(folder):
+    """Remove what was kept for files that are gone or that nobody opened for long, and what killed processes left."""
+    for file in folder.iterdir():
+        name = _OUR_NAMES.fullmatch(file.name)
+        if name is None:
+            continue
+        with suppress(OSError):
+            age = time.time() - file.stat().st_mtime
+            if name["kind"] == ".index":
+                if age > UNUSED or not _is_of_use(file):
+                    file.unlink()
+                    file.with_suffix(".txt").unlink()
+            elif age > DAY and (name["kind"] != ".txt" or not file.with_suffix(".index").exists()):
+                file.unlink()
+
+
+cdef bint _reuse(_Text text, bytes path, object copy, object index) except -1:
+    """Map an earlier copy; only an index that names this very copy vouches for it."""
+    try:
+        text.map(_open_regular(copy))
+        if text.read_index(index, path):
+            with suppress(OSError):
+                if time.time() - index.stat().st_mtime > DAY:
+                    os.utime(index)
             return True
     except (OSError, ValueError):
         pass
@@ -462,31 +600,61 @@ cdef bint _reuse(_Text text, object copy, object index) except -1:
     return False
 
 
+cdef int _settle(_Text text, int descriptor) except -1:
+    """Wait until any later change of a file gives it another time than it has now."""
+    age = time.time_ns() - text.header.source.mtime
+    if 0 <= age < SETTLED:
+        time.sleep((SETTLED - age) * 1e-9)
+        mx_identify(descriptor, NULL, &text.header.source)
+    return 0
+
+
+cdef int _fill(_Text text, bytes path, int descriptor, object folder, str stem) except -1:
+    """Take a file's text and index from the cache folder, or make them."""
+    cdef mx_identity now
+    cdef bint packed = path.endswith(b".bz2")
+    cdef bytes data = None
+    temporary = None
+    if text.header.source.size > <uint64_t> MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES} bytes")
+    if folder is not None:
+        copy, index = folder / f"{stem}.txt", folder / f"{stem}.index"
+        if _reuse(text, path, copy, index):
+            return 0
+        _settle(text, descriptor)
+    if packed or folder is None:
+        data = _content(text, descriptor, packed)
+    if folder is not None:
+        temporary = _copy(text, descriptor, data, copy)
+    if temporary is None:
+        text.hold(_content(text, descriptor, packed) if data is None else data)
+    data = None
+    try:
+        text.build()
+        if temporary is not None:
+            mx_identify(descriptor, NULL, &now)
+            if memcmp(&now, &text.header.source, sizeof(now)) == 0:
+                _publish(text, path, temporary, copy, index)
+                with suppress(OSError):
+                    _tidy(folder)
+    finally:
+        if temporary is not None:
+            _remove(temporary)  # unless it has its name; a mapping needs none
+    return 0
+
+
 cdef _Text _read(bytes path, object folder, str stem):
     """Read a file as it is now; whatever is wrong with it makes an empty text with a problem."""
     cdef _Text text = _Text()
-    copy = index = None
-    if folder is not None:
-        copy, index = folder / f"{stem}.txt", folder / f"{stem}.index"
     # Known even if opening fails, so that it is not tried again before something changes.
     mx_identify(-1, path, &text.header.source)
     try:
         descriptor = _open_regular(path)
         try:
             mx_identify(descriptor, NULL, &text.header.source)
-            if path.endswith(b".bz2"):
-                if index is not None and _reuse(text, copy, index):
-                    return text
-                _decompress(text, descriptor, copy)
-            else:
-                text.map(descriptor)
-                if index is not None and text.read_index(index):
-                    return text
+            _fill(text, path, descriptor, folder, stem)
         finally:
             os.close(descriptor)
-        text.build()
-        if index is not None and text.held is None:
-            config.write_atomically(index, text.index)
         return text
     except (OSError, EOFError, ValueError, MemoryError) as e:
         problem = getattr(e, "strerror", None) or str(e) or type(e).__name__
@@ -496,22 +664,23 @@ cdef _Text _read(bytes path, object folder, str stem):
 
 
 cdef class RecordFile:
-    """A read-only file of records, ``.txt`` or ``.txt.bz2``, found by key through a mapping.
+    """A read-only file of records, ``.txt`` or ``.txt.bz2``, found by key through a mapped copy.
 
     Whatever is wrong with the file makes it an empty database whose `problem` says what; a line that is damaged or no
     record counts for nothing and is counted in `skipped`.  A file that changes is noticed by the first look-up more
     than a few milliseconds after the last look, and read anew; a look-up costs no system call otherwise.
 
-    What remains: a file that is cut while it is read for the first time, or within those milliseconds before a look-up
-    beyond its new end, ends the process (SIGBUS), as does a medium that fails.  Replace such files by renaming.
+    The file itself may be cut or written to at any time.  What remains: a copy in the cache folder that is cut in place,
+    which nobody has a reason to do, within those milliseconds before a look-up beyond its new end, or a medium that
+    fails, ends the process (SIGBUS).
 
     Parameters
     ----------
     path : str or path
         The file.  It need not be there.
     cache_folder : str or path, optional
-        Where the index is kept, and the text of a ``.bz2``; without it, or where it cannot be written to, every open
-        makes the index again and a ``.bz2`` is decompressed into memory.
+        Where the copy and its index are kept; without it, or where it cannot be written to, every open reads the text
+        into memory and makes the index again.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -623,4 +792,4 @@ cdef class RecordFile:
     def index_bytes(self):
         """Memory of the index."""
         cdef _Text text = self._newest()
-        return 0 if text.index is None else len(text.index)
+        return 0 if text.index is None else sizeof(mx_index_header) + text.header.slots * sizeof(uint64_t)

@@ -200,7 +200,7 @@ cdef class ConvProblem(Problem):
         """Multiplications and additions: 2 n (c/g) z r s k do ho wo."""
         cdef mx_conv_problem* c = &self.c
         product = 2  # a Python integer: the count may be beyond 64 bits
-        for factor in (*c.y.len, *tuple(c.w.len)[1:]):
+        for factor in (*tuple(c.y.len), *tuple(c.w.len)[1:]):
             product *= factor
         return product
 

@@ -120,7 +120,7 @@ def _cache() -> dict[str, Any]:
         return {"folder": None, "used": False, "why": "switched off by MIOPYX_CACHE"}
     given = config.get("MIOPYX_CACHE_DIR")
     if given:
-        folder = Path(given)
+        folder = config.expanded(given)
     else:
         import platformdirs
 

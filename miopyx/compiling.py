@@ -87,11 +87,17 @@ def ahead(handle: Handle, specs: Iterable[KernelSpec | None], seconds: int = SEC
     return batch.failures
 
 
-def _way(runtime: str, count: int) -> tuple[int, bool]:
-    """Return how many programs to compile at a time, and whether in child processes."""
+def require_level() -> int:
+    """Return MIOPEN_COMPILE_PARALLEL_LEVEL; an InvalidValueError if it is negative."""
     level: int = config.get(_LEVEL)
     if level < 0:
         raise InvalidValueError("negative number of programs", _LEVEL, level, ">= 0")
+    return level
+
+
+def _way(runtime: str, count: int) -> tuple[int, bool]:
+    """Return how many programs to compile at a time, and whether in child processes."""
+    level = require_level()
     most = level or max(1, len(os.sched_getaffinity(0)) // 2)
     if runtime in _THREADS_ARE_SAFE:
         return min(most, count), False

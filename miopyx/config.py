@@ -155,9 +155,14 @@ def forget() -> None:
 def num_threads() -> int:
     """Return how many threads the host path uses: MIOPYX_NUM_THREADS, else the cores this process may run on."""
     n: int = get("MIOPYX_NUM_THREADS")
-    if n < 0:
-        raise InvalidValueError("negative thread count", "MIOPYX_NUM_THREADS", n, ">= 0")
+    if not 0 <= n <= 65536:
+        raise InvalidValueError("thread count", "MIOPYX_NUM_THREADS", n, "0 ... 65536")
     return n or len(os.sched_getaffinity(0))
+
+
+def expanded(path: str) -> Path:
+    """Return a path with its leading ~ or ~user expanded; as it stands where there is no such home."""
+    return Path(os.path.expanduser(path))
 
 
 def cache_dir() -> Path | None:
@@ -169,7 +174,7 @@ def cache_dir() -> Path | None:
         return None
     given: str = get("MIOPYX_CACHE_DIR")
     if given:
-        folder = Path(given)
+        folder = expanded(given)
     else:
         import platformdirs
 

@@ -5,20 +5,18 @@ Both are hints.  Whatever is wrong with a file or a record, the answer is "not k
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import _key, config, places, records
+from . import _key, config, logs, places, records
 from ._db import RecordFile
 from ._problem import ConvProblem
 from .device import DeviceInfo
 from .records import FindItem, FindRecord
 from .userfile import UserFile
 
-_log = logging.getLogger("miopyx")
 _opened: dict[tuple[object, ...], Databases] = {}
 _lock = threading.Lock()
 
@@ -47,11 +45,11 @@ class Databases:
     Attributes
     ----------
     stamp : str
-        What our records carry: this build and the device's driver.  Times under another stamp are not this version's.
+        What our records carry: this build, the driver and the device.  Times under another stamp are somebody else's.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
-        self.stamp = records.clean(f"{places.build()}/{info.driver_version}")
+        self.stamp = records.clean(f"{places.build()}/{info.driver_version}/{info.name}")
         self.user_find = _UserRecords(places.user_file(info, "ufdb"))
         self.user_perf = _UserRecords(places.user_file(info, "udb"))
         self.system_find = _SystemRecords(places.system_file(info, "fdb"))
@@ -69,10 +67,18 @@ class Databases:
         items = self.system_find.lookup(problem)
         return (records.read_find(items), "system") if items else None
 
-    def store_find(self, problem: ConvProblem, items: Iterable[FindItem], partial: bool, failed: Iterable[str]) -> None:
+    def refresh(self) -> None:
+        """Look what other processes wrote, before something is measured that they may know."""
+        for user in (self.user_find, self.user_perf):
+            if user.file is not None:
+                user.file.refresh()
+
+    def store_find(self, problem: ConvProblem, items: Iterable[FindItem], partial: bool, failed: Iterable[str],
+                   known_only: bool = False) -> None:
         """Write what a Find measured into the user's database.
 
-        What the same build measured of other solvers before is kept; a record stays whole if it was.
+        What the same build measured of other solvers before is kept; a record stays whole if it was.  `known_only`
+        brings a record of this build up to date but makes no new one.
         """
         if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB"):
             return
@@ -80,9 +86,11 @@ class Databases:
         found = {item.solver: item for item in items}
         broken = set(failed)
 
-        def merged(old: bytes | None) -> bytes:
+        def merged(old: bytes | None) -> bytes | None:
             known, lacking, unable = found, partial, broken
             before = records.read_find(old) if old else None
+            if known_only and (before is None or before.stamp != self.stamp):
+                return None
             if before is not None and before.stamp == self.stamp:
                 known = {item.solver: item for item in before.items} | found
                 lacking = partial and before.partial
@@ -130,7 +138,8 @@ class _UserRecords:
         self.path = path
         self.file = UserFile(path) if path is not None else None
         if path is None:
-            _log.warning("no home folder and no MIOPEN_USER_DB_PATH: nothing that Find measures is kept")
+            logs.warn_once("no home", "no home folder and no MIOPEN_USER_DB_PATH: nothing that Find measures is kept",
+                           function="databases")
 
     def get(self, key: bytes) -> bytes | None:
         return self.file.get(key) if self.file is not None else None

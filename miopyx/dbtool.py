@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import errno
 import json
 import sys
 from collections import Counter
@@ -85,8 +86,10 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 # Reading
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield a file's lines without their ends, blank ones left out; ends quietly where a .bz2 is cut short."""
+def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
+    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file" if path.exists() else "no such file", str(path))
     with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
         try:
             for line in file:
@@ -94,7 +97,10 @@ def raw_lines(path: Path) -> Iterator[bytes]:
                 if line:
                     yield line
         except EOFError:
-            return
+            if flaws is not None:
+                flaws["cut short"] += 1
+        except OSError as e:
+            raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
 
 
 def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
@@ -102,17 +108,20 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
     chosen: dict[bytes, tuple[bytes, Kind]] = {}
     left: Counter[str] = Counter()
     for path in paths:
-        for line in raw_lines(path):
+        for line in raw_lines(path, left):
             kind = records.classify(line)
             if kind in (Kind.DAMAGED, Kind.MALFORMED):
                 left[f"{kind.value} lines"] += 1
                 continue
-            key = records.split(line)[0]
+            key, items = records.split(line)
+            if kind is Kind.FOREIGN and not records.says_something(items):
+                left["lines without items"] += 1
+                continue
             if key in chosen:
                 left["lines of a key that stands elsewhere"] += 1
             if key not in chosen or kind is Kind.OURS:
                 chosen[key] = (line, kind)
-    return {key: line for key, (line, _) in chosen.items() if records.split(line)[1]}, left
+    return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
 
 
 def is_perf(key: bytes) -> bool:
@@ -140,6 +149,9 @@ def _info(path: Path) -> dict[str, Any]:
         if kind in (Kind.DAMAGED, Kind.MALFORMED):
             continue
         key, text = records.split(line)
+        if not records.says_something(text):
+            forms["nothing, or taken back"] += 1
+            continue
         if is_perf(key):
             forms["perf-db"] += 1
             values, stamp, _ = records.read_perf(text)
@@ -178,7 +190,7 @@ def _count_tokens(key: bytes, tokens: dict[str, Counter[str]]) -> None:
 
 
 def verify(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Read all records and keys; "ok" is False where a line is damaged."""
+    """Read all records and keys; "ok" is False where a line is damaged or none, or the file is cut short or empty."""
     kinds: Counter[str] = Counter()
     forms: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -194,7 +206,8 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
         if len(examples.setdefault(reason, [])) < arguments.examples:
             examples[reason].append(text.decode(errors="backslashreplace")[:160])
 
-    for line in raw_lines(arguments.file):
+    flaws: Counter[str] = Counter()
+    for line in raw_lines(arguments.file, flaws):
         kind = records.classify(line)
         kinds[kind.value] += 1
         if kind in (Kind.DAMAGED, Kind.MALFORMED):
@@ -228,8 +241,10 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
         skipped.update(left)
         for reason in left:
             example(reason, line)
-    return {"ok": not kinds["damaged"], "records": sum(forms.values()), "items": items, "lines": dict(kinds),
-            "forms": dict(forms), "keys": dict(keys.most_common()), "skipped items": dict(skipped.most_common()),
+    whole = not flaws and not kinds["damaged"] and bool(forms)
+    return {"ok": whole, "file": "cut short" if flaws else "whole", "records": sum(forms.values()), "items": items,
+            "lines": dict(kinds), "forms": dict(forms), "keys": dict(keys.most_common()),
+            "skipped items": dict(skipped.most_common()),
             "workspaces": {name: dict(counts) for name, counts in sorted(workspaces.items())},
             "items of solvers that are not ours": dict(unknown.most_common()), "examples": examples}
 
@@ -315,22 +330,35 @@ def _replacing(line: bytes) -> Callable[[bytes | None], bytes]:
 
 
 def _as_ours(key: bytes, line: bytes) -> bytes:
-    """Return a line sealed; what is not ours is stamped as imported, so that NORMAL does not take it for measured."""
-    if records.classify(line) is Kind.OURS:
-        return line + b"\n"
+    """Return a line sealed and stamped as imported: NORMAL must not take it for measured here."""
     text = records.split(line)[1]
     if is_perf(key):
         return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
-    return records.write_find(key, records.read_find(text).items, _IMPORTED, partial=True)
+    return records.write_find(key, records.read_find(text).items, _IMPORTED)
 
 
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:
     before = arguments.file.stat().st_size
     if arguments.file.suffix == ".bz2":
         raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
+    kinds = Counter(records.classify(line) for line in raw_lines(arguments.file))
+    keys = sum(_names_problem(records.split(line)[0]) for line in raw_lines(arguments.file)
+               if records.classify(line) in (Kind.OURS, Kind.FOREIGN))
+    if sum(kinds.values()) > 2 * keys:
+        raise BadParmError("most lines are no records; compacting would drop them", "FILE", arguments.file,
+                           "a find-db or perf-db file")
     if not UserFile(arguments.file).compact():
         raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
-    return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size}
+    return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,
+            "dropped": {kind.value: kinds[kind] for kind in (Kind.DAMAGED, Kind.MALFORMED) if kinds[kind]}}
+
+
+def _names_problem(key: bytes) -> bool:
+    try:
+        _key.parse_perf_key(key) if is_perf(key) else _key.parse_find_key(key)
+    except ValueError:
+        return False
+    return True
 
 
 def report() -> dict[str, dict[str, str]]:

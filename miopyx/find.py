@@ -12,11 +12,18 @@ from dataclasses import replace
 from time import perf_counter
 
 from . import compiling, config, databases, measurements, switches, tuning
-from ._core import Handle, Invoker, Solver
+from ._core import Handle, Invoker, KernelSpec, Solver
 from ._problem import ConvProblem
-from .errors import GpuOperationsSkippedError, MIOpenError, UnknownError
+from .errors import (
+    AllocFailedError,
+    BadParmError,
+    GpuOperationsSkippedError,
+    InvalidValueError,
+    MIOpenError,
+    UnknownError,
+)
 from .preparing import first_of, invoker, tuned_config
-from .ranking import ANOTHER_DIRECTION, Candidate, FindRecord, Refusal, complete, known, rank, survey
+from .ranking import ANOTHER_DIRECTION, Candidate, FindRecord, Refusal, covers, fallback, known, rank, survey
 from .records import FindItem
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
@@ -63,6 +70,11 @@ def find(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, mo
         Milliseconds after which nothing new is timed.
     """
     enforced = config.get("MIOPEN_FIND_ENFORCE")
+    # What is wrong with a setting is said before anything is run or stored.
+    switches.only()
+    tuning.Limits.from_environment()
+    compiling.require_level()
+    databases.of(handle.device.info).refresh()
     search_asked = exhaustive or enforced in (SEARCH, SEARCH_DB_UPDATE)
     if enforced == DB_CLEAN:
         _forget_tuned(handle, problem)
@@ -82,18 +94,34 @@ def _without_timing(handle: Handle, problem: ConvProblem, workspace_size: int, m
     if record is not None:
         fitting = [c for c in record.candidates
                    if c.workspace <= workspace_size and (only is None or c.solver.id in only)]
-        if mode == NORMAL and not complete(handle, problem, record, workspace_size):
-            return None
+        if not _trusted(handle, problem, record, mode, workspace_size):
+            fitting = []
         ready = _prepared(handle, problem, fitting, all_of_them=mode == NORMAL)
         if ready:
             return FindRecord(ready, record.skipped, record.failed, record.partial)
     if mode == FAST or (mode != NORMAL and config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK")):
-        ranked = [c for c in rank(handle, problem) if only is None or c.solver.id in only]
+        ranked = [c for c in fallback(handle, problem) if only is None or c.solver.id in only]
         found = first_of(handle, problem, ranked, workspace_size)
         if found is not None:
             return FindRecord([found[1]], [], [], partial=True)
         raise _nothing(survey(handle, problem)[1] + [_needs(c.solver, c.workspace, workspace_size) for c in ranked])
     return None
+
+
+def _trusted(handle: Handle, problem: ConvProblem, record: FindRecord, mode: int, workspace_size: int | None) -> bool:
+    """Whether a mode takes a record for what there is to know.
+
+    NORMAL wants all solvers, timed by this build.  The others take any record, but one that a restricted search left
+    must not decide over solvers that it was kept from timing.
+    """
+    if mode == NORMAL:
+        if not record.current or (record.partial and record.candidates[0].source != "found"):
+            return False
+        return covers(handle, problem, record, workspace_size)
+    if mode == FAST:
+        return not all(c.solver.last_resort for c in record.candidates) or covers(
+            handle, problem, record, workspace_size)
+    return not record.partial or covers(handle, problem, record, workspace_size, mode == DYNAMIC_HYBRID)
 
 
 def _prepared(handle: Handle, problem: ConvProblem, ordered: list[Candidate], all_of_them: bool) -> list[Candidate]:
@@ -155,33 +183,44 @@ def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size:
         if last_resort and timed:
             skipped += [Refusal(s, "last resort: timed only when nothing else runs") for s in group]
             break
-        _compile_ahead(handle, problem, group)
+        broken = _compile_ahead(handle, problem, group)
         if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
             continue
         for solver in group:
+            if solver.id in broken:  # not tried again in this process, which its compiler may end
+                skipped.append(Refusal(solver, f"failed: {broken[solver.id]}"))
+                failed.append(solver)
+                continue
             left = None if budget_ms is None else budget_ms - (perf_counter() - began) * 1e3
             if left is not None and left <= 0 and timed:
                 skipped.append(Refusal(solver, f"the budget of {budget_ms:g} ms was spent"))
                 partial = True
                 continue
+            prepared = None
             try:
-                if search:
-                    _search(handle, problem, solver, run, search_anew, left)
                 prepared = invoker(handle, problem, solver)
+                if search:
+                    prepared = _search(handle, problem, solver, run, search_anew, left) or prepared
                 best = min((c.time for c in timed), default=float("inf"))
                 time, runs = _time(run, prepared, best)
                 measurements.write(handle, problem, solver, prepared.config, time, runs)
                 timed.append(Candidate(solver, time, solver.workspace_size(handle.device, problem), "found"))
+            except (InvalidValueError, BadParmError):
+                raise  # the caller's, not the solver's
             except MIOpenError as e:
                 skipped.append(Refusal(solver, f"failed: {e}"))
-                failed.append(solver)
+                if prepared is None and not isinstance(e, AllocFailedError):
+                    failed.append(solver)  # what does not build will not build the next time
     if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
         raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
     if not timed:
         raise _nothing(skipped)
     timed.sort(key=lambda c: c.time)
     record = FindRecord(timed, skipped, failed, partial or short_of_workspace)
-    _keep(handle, problem, record, short_of_workspace)
+    # As in MIOpen: with enough workspace another solver might be the fastest.  Nor is what somebody tries out alone.
+    passing = only is not None or (short_of_workspace and not config.get(
+        "MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE"))
+    _keep(handle, problem, record, passing)
     return record
 
 
@@ -194,19 +233,19 @@ def _nothing(refusals: list[Refusal]) -> UnknownError:
         f"{r.solver.name}: {r.why}" for r in refusals if r.why != ANOTHER_DIRECTION))
 
 
-def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, short_of_workspace: bool) -> None:
-    """Put what was measured into the handle and the user's database."""
+def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: bool) -> None:
+    """Put what was measured into the handle and the user's database, there only to correct a record if `passing`."""
     # What an earlier search timed and this one was not let run is still the best that is known of it.
     before = handle.found.get(problem.key)
     merged = {c.solver.id: c for c in before.candidates} if before is not None else {}
     merged.update((c.solver.id, c) for c in record.candidates)
     ordered = sorted(merged.values(), key=lambda c: c.time)
-    handle.found[problem.key] = FindRecord(ordered, record.skipped, record.failed)
-    if short_of_workspace and not config.get("MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE"):
-        return  # as in MIOpen: with enough workspace another solver might be the fastest
+    handle.found[problem.key] = FindRecord(ordered, record.skipped, record.failed,
+                                           record.partial and (before is None or before.partial))
     items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
              for c in record.candidates]
-    databases.of(handle.device.info).store_find(problem, items, record.partial, [s.name for s in record.failed])
+    databases.of(handle.device.info).store_find(problem, items, record.partial, [s.name for s in record.failed],
+                                                     known_only=passing)
 
 
 def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
@@ -218,39 +257,47 @@ def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
     return statistics.median(times), len(times)
 
 
-def _compile_ahead(handle: Handle, problem: ConvProblem, solvers: list[Solver]) -> None:
-    """Build the programs of some solvers side by side.  What fails fails again, with its log, when it is prepared."""
-    specs = []
+def _compile_ahead(handle: Handle, problem: ConvProblem, solvers: list[Solver]) -> dict[int, str]:
+    """Build the programs of some solvers side by side; return why, for the ids of those that cannot be built."""
+    specs: dict[int, set[KernelSpec]] = {}
     for solver in solvers:
         if handle.invoker(problem, solver.id) is None:
             solution = solver.solution(handle.device, problem, tuned_config(handle, problem, solver))
-            specs += [step.spec for step in solution.steps if step.spec is not None]
-    compiling.ahead(handle, specs)
+            specs[solver.id] = {step.spec for step in solution.steps if step.spec is not None}
+    failures = {(f.spec.file, f.spec.options): f.why for f in compiling.ahead(handle, set().union(*specs.values()))}
+    return {number: failures[spec.file, spec.options] for number, wanted in specs.items() for spec in wanted
+            if (spec.file, spec.options) in failures}
 
 
-def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew: bool, left_ms: float | None) -> None:
-    """Look for the configuration of a solver that has one and keep it.
+def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew: bool,
+            left_ms: float | None) -> Invoker | None:
+    """Look for the configuration of a solver that has one, keep it and return its invoker; None where nothing is new.
 
     One that is known is kept as it is, unless `anew`, or unless the search that found it has not come to its end.
     """
     if not solver.parameters(handle.device, problem):
-        return
+        return None
     cache = config.cache_dir()
     folder = None if cache is None else cache / "searches"
+    build = databases.of(handle.device.info).stamp
     if not anew and tuned_config(handle, problem, solver) is not None and not tuning.unfinished(
-            handle, problem, solver, folder):
-        return
+            handle, problem, solver, folder, build):
+        return None
     limits = tuning.Limits.from_environment()
     if left_ms is not None:
         limits = replace(limits, time_ms=min(limits.time_ms, max(left_ms, 0.0)))
-    result = tuning.tune(handle, problem, solver, run, ahead=compiling.ahead, folder=folder, limits=limits)
-    for values, time in result.times.items():
-        measurements.write(handle, problem, solver, values, time, 1)
-    if math.isfinite(result.time):
+    result = tuning.tune(handle, problem, solver, run, ahead=compiling.ahead, folder=folder, build=build, limits=limits)
+    for values, (time, runs) in result.measured.items():
+        measurements.write(handle, problem, solver, values, time, runs)
+    prepared = None
+    compared = result.finished or result.config != solver.default_config(handle.device, problem)
+    if math.isfinite(result.time) and compared:
         databases.of(handle.device.info).store_tuned(problem, solver.name, tuning.config_text(result.config))
-        handle.register(Invoker(handle, solver, problem, result.config), solver.id)
+        prepared = Invoker(handle, solver, problem, result.config)
+        handle.register(prepared, solver.id)
     if result.ended_by == "interrupted":
         raise KeyboardInterrupt
+    return prepared
 
 
 def _forget_tuned(handle: Handle, problem: ConvProblem) -> None:
@@ -270,10 +317,10 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
     able, refused = survey(handle, problem)
     if mode != NORMAL:
         record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
-        if record is not None:
+        if record is not None and _trusted(handle, problem, record, mode, None):
             return record.candidates[0].workspace
         if mode == FAST or config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK"):
-            ranked = rank(handle, problem)
+            ranked = fallback(handle, problem)
             if ranked:
                 return ranked[0].workspace
     if not able:

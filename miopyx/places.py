@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import re
 import socket
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -25,14 +25,14 @@ _NETWORK = {
 def system_folder() -> Path:
     """Return the folder of the databases that ship: MIOPEN_SYSTEM_DB_PATH, else the package's own."""
     given: str = config.get("MIOPEN_SYSTEM_DB_PATH")
-    return Path(given).expanduser() if given else PACKAGE / "db"
+    return config.expanded(given) if given else PACKAGE / "db"
 
 
 def user_folder() -> Path | None:
     """Return the folder of the user's databases: MIOPEN_USER_DB_PATH, else ~/.config/miopen; None without a home."""
     given: str = config.get("MIOPEN_USER_DB_PATH")
     try:
-        return Path(given).expanduser() if given else Path.home() / ".config" / "miopen"
+        return config.expanded(given) if given else Path.home() / ".config" / "miopen"
     except RuntimeError:
         return None
 
@@ -46,7 +46,7 @@ def build() -> str:
     digest = hashlib.blake2b(digest_size=4)
     for path in sorted((PACKAGE / "kernels").iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    version = importlib.metadata.version("miopyx")
+    version = sys.modules["miopyx"].__version__
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{version}_{digest.hexdigest()}")
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from functools import cache
 
-from . import config, databases
+from . import config, databases, logs
 from ._core import Handle, Invoker, Solver
 from ._problem import BiasProblem, ConvProblem
 from .errors import MIOpenError, MIOpenNotImplementedError
 from .ranking import ANOTHER_DIRECTION, NO_SOLUTION, Candidate, candidates, survey
 from .solvers import registry
 from .tuning import parse_config
-
-_log = logging.getLogger("miopyx")
 
 
 @cache
@@ -37,7 +34,8 @@ def tuned_config(handle: Handle, problem: ConvProblem, solver: Solver) -> tuple[
         return None
     values = parse_config(stored)
     if values is None or not solver.accepts(handle.device, problem, values):
-        _log.warning("%s takes its default configuration: %r is none of its own", solver.name, stored[:80])
+        logs.warn_once((solver.name, stored), "%s takes its default configuration: %r is none of its own", solver.name,
+                       stored[:80], function="tuned_config")
         return None
     return values
 

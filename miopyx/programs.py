@@ -227,7 +227,7 @@ def _folder() -> Path | None:
             _say_once("built programs are not kept: the cache folder cannot be used, or others may write to it")
             return None
     else:
-        folder = Path(custom)
+        folder = config.expanded(custom)
         why = _why_unsafe(folder)
         if why:
             _say_once(f"built programs are not kept: MIOPEN_CUSTOM_CACHE_DIR {folder} {why}")

@@ -45,13 +45,16 @@ class FindRecord:
     failed : list of Solver
         Those that could not be built or run; `skipped` has the reason.
     partial : bool
-        A search that was restricted made it, another version, or somebody else: a solver that applies may be missing.
+        A search that was restricted made it: solvers that apply may be missing.
+    current : bool
+        This build measured it, on this device and driver.
     """
 
     candidates: list[Candidate]
     skipped: list[Refusal]
     failed: list[Solver]
     partial: bool = False
+    current: bool = True
 
 
 def survey(handle: Handle, problem: ConvProblem) -> tuple[list[Solver], list[Refusal]]:
@@ -75,7 +78,7 @@ def known(handle: Handle, problem: ConvProblem) -> FindRecord | None:
     mine = handle.found.get(problem.key)
     if mine is not None:
         candidates = [c for c in mine.candidates if switches.why_off(c.solver) is None]
-        return FindRecord(candidates, mine.skipped, mine.failed) if candidates else None
+        return FindRecord(candidates, mine.skipped, mine.failed, mine.partial) if candidates else None
     store = databases.of(handle.device.info)
     found = store.find(problem)
     if found is None:
@@ -84,8 +87,8 @@ def known(handle: Handle, problem: ConvProblem) -> FindRecord | None:
     candidates = []
     for item in record.items:
         solver = registry.BY_NAME.get(item.solver)
-        if (solver is not None and solver.why_not(handle.device, problem) is None
-                and switches.why_off(solver) is None):
+        if (solver is not None and item.direction == problem.direction
+                and solver.why_not(handle.device, problem) is None and switches.why_off(solver) is None):
             size = solver.workspace_size(handle.device, problem)
             candidates.append(Candidate(solver, item.time, size, source))
     if not candidates:
@@ -93,18 +96,19 @@ def known(handle: Handle, problem: ConvProblem) -> FindRecord | None:
     failed = [registry.BY_NAME[name] for name in record.failed if name in registry.BY_NAME]
     return FindRecord(sorted(candidates, key=lambda c: c.time),
                       [Refusal(solver, "failed when it was last tried") for solver in failed], failed,
-                      record.partial or record.stamp != store.stamp)
+                      record.partial, record.stamp == store.stamp)
 
 
-def complete(handle: Handle, problem: ConvProblem, record: FindRecord, workspace_size: int) -> bool:
-    """Whether a record says something of every solver that would be timed now, in this version, on this driver."""
-    if record.partial:
-        return False
+def covers(handle: Handle, problem: ConvProblem, record: FindRecord, workspace_size: int | None = None,
+           dynamic_only: bool = False) -> bool:
+    """Whether a record says something, a time or that it failed, of every solver that would be timed now."""
     settled = {c.solver.id for c in record.candidates} | {s.id for s in record.failed}
     only = switches.only()
-    able = [s for s in survey(handle, problem)[0] if s.workspace_size(handle.device, problem) <= workspace_size
-            and (only is None or s.id in only)]
+    able = [s for s in survey(handle, problem)[0] if (only is None or s.id in only) and (
+        workspace_size is None or s.workspace_size(handle.device, problem) <= workspace_size)]
     wanted = [s for s in able if not s.last_resort] or able
+    if dynamic_only:
+        wanted = [s for s in wanted if s.dynamic] or wanted
     return all(solver.id in settled for solver in wanted)
 
 
@@ -143,6 +147,11 @@ def rank(handle: Handle, problem: ConvProblem) -> list[Candidate]:
     return []
 
 
+def fallback(handle: Handle, problem: ConvProblem) -> list[Candidate]:
+    """Return what `rank` says where MIOPEN_DEBUG_CONV_IMMED_FALLBACK lets it decide, else nothing."""
+    return rank(handle, problem) if config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK") else []
+
+
 def ranked_by() -> str:
     """Return who ranks what was not measured, for explanations."""
     if not MODELS_BUILT:
@@ -160,10 +169,8 @@ def candidates(handle: Handle, problem: ConvProblem) -> list[Candidate]:
     """
     record = known(handle, problem)
     measured = record.candidates if record is not None else []
-    if not config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK"):
-        return measured
     seen = {c.solver.id for c in measured}
-    rest = [c for c in rank(handle, problem) if c.solver.id not in seen]
+    rest = [c for c in fallback(handle, problem) if c.solver.id not in seen]
     return sorted(measured + rest, key=lambda c: (c.solver.last_resort, not c.measured, c.time))
 
 

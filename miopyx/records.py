@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 PARTIAL = b"partial"
 _SEAL = 10  # bytes of ";#" and eight digits
+_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\Z|[+-]?(inf|nan)\Z", re.IGNORECASE)
 _HEX = re.compile(rb"[0-9a-f]{8}\Z")
 
 
@@ -47,6 +48,11 @@ def classify(line: bytes) -> Kind:
     if line[equals + 1:equals + 2] == b"@" or b";@" in line:
         return Kind.DAMAGED
     return Kind.FOREIGN if equals > 0 else Kind.MALFORMED
+
+
+def says_something(items: bytes) -> bool:
+    """Whether a record has an item that is not a mark; one of ours that has none takes an earlier one back."""
+    return b":" in items
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -133,10 +139,9 @@ def _add(found: dict[str, FindItem], solver: bytes, time: bytes, workspace: byte
     """Add an item, or return why not."""
     if algorithm not in ALGORITHMS:
         return "unknown algorithm"
-    try:
-        milliseconds = float(time)
-    except ValueError:
+    if not _NUMBER.match(time):
         return "time is no number"
+    milliseconds = float(time)
     if not milliseconds > 0 or math.isinf(milliseconds):
         return "time is not above zero"
     if not workspace.isdigit() or len(workspace) > 18:

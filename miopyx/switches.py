@@ -41,7 +41,9 @@ def _only(text: str) -> frozenset[int] | None:
         return None
     ids = set()
     for word in words:
-        solver = registry.BY_NAME.get(word) or (registry.BY_ID.get(int(word)) if word.isdigit() else None)
+        solver = registry.BY_NAME.get(word)
+        if solver is None and word.isascii() and word.isdigit():
+            solver = registry.BY_ID.get(int(word))
         if solver is None:
             raise BadParmError("no such solver", "MIOPEN_DEBUG_FIND_ONLY_SOLVER", word, "an id or a name of a solver")
         ids.add(solver.id)

@@ -43,7 +43,7 @@ FINAL_ROUNDS = 10
 FINAL_MS = 5000.0  # three rounds at least, and no further one once the runs took this long
 GAIN = 0.98  # of the default's time: what is not below it is no gain but noise
 WINS = 0.7  # of the rounds in which a winner must be faster: a busy moment moves a median
-BATCH = 32  # configurations that are prepared together
+BATCH = 8  # configurations that are compiled together: limits of time and patience wait for them
 REPORT_SECONDS = 3.0
 _FORMAT = 1  # of the files
 _MAX_FILE_BYTES = 1 << 24
@@ -113,6 +113,8 @@ class Result:
         "all" (nothing is left to try), "iterations", "time", "patience" or "interrupted".
     times : dict
         Milliseconds of every configuration that ran, as this search and those that it continued measured them.
+    measured : dict
+        Milliseconds of those that this search ran itself, and the number of runs: the median, or of two the less.
     """
 
     config: Config
@@ -123,11 +125,12 @@ class Result:
     total: int
     ended_by: str
     times: dict[Config, float]
+    measured: dict[Config, tuple[float, int]]
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to try."""
-        return self.ended_by in ("all", "iterations")
+        """Whether the search came to its end; one that time or the user stopped goes on the next time."""
+        return self.ended_by in ("all", "iterations", "patience")
 
 
 def configurations(table: Iterable[tuple[str, Sequence[int]]], accepts: Callable[[Config], bool]) -> list[Config]:
@@ -241,9 +244,9 @@ class _Progress:
 
 
 def _reporter() -> Callable[[str], None]:
-    if sys.stderr is not None and sys.stderr.isatty():
-        return lambda line: print(line, file=sys.stderr, flush=True)
-    return lambda line: _log.info("%s", line)
+    """Lines of progress: who sits at a terminal sees them unless warnings are off, a log has them at level info."""
+    level = logging.WARNING if sys.stderr is not None and sys.stderr.isatty() else logging.INFO
+    return lambda line: _log.log(level, "%s", line, extra={"function": "search"})
 
 
 def search(
@@ -309,7 +312,7 @@ def search(
         ended_by = "interrupted"
     best, time_ms, default_time = _final(measure, times, default)
     result = Result(best, time_ms, default_time, len(times), sum(math.isinf(ms) for ms in times.values()), total,
-                    ended_by, {config: ms for config, ms in times.items() if math.isfinite(ms)})
+                    ended_by, {config: ms for config, ms in times.items() if math.isfinite(ms)}, trial.measured)
     if result.finished:
         tried.forget()
     place = list(times).index(best) if best in times else 0
@@ -325,6 +328,7 @@ class _Trial:
     def __init__(self, measure: Callable[[Config], float], tried: Tried, progress: _Progress) -> None:
         self.run, self.tried, self.progress = measure, tried, progress
         self.times: dict[Config, float] = {}
+        self.measured: dict[Config, tuple[float, int]] = {}
         self.best = math.inf
 
     def begin(self, default: Config, earlier: Mapping[Config, float]) -> None:
@@ -351,15 +355,21 @@ class _Trial:
         return gained
 
     def _time(self, config: Config, best: float) -> float:
+        ms, runs = self._runs(config, best)
+        if math.isfinite(ms):
+            self.measured[config] = ms, runs
+        return ms
+
+    def _runs(self, config: Config, best: float) -> tuple[float, int]:
         first = _once(self.run, config)  # warms up, and is far off where something is
         if first > CUT_OFF * best or math.isinf(first):
-            return first
+            return first, 1
         runs = [_once(self.run, config)]
         if runs[0] > NEAR * best:
-            return min(first, runs[0])
+            return min(first, runs[0]), 2
         while len(runs) < RUNS and sum(runs) < RUNS_MS:
             runs.append(_once(self.run, config))
-        return statistics.median(runs)
+        return statistics.median(runs), len(runs)
 
 
 def _once(measure: Callable[[Config], float], config: Config) -> float:
@@ -379,7 +389,8 @@ def _try_all(trial: _Trial, left: list[Config], prepare: Callable[[list[Config]]
     for first in range(0, len(left), BATCH):
         batch = left[first:first + BATCH]
         failed: set[Config] = set()
-        if (clock() - began) * 1e3 < limits.time_ms and prepare is not None:
+        patient = not limits.patience or without_gain < limits.patience
+        if patient and (clock() - began) * 1e3 < limits.time_ms and prepare is not None:
             failed = set(prepare(batch))
         for config in batch:
             if (clock() - began) * 1e3 >= limits.time_ms:
@@ -431,6 +442,7 @@ def tune(
     *,
     ahead: Callable[[Handle, list[KernelSpec]], Iterable[_Failure]] | None = None,
     folder: Path | None = None,
+    build: str = "",
     limits: Limits | None = None,
 ) -> Result:
     """Search for the fastest configuration of an applicable solver on a handle.
@@ -444,6 +456,8 @@ def tune(
         when it is measured.
     folder : Path, optional
         Where searches that were stopped keep what they tried.
+    build : str
+        What the times depend on beside the device; what another build tried is not continued.
     limits : Limits, optional
         By default those of the environment.
     """
@@ -468,16 +482,16 @@ def tune(
     return search(
         solver.name, configurations(table, lambda config: solver.accepts(device, problem, config)), default, measure,
         prepare=None if ahead is None else prepare, limits=limits or Limits.from_environment(),
-        tried=_tried(handle, problem, solver, folder),
+        tried=_tried(handle, problem, solver, folder, build),
     )
 
 
-def unfinished(handle: Handle, problem: Problem, solver: Solver, folder: Path | None) -> bool:
+def unfinished(handle: Handle, problem: Problem, solver: Solver, folder: Path | None, build: str = "") -> bool:
     """Whether a search that `tune` would continue was stopped before its end."""
-    return _tried(handle, problem, solver, folder).begun
+    return _tried(handle, problem, solver, folder, build).begun
 
 
-def _tried(handle: Handle, problem: Problem, solver: Solver, folder: Path | None) -> Tried:
+def _tried(handle: Handle, problem: Problem, solver: Solver, folder: Path | None, build: str) -> Tried:
     device = handle.device
-    return Tried.of(folder, device.name, device.info.driver_version, solver.name, problem.key.hex(),
+    return Tried.of(folder, device.name, device.info.driver_version, build, solver.name, problem.key.hex(),
                     solver.parameters(device, problem))

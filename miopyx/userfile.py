@@ -92,14 +92,14 @@ class UserFile:
                 return unsaved
         items = self._contents.items.get(key)
         if items is None and _status(self._name) != self._seen:
-            self._refresh()
+            self.refresh()
             items = self._contents.items.get(key)
         return items
 
     def as_dict(self) -> dict[bytes, bytes]:
         """Return all records as they are now: key and items without seal."""
         if _status(self._name) != self._seen:
-            self._refresh()
+            self.refresh()
         found: dict[bytes, bytes | None] = {**self._contents.items, **self._unsaved}
         return {key: items for key, items in found.items() if items is not None}
 
@@ -142,8 +142,8 @@ class UserFile:
 
     # Reading
 
-    def _refresh(self) -> None:
-        """Read the file if it changed, without the lock."""
+    def refresh(self) -> None:
+        """Read the file if it changed, with one `stat` where it did not."""
         with self._reading:
             status = _status(self._name)
             if status == self._seen:
@@ -350,11 +350,12 @@ class UserFile:
                     os.unlink(entry.path)
 
     def _warn(self, what: str, error: OSError) -> None:
-        if self._name not in _warned:
-            _warned.add(self._name)
+        folder = os.path.dirname(self._name)
+        if folder not in _warned:  # what is wrong with one of its files is mostly the folder
+            _warned.add(folder)
             logging.getLogger("miopyx").warning(
                 "cannot %s the user database %s (%s): what is not stored holds for this process alone",
-                what, self._name, error.strerror or error)
+                what, self._name, error.strerror or error, extra={"function": "userfile"})
 
     def _after_fork(self) -> None:
         """Be ready in a child: the thread that held the mutex, perhaps in the middle of reading, is not there."""

@@ -242,7 +242,8 @@ if options.endswith("=13"):
     assert specs[3].file in failure.why
     assert [fresh.has_program(spec) for spec in specs] == [spec is not specs[3] for spec in specs]
     assert (run(fresh, specs[7]) == 17).all()
-    assert compiled == {"source": 0, "binary": 7, "children": 3}
+    assert compiled.pop("children") in (2, 3), "the dead one is replaced if there is work left"
+    assert compiled == {"source": 0, "binary": 7}
 
 
 def test_children_that_always_die(fresh, kernels, way, child_that):

@@ -198,7 +198,7 @@ def test_another_builds_record_is_replaced(store):
 def test_the_driver_is_in_the_stamp(store, info):
     other = databases.Databases(replace(info, driver_version="2 (rev; 1)"))
     assert other.stamp != store.stamp
-    assert other.stamp.endswith("/2_rev_1_")
+    assert other.stamp.endswith(f"/2_rev_1_/{info.name}")
 
 
 def test_disabled(store, setting):

@@ -107,9 +107,9 @@ def test_import(run, mixed, user_folder):
     assert done["added"] == 4
     assert done["left out"]["records without a usable item"] == 1
     store = databases.of(device.find("host"))
-    assert records.read_find(store.user_find.get(KEYS[0])).stamp == "1/2"
+    assert records.read_find(store.user_find.get(KEYS[0])).stamp == "imported", "measured, but not here"
     foreign = records.read_find(store.user_find.get(WRONG.split(b"=")[0]))
-    assert (foreign.stamp, foreign.partial) == ("imported", True)
+    assert (foreign.stamp, foreign.partial) == ("imported", False)
     assert store.user_perf.get(PERF.split(b"=")[0])
     again = run("import", mixed, "--device", "host")
     assert again["added"] == 0
@@ -148,7 +148,34 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
     (tmp_path / "in.txt").write_bytes(LEGACY)
     (tmp_path / "cut.bz2").write_bytes(bz2.compress(LEGACY * 1000)[:200])
     assert cli.main(["db", "info", str(tmp_path / "cut.bz2")]) == 0
+    assert cli.main(["db", "verify", str(tmp_path / "cut.bz2")]) == 1
+    (tmp_path / "empty.txt").write_bytes(b"")
+    assert cli.main(["db", "verify", str(tmp_path / "empty.txt")]) == 1
+    (tmp_path / "no.bz2").write_bytes(b"no bzip2")
+    capsys.readouterr()
+    assert cli.main(["db", "info", str(tmp_path / "no.bz2")]) == 2
+    assert "no.bz2" in capsys.readouterr().err
     assert cli.main(["db", "export", str(tmp_path / "in.txt"), str(tmp_path / "in.txt" / "out.txt")]) == 2
+
+
+def test_compact_refuses_what_is_no_database(tmp_path, capsys):
+    for content in (b"root:x:0:0:root\nuser=abc\n", b"a=b;c=d\n" * 50, bytes(range(256)) * 20):
+        path = tmp_path / "something"
+        path.write_bytes(content)
+        assert cli.main(["db", "compact", str(path)]) == 2
+        assert "no records" in capsys.readouterr().err
+        assert path.read_bytes() == content
+
+
+def test_records_taken_back_are_none(run, tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_bytes(records.write_find(KEYS[0], ITEMS, "1/2") + records.seal(KEYS[0] + b"=@removed")
+                     + KEYS[1] + b"=foo\n" + KEYS[1] + b"=A:1,0,miopenConvolutionBwdWeightsAlgoGEMM\n")
+    assert not run("lookup", path, KEYS[0].decode(), code=1)["found"]
+    assert run("lookup", path, KEYS[1].decode())["solvers"]
+    assert run("export", path, tmp_path / "out.txt")["records"] == 1
+    (found,) = run("info", path).values()
+    assert found["forms"]["nothing, or taken back"] == 2
 
 
 def test_report_names_the_files(tmp_path, setting, user_folder):

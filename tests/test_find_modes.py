@@ -9,7 +9,13 @@ from problems import Problem
 import miopyx
 from miopyx import databases, find, preparing, programs, ranking, records, switches
 from miopyx._problem import ConvProblem
-from miopyx.errors import BadParmError, GpuOperationsSkippedError, InvalidValueError, MIOpenNotImplementedError
+from miopyx.errors import (
+    AllocFailedError,
+    BadParmError,
+    GpuOperationsSkippedError,
+    InvalidValueError,
+    MIOpenNotImplementedError,
+)
 from miopyx.solvers import registry
 
 MODES = {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5}
@@ -115,7 +121,7 @@ def test_miss(again, counts, rng, setting, mode):
     setting(MIOPEN_FIND_MODE=mode)
     expected = ranking.rank(handle, struct_of(problem))[0]
     results = problem.find(0, size=1 << 24)
-    _, runs = counts.take()
+    builds, runs = counts.take()
     stored = databases.of(handle.device.info).find(struct_of(problem))
     if mode == "FAST":
         assert runs == 0
@@ -125,6 +131,11 @@ def test_miss(again, counts, rng, setting, mode):
         assert result.time == pytest.approx(expected.time)
     else:
         solvers = timed_solvers(handle, problem)
+        specs = {(step.spec.file, step.spec.options) for s in solvers
+                 for step in s.solution(handle.device, struct_of(problem)).steps if step.spec is not None}
+        assert builds <= len(specs)
+        assert all(handle.has_program(step.spec) for s in solvers
+                   for step in s.solution(handle.device, struct_of(problem)).steps if step.spec is not None)
         assert runs >= 2 * len(solvers), "each is run once for warming up and timed once"
         assert runs <= 6 * len(solvers)
         record, source = stored
@@ -285,6 +296,10 @@ def test_a_find_short_of_workspace(again, counts, rng, setting):
     counts.take()
     problem.find(0, size=0)
     assert counts.take()[1] == 0, "everything that fits is known"
+    for mode in ("HYBRID", "DYNAMIC_HYBRID"):
+        setting(MIOPEN_FIND_MODE=mode)
+        assert problem.call("GetWorkSpaceSize", 0) > 0
+    setting(MIOPEN_FIND_MODE="NORMAL")
     problem.find(0, size=1 << 24)
     assert counts.take()[1] > 0, "more fits now"
     assert not store.find(struct_of(problem))[0].partial
@@ -308,9 +323,58 @@ def test_budget(again, counts, rng, setting):
     assert {r.solver.name for r in found.skipped if "budget" in r.why} == rest
     if rest:
         assert databases.of(handle.device.info).find(struct_of(problem))[0].partial
+        counts.take()
+        problem = Problem(again(), rng)
+        problem.find(0, size)
+        assert counts.take()[1] > 0, "solvers that were not timed get their turn"
+        assert not databases.of(handle.device.info).find(struct_of(problem))[0].partial
     for bad in (0, -1.0, "soon", float("nan")):
         with pytest.raises(BadParmError, match="budget_ms"):
             function(handle, *problem.pairs(0), 5, None, 0, False, budget_ms=bad)
+
+
+def test_bad_settings_of_a_search_are_the_callers(again, rng, setting):
+    """They are said, and no solver is blamed for them."""
+    problem = Problem(again(), rng)
+    for name, text in (("MIOPEN_TUNING_PATIENCE", "abc"), ("MIOPEN_TUNING_TIME_MS_MAX", "-1"),
+                       ("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "many"), ("MIOPEN_COMPILE_PARALLEL_LEVEL", "-2")):
+        setting(**{name: text})
+        with pytest.raises(InvalidValueError, match=name):
+            problem.find(0, 1 << 24)
+        setting(**{name: "1"})
+    assert problem.handle.found == {}
+
+
+def test_a_passing_failure_is_not_for_good(again, rng, monkeypatch):
+    """Memory that ran out while a solver was timed says nothing about the next time."""
+    handle = again()
+    problem = Problem(handle, rng)
+    time = find._time
+    unlucky = timed_solvers(handle, problem)[0].name
+
+    def short_of_memory(run, prepared, best):
+        if prepared.solver.name == unlucky:
+            raise AllocFailedError("no memory")
+        return time(run, prepared, best)
+
+    monkeypatch.setattr(find, "_time", short_of_memory)
+    if len(timed_solvers(handle, problem)) > 1:
+        problem.find(0, 1 << 24)
+        record = databases.of(handle.device.info).find(struct_of(problem))[0]
+        assert record.failed == []
+        assert unlucky not in {item.solver for item in record.items}
+    monkeypatch.undo()
+    setting_handle = again()
+    found = find.find(setting_handle, struct_of(problem), lambda _: 1.0, 1 << 24, find.NORMAL)
+    assert unlucky in {c.solver.name for c in found.candidates}
+
+
+def test_fallback_switched_off(again, counts, rng, setting):
+    setting(MIOPEN_DEBUG_CONV_IMMED_FALLBACK="0", MIOPEN_FIND_MODE="FAST")
+    problem = Problem(again(), rng)
+    with pytest.raises(miopyx.UnknownError):
+        problem.find(0, 1 << 24)
+    assert counts.take()[1] == 0
 
 
 def test_compile_only(again, counts, rng, setting):
@@ -343,6 +407,7 @@ def test_only_solver(again, counts, rng, setting):
         with pytest.raises(BadParmError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
             problem.find(0, 1 << 24)
     assert problem.call("GetSolutionCount", 0) == len(able), "immediate mode is not concerned"
+    assert databases.of(handle.device.info).find(struct_of(problem)) is None, "what was tried out decides nothing"
 
 
 SWITCHES = {

@@ -156,16 +156,19 @@ def test_a_known_problem_is_searched_when_that_is_asked_for(again, searches, rng
 
 
 def test_a_search_that_was_stopped_goes_on(again, searches, rng, setting):
-    setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="0", MIOPEN_TUNING_PATIENCE="2")
+    setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="0")
     problem = Problem(again(), rng)
     solver = tunable(problem)[0]
-    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=solver.name)
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=solver.name, MIOPEN_TUNING_TIME_MS_MAX="300")
     exhaustive(problem)
-    stored = databases.of(problem.handle.device.info).tuned(struct_of(problem))
-    assert solver.name in stored, "what is known so far is used"
+    assert searches == [solver]
     searches.clear()
+    setting(MIOPEN_TUNING_TIME_MS_MAX="7200000", MIOPEN_TUNING_PATIENCE="1")
     exhaustive(Problem(again(), rng))
     assert searches == [solver], "the search was not at its end"
+    assert solver.name in databases.of(problem.handle.device.info).tuned(struct_of(problem))
+    exhaustive(Problem(again(), rng))
+    assert searches == [solver], "it is now"
 
 
 def test_interrupted(again, rng, monkeypatch):
@@ -175,7 +178,7 @@ def test_interrupted(again, rng, monkeypatch):
 
     def interrupted(handle, p, solver, *rest, **options):
         config = another(problem, solver)
-        return tuning.Result(config, 1.0, 2.0, 1, 0, 9, "interrupted", {config: 1.0})
+        return tuning.Result(config, 1.0, 2.0, 1, 0, 9, "interrupted", {config: 1.0}, {config: (1.0, 1)})
 
     monkeypatch.setattr(tuning, "tune", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -189,7 +192,7 @@ def test_nothing_works_in_a_search(again, rng, monkeypatch):
     infinite = float("inf")
 
     def hopeless(handle, p, solver, *rest, **options):
-        return tuning.Result(solver.default_config(handle.device, p), infinite, infinite, 5, 5, 5, "all", {})
+        return tuning.Result(solver.default_config(handle.device, p), infinite, infinite, 5, 5, 5, "all", {}, {})
 
     monkeypatch.setattr(tuning, "tune", hopeless)
     assert exhaustive(problem), "the defaults are timed all the same"

@@ -191,7 +191,7 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         words.append(along(conv.output_pads, 0, "--trans_output_pad_d", "-Y", "-X"))
     if conv.spatial_dim == 3:
         words.append("--spatial_dim 3")
-    comments = []
+    comments = ["one spatial axis, written as two"] if conv.spatial_dim == 1 else []
     for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
         layout = _layout(desc)
         if layout is None:

@@ -5,6 +5,10 @@
  * which covers backward data too: one grid for every residue of the stride, with the taps that meet it.
  */
 typedef struct {
+    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
+} mx_nv_divisor;
+
+typedef struct {
     int pixels, p, q; /* of the grid: all images, rows, columns */
     int filters, channels, reduced; /* of one group; `reduced` is channels as w has them, padded with zeros */
     int groups, taps_h, taps_w;
@@ -13,7 +17,14 @@ typedef struct {
     int x_g, x_n, x_c, x_h, x_w; /* strides in elements */
     int w_first, w_g, w_k, w_h, w_w; /* w_h and w_w from one tap to the next; c lies closest */
     int y_first, y_g, y_n, y_c, y_h, y_w;
+    mx_nv_divisor image, row; /* p * q, q */
 } mx_nv_conv;
+
+/* n / d for 0 <= n < 2^31: three instructions where a division takes thirty. */
+static inline int mx_quotient(int n, const mx_nv_divisor by)
+{
+    return (int)(mul_hi((uint)n << 1, by.magic) >> by.shift);
+}
 
 static inline uint mx_shared(__local const void *p)
 {
@@ -36,6 +47,22 @@ static inline uint mx_shared(__local const void *p)
 #define MX_LDMATRIX(a, b, c, d, from)                                                    \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"      \
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
+
+/* The same with each matrix transposed: lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of column l / 4. */
+#define MX_LDMATRIX_T(a, b, c, d, from)                                                    \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"  \
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
+
+/* 16 bytes by 2-byte elements, for tensors that do not begin at a multiple of 16 bytes: little code, for it lies amid
+ * what runs fast. */
+static inline void mx_copy_halves(uint to, __global const ushort *from, bool valid)
+{
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        const ushort value = valid ? from[i] : (ushort)0;
+        asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(value) : "memory");
+    }
+}
 
 /* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
  * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite

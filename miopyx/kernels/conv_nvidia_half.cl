@@ -1,7 +1,7 @@
 /* Implicit GEMM with half or bfloat16 operands on NVIDIA's tensor cores, sums in float: y = alpha * x w + beta * y.
  *
- * x has its channels closest (x_c == 1), so a chunk of 16 bytes is 8 channels of one pixel; `channels` and `reduced` are
- * the same multiple of 8.  Nothing like a column matrix exists: each chunk is copied from where it lies, or as zeros.
+ * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the same
+ * multiple of 8.  Nothing like a column matrix exists: each chunk is copied from where it lies, or as zeros.
  * NDRange: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
  * Local memory: STAGES slices of BM + BN rows of 128 bytes; the finished tile reuses it.
  * A 16-byte chunk c of row r lies at chunk c ^ (r % 8): copies and ldmatrix meet every bank once.
@@ -61,17 +61,6 @@
 #else
 #define VECTOR ushort
 #endif
-
-/* 16 bytes by elements, for tensors that do not begin at a multiple of 16 bytes. */
-static inline void mx_copy_slowly(uint to, __global const ushort *from, bool valid)
-{
-    uint part[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        part[i] = valid ? (uint)from[2 * i] | (uint)from[2 * i + 1] << 16 : 0;
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(part[0]), "r"(part[1]), "r"(part[2]),
-                 "r"(part[3]) : "memory");
-}
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_half(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
@@ -146,7 +135,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (aligned)
                 COPY_SLICE(MX_COPY16, ahead);
             else
-                COPY_SLICE(mx_copy_slowly, ahead);
+                COPY_SLICE(mx_copy_halves, ahead);
         }
         MX_COMMIT();
     }
@@ -172,7 +161,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (aligned)
                 COPY_SLICE(MX_COPY16, fill);
             else
-                COPY_SLICE(mx_copy_slowly, fill);
+                COPY_SLICE(mx_copy_halves, fill);
         }
         MX_COMMIT();
         fill = fill == STAGES - 1 ? 0 : fill + 1;

@@ -1,15 +1,12 @@
-/* Backward weights as implicit GEMM on NVIDIA's tensor cores: dw = alpha * sum over pixels of dy x + beta * dw.
+/* Backward weights with float operands as implicit GEMM on NVIDIA's tensor cores: the sums of dy x over the pixels of
+ * one split, three products of hi and lo for each, see conv_nvidia_float.cl.
  *
- * Rows are filters, columns are (c, i, j) as in packed KCRS, the sum runs over all pixels of all images.  Elements of
- * any strides become floats in local memory.  half and bfloat16 are tf32 numbers, so one product is exact; a float is
- * split into hi + lo, three products, see conv_nvidia_float.cl.
- * conv_nvidia_weights: parts[split][group][filter][column]; a group of work-items owns a tile of BM x BN for `slices`
- *     slices of DEPTH pixels.  One axis, local 256, global 256 * tiles down * tiles across * groups * splits.
- * sum_parts: adds the splits in their order; one work-item an element.
+ * Rows are filters, columns are (c, i, j) as in packed KCRS, the sum runs over pixels; x and dy have any strides.
+ * parts[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
+ * pixels.
+ * NDRange: one axis, local 256, global 256 * tiles down * tiles across * groups * splits.
  */
-#ifndef X_TYPE
 #define X_TYPE float
-#endif
 #ifndef WARPS_M /* a warp owns 64 filters x 32 columns */
 #define WARPS_M 2
 #endif
@@ -25,8 +22,7 @@
 #define THREADS 256
 #define DEPTH 16
 #define PITCH 20 /* words */
-#define EXACT (MX_TYPE(X_TYPE) != MX_TYPE_float)
-#define STAGES (EXACT ? 2 : 4)
+#define STAGES 4
 #define STAGE_WORDS ((BM + BN) * PITCH)
 #define Y_ROWS (BM / 16)
 #define X_ROWS (BN / 16)
@@ -38,8 +34,8 @@
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_weights(
-    __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict Y,
-    long y_offset, __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+    __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
+    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_WORDS / 4] __attribute__((aligned(128)));
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, taps = g.taps_h * g.taps_w;
@@ -71,24 +67,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     int ahead_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const int own_slices = ahead_slices;
 
-/* READ and KEEP move an element: for floats the copy is asynchronous, others pass through registers. */
-#define VISIT_SLICE(MOVE_X, MOVE_Y)                                                                          \
-    do {                                                                                                     \
-        const int n = pixel / (g.p * g.q), rest = pixel - n * (g.p * g.q), p = rest / g.q, q = rest - p * g.q; \
-        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                \
-        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;        \
-        const bool inside = pixel < g.pixels;                                                                \
-        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                 \
-            const int k = m0 + row0 + i * 16;                                                                \
-            const bool valid = inside && k < g.filters;                                                      \
-            MOVE_Y(i, Y + (valid ? y_at + k * g.y_c : 0), valid);                                            \
-        }                                                                                                    \
-        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                 \
-            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                           \
-                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                              \
-            MOVE_X(i, X + (valid ? x_at + column_at[i] : 0), valid);                                         \
-        }                                                                                                    \
-        pixel += DEPTH;                                                                                      \
+#define COPY_SLICE()                                                                                                  \
+    do {                                                                                                              \
+        const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);                                    \
+        const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
+        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
+        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;                 \
+        const bool inside = pixel < g.pixels;                                                                         \
+        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                          \
+            const int k = m0 + row0 + i * 16;                                                                         \
+            const bool valid = inside && k < g.filters;                                                               \
+            MX_COPY4(stage_to + i * 16 * PITCH * 4, Y + (valid ? y_at + k * g.y_c : 0), valid);                       \
+        }                                                                                                             \
+        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                          \
+            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                                    \
+                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                                       \
+            MX_COPY4(stage_to + (BM + i * 16) * PITCH * 4, X + (valid ? x_at + column_at[i] : 0), valid);             \
+        }                                                                                                             \
+        pixel += DEPTH;                                                                                               \
     } while (0)
 
     float sums[WM / 16][WN / 8][4];
@@ -103,42 +99,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     const uint a_row = shared + ((warp_m + (lane & 15)) * PITCH + (lane >> 4) * 4) * 4;
     const uint b_row = shared + ((BM + warp_n + (lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 4) * 4;
 
-#if EXACT
-    float kept_x[X_ROWS], kept_y[Y_ROWS];
-#define READ_X(i, from, valid) kept_x[i] = (valid) ? LOAD(X_TYPE)(from, 0) : 0.0f
-#define READ_Y(i, from, valid) kept_y[i] = (valid) ? LOAD(X_TYPE)(from, 0) : 0.0f
-#define STORE_SLICE(stage)                                                                                        \
-    do {                                                                                                          \
-        __local float *at = (__local float *)stages + (stage)*STAGE_WORDS + row0 * PITCH + (item & 15);           \
-        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) at[i * 16 * PITCH] = kept_y[i];                        \
-        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) at[(BM + i * 16) * PITCH] = kept_x[i];                 \
-    } while (0)
-    VISIT_SLICE(READ_X, READ_Y);
-    STORE_SLICE(0);
-#else
     uint stage_to = to;
-#define COPY_X(i, from, valid) MX_COPY4(stage_to + (BM + (i)*16) * PITCH * 4, from, valid)
-#define COPY_Y(i, from, valid) MX_COPY4(stage_to + (i)*16 * PITCH * 4, from, valid)
     for (int ahead = 0; ahead < STAGES - 1; ahead++) {
         stage_to = to + ahead * STAGE_WORDS * 4;
         if (ahead < own_slices)
-            VISIT_SLICE(COPY_X, COPY_Y);
+            COPY_SLICE();
         MX_COMMIT();
     }
-#endif
     for (int slice = 0; slice < own_slices; slice++) {
-#if EXACT
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (slice + 1 < own_slices)
-            VISIT_SLICE(READ_X, READ_Y);
-#else
         MX_WAIT(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
         stage_to = to + (slice + STAGES - 1) % STAGES * STAGE_WORDS * 4;
         if (slice + STAGES - 1 < own_slices)
-            VISIT_SLICE(COPY_X, COPY_Y);
+            COPY_SLICE();
         MX_COMMIT();
-#endif
         const uint at = slice % STAGES * STAGE_WORDS * 4;
         float part[WM / 16][WN / 8][4];
 #pragma unroll
@@ -167,14 +141,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     SPLIT(a[l], a_hi[l], a_lo[l]);
-                if (!EXACT) {
 #pragma unroll
-                    for (int j = 0; j < WN / 8; j++)
-                        MMA(part[i][j], a_lo, b_hi[j]);
+                for (int j = 0; j < WN / 8; j++)
+                    MMA(part[i][j], a_lo, b_hi[j]);
 #pragma unroll
-                    for (int j = 0; j < WN / 8; j++)
-                        MMA(part[i][j], a_hi, b_lo[j]);
-                }
+                for (int j = 0; j < WN / 8; j++)
+                    MMA(part[i][j], a_hi, b_lo[j]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
                     MMA(part[i][j], a_hi, b_hi[j]);
@@ -187,10 +159,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     sums[i][j][l] += part[i][j][l];
-#if EXACT
-        if (slice + 1 < own_slices)
-            STORE_SLICE((slice + 1) % STAGES);
-#endif
     }
 
     parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
@@ -205,22 +173,4 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
                 if (m < g.filters && n < columns)
                     parts[(long)m * columns + n] = sums[i][j][l];
             }
-}
-
-__kernel void sum_parts(__global const float *restrict parts, long parts_offset, __global STORAGE(X_TYPE) *restrict W,
-                        long w_offset, const mx_nv_conv g, const int splits, const float alpha, const float beta)
-{
-    const int columns = g.channels * g.taps_h * g.taps_w, all = g.groups * g.filters * columns;
-    const int at = get_global_id(0);
-    if (at >= all)
-        return;
-    parts += parts_offset + at;
-    float sum = 0;
-    for (int i = 0; i < splits; i++)
-        sum += parts[(long)i * all];
-    const int row = at / columns, column = at - row * columns; /* row: of all groups */
-    const int c = column / (g.taps_h * g.taps_w), tap = column - c * (g.taps_h * g.taps_w);
-    W += w_offset;
-    const long place = (long)row * g.w_k + (long)c * g.w_g + tap / g.taps_w * g.w_h + tap % g.taps_w * g.w_w;
-    STORE_MIXED(X_TYPE, W, place, sum, alpha, beta);
 }

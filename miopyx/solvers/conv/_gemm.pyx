@@ -68,7 +68,7 @@ cdef class _Gemm(ConvSolver):
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_gemm g = self.product(p)
-        return matmul_default(dev, &g)
+        return matmul_default(dev, &g, p.w.type)
 
 
 # Sizes of one group: m = k/g, q = c/g z r s, pixels = do ho wo.

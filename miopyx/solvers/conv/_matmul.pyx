@@ -15,7 +15,7 @@ from miopyx.solvers.conv._base cimport type_token
 cdef enum:
     LARGEST_TILE = 64    # sums of a work-item of conv_gemm_gpu.cl: more do not fit its registers
 
-# Each definition with its values in ascending order and the one that is taken where nothing was tuned.
+# Each definition with its values in ascending order and the one that is usual where nothing was tuned.
 cdef tuple NN = (
     ("TILE_ROWS", (4, 6, 8, 9, 12), 8), ("N_VECTORS", (1, 2, 3, 4), 3), ("M_CHUNK", (32, 64, 128, 256, 512), 64),
     ("K_BLOCK", (64, 128, 256, 512), 256),
@@ -74,19 +74,23 @@ cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
         sizes = (g.m, _ceil(g.n, _vector(dev, c_type)), g.m, g.k)
     else:
         sizes = (max(g.m, g.n), g.k * g.reduce)
-    return tuple([(name, _useful(values, default, size))
-                  for (name, values, default), size in zip(_choices(dev, g), sizes)])
+    return tuple([(name, _useful(values, default, size)) for (name, values, _), default, size in zip(
+        _choices(dev, g), matmul_default(dev, g, c_type), sizes)])
 
 
-cdef tuple matmul_default(Device dev, const mx_gemm* g):
+cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     """Return the configuration that is taken where nothing was tuned."""
-    return tuple([default for _, _, default in _choices(dev, g)])
+    cdef tuple usual = tuple([default for _, _, default in _choices(dev, g)])
+    # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
+    if dev.is_cpu and _along_n(g) and dev.vector_bytes == 64 and _ceil(g.n, _vector(dev, c_type)) == 4:
+        return 6, 4, *usual[2:]
+    return usual
 
 
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
     """Whether values of the table go together: on CPUs tiles that fill the registers, on GPUs ones the device holds."""
     cdef int64_t a, b, c, d, registers
-    if config == matmul_default(dev, g):
+    if config == matmul_default(dev, g, c_type):
         return True
     if not dev.is_cpu:
         a, b, c, d = config

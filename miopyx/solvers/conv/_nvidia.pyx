@@ -21,9 +21,13 @@ cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
     ALIGN = 256
-    OVERHEAD = 24          # of a tile of backward weights, in slices: filling the pipeline, writing the part
+    OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
+    DEPTH = 64             # pixels of a slice of backward weights in 16 bits
 
 # The structs of kernels/conv_nvidia.h and conv_nvidia_pack.cl, which explain them.
+cdef struct mx_nv_divisor:
+    unsigned int magic, shift
+
 cdef struct mx_nv_conv:
     int pixels, p, q
     int filters, channels, reduced
@@ -33,6 +37,7 @@ cdef struct mx_nv_conv:
     int x_g, x_n, x_c, x_h, x_w
     int w_first, w_g, w_k, w_h, w_w
     int y_first, y_g, y_n, y_c, y_h, y_w
+    mx_nv_divisor image, row
 
 # What a direction reads and writes: backward data reads dy and writes dx.
 cdef struct roles_t:
@@ -56,6 +61,23 @@ cdef int64_t _gcd(int64_t a, int64_t b) noexcept nogil:
     return a
 
 
+cdef mx_nv_divisor _divisor(int64_t d) noexcept nogil:
+    """What mx_quotient takes: exact for numerators below 2^31."""
+    cdef mx_nv_divisor by
+    by.shift = 0
+    while (<int64_t> 1 << by.shift) < d:
+        by.shift += 1
+    by.magic = <unsigned int> (((<int64_t> 1 << (31 + by.shift)) + d - 1) // d)
+    return by
+
+
+cdef void _set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil:
+    """The pixels of the grid: `images` times p rows of q."""
+    g.p, g.q = <int> p, <int> q
+    g.pixels = <int> (images * p * q)
+    g.image, g.row = _divisor(p * q), _divisor(q)
+
+
 cdef int64_t _stride(const mx_tensor* t, int axis) noexcept nogil:
     """Zero along an axis of one element, whose stride means nothing."""
     return t.stride[axis] if t.len[axis] > 1 else 0
@@ -67,6 +89,11 @@ cdef int64_t _span(const mx_tensor* t) noexcept nogil:
     for i in range(5):
         elements += (t.len[i] - 1) * t.stride[i]
     return elements
+
+
+cdef bint _in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
+    """Whether channels of 16 bits can be copied 8 at a time: closest, and 16 bytes apart whichever way one goes."""
+    return t.stride[1] == 1 and channels % 8 == 0 and (_stride(t, 0) | _stride(t, 3) | _stride(t, 4)) % 8 == 0
 
 
 cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
@@ -83,12 +110,10 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
         r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
         r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
     r.reduced = _up(r.channels, multiple)
-    # What is copied 16 bytes at a time in place must lie 16 bytes apart whichever way one goes.
+    # In place, what is copied 16 bytes at a time lies 16 bytes apart whichever way one goes.
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
                  or (r.w_row | _stride(&p.w, 3) | _stride(&p.w, 4)) % multiple != 0)
-    r.packs_x = p.w.type != MX_FLOAT and (
-        r.x.stride[1] != 1 or r.channels != r.reduced
-        or (_stride(r.x, 0) | _stride(r.x, 3) | _stride(r.x, 4)) % multiple != 0)
+    r.packs_x = p.w.type != MX_FLOAT and not _in_place(r.x, r.channels)
     if r.packs_w:
         r.workspace = _up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
     r.x_offset = r.workspace
@@ -106,15 +131,27 @@ cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
                 (_up(items, 256),), (256,))
 
 
-cdef Step _pack_pixels(const mx_conv_problem* p, const roles_t* r):
-    cdef const mx_tensor* x = r.x
-    cdef int64_t tiles = (_up(x.len[3] * x.len[4], 64) // 64) * (_up(r.reduced, 64) // 64) * p.groups * x.len[0]
-    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], r.channels, r.reduced, _stride(x, 0),
-                        r.channels * x.stride[1] if p.groups > 1 else 0, _stride(x, 1), _stride(x, 3), _stride(x, 4))
-    args = (Arg.slot_of(r.x_slot, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size, r.x_offset),
-            Arg.value_of(sizes))
+cdef Step _pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
+    """Copy a tensor of 16 bits to byte `to` of the workspace; `channels` are of one group."""
+    cdef int64_t reduced = _up(channels, 8)
+    cdef int64_t tiles = (_up(x.len[3] * x.len[4], 64) // 64) * (_up(reduced, 64) // 64) * p.groups * x.len[0]
+    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], channels, reduced, _stride(x, 0),
+                        channels * x.stride[1] if p.groups > 1 else 0, _stride(x, 1), _stride(x, 3), _stride(x, 4))
+    args = (Arg.slot_of(slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
     return Step(KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
                 (256,))
+
+
+cdef void _set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil:
+    g.h, g.w = <int> x.len[3], <int> x.len[4]
+    if packed:
+        g.x_c, g.x_g = 1, <int> _up(channels, 8)
+        g.x_w = <int> groups * g.x_g
+        g.x_h = g.x_w * g.w
+        g.x_n = g.x_h * g.h
+    else:
+        g.x_c, g.x_w, g.x_h, g.x_n = <int> _stride(x, 1), <int> _stride(x, 4), <int> _stride(x, 3), <int> _stride(x, 0)
+        g.x_g = <int> (channels * x.stride[1]) if groups > 1 else 0
 
 
 cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -124,15 +161,7 @@ cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept n
     cdef const mx_tensor* y = r.y
     memset(&g, 0, sizeof(g))
     g.filters, g.channels, g.reduced, g.groups = <int> r.filters, <int> r.channels, <int> r.reduced, <int> p.groups
-    g.h, g.w = <int> x.len[3], <int> x.len[4]
-    if r.packs_x:
-        g.x_c, g.x_g = 1, <int> r.reduced
-        g.x_w = <int> (p.groups * r.reduced)
-        g.x_h = g.x_w * g.w
-        g.x_n = g.x_h * g.h
-    else:
-        g.x_c, g.x_w, g.x_h, g.x_n = <int> _stride(x, 1), <int> _stride(x, 4), <int> _stride(x, 3), <int> _stride(x, 0)
-        g.x_g = <int> (r.channels * x.stride[1]) if p.groups > 1 else 0
+    _set_x(&g, x, p.groups, r.channels, r.packs_x)
     if r.packs_w:
         g.w_w = <int> r.reduced
         g.w_h = g.w_w * <int> p.w.len[4]
@@ -155,6 +184,22 @@ cdef bint _divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogi
     return (g.y_w == 1 or g.p * g.q == 1) and (g.y_h == g.q or g.p == 1) and (g.y_c | g.p * g.q) % vector == 0
 
 
+cdef int64_t _widest(const mx_nv_conv* g, bint last) noexcept nogil:
+    """How many elements of 16 bits of y can be stored at once."""
+    cdef int64_t vector = 8
+    while not _divides(vector, g, last) and vector > 1:
+        vector //= 2
+    return vector
+
+
+cdef tuple _operand_args(const roles_t* r, mx_nv_conv* g):
+    return (
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size), Arg.slot_of(r.y_slot, <int> r.size),
+        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]), Arg.alpha(False), Arg.beta(False),
+    )
+
+
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
     cdef int64_t pixels_tile, filters_tile, vector
     cdef bint last = g.y_c == 1 and g.filters > 1
@@ -170,21 +215,23 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
         name = "conv_nvidia_half"
-        vector = 8
-        while not _divides(vector, g, last) and vector > 1:
-            vector //= 2
+        vector = _widest(g, last)
         filters_tile, pixels_tile, threads = 128, 128, 128
         if g.filters <= 64:
             filters_tile = 64
             defines.update(WARPS_M=4, WARPS_N=1, WM=32)
         defines.update(X_TYPE=type_token(p.w.type), LAST=int(last))
     groups = (_up(g.pixels, pixels_tile) // pixels_tile) * (_up(g.filters, filters_tile) // filters_tile) * g.groups
-    args = (
-        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
-        Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size), Arg.slot_of(r.y_slot, <int> r.size),
-        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]), Arg.alpha(False), Arg.beta(False),
-    )
-    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), args, (groups * threads,), (threads,))
+    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), _operand_args(r, g),
+                (groups * threads,), (threads,))
+
+
+cdef void _set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
+    """The pixels of p.y, and the taps of each in p.x."""
+    _set_grid(g, p.y.len[0], p.y.len[3], p.y.len[4])
+    g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
+    g.step_h, g.step_w, g.tap_h, g.tap_w = <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2]
+    g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
 
 
 cdef bint _tensor_cores(Device dev):
@@ -200,7 +247,6 @@ cdef class _NvImplicitGemm(ConvSolver):
         self.dynamic = self.deterministic = self.assembly = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef roles_t r
         cdef int i
         if not _tensor_cores(dev):
             return "needs NVIDIA's tensor cores"
@@ -212,12 +258,16 @@ cdef class _NvImplicitGemm(ConvSolver):
             if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
                     or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
                 return "an axis is too long"
-        r = _roles(p)
-        if (max(_span(&p.x), _span(&p.w), _span(&p.y)) >= INT_LIMIT // 2 or r.workspace // r.size >= INT_LIMIT // 2):
+        if (max(_span(&p.x), _span(&p.w), _span(&p.y), self.copied(p)) >= INT_LIMIT // 2):
             return "a tensor is too large for 32-bit offsets"
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
+
+    cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
+        """Elements of the packed copies."""
+        cdef roles_t r = _roles(p)
+        return r.workspace // r.size
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         return _roles(p).workspace
@@ -228,12 +278,15 @@ cdef class _NvImplicitGemm(ConvSolver):
         cdef double share = <double> r.channels / r.reduced * min(1.0, r.filters / 64.0)
         return min(0.98, 10 * share)
 
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+        return _multiply(p, r, g)
+
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
         steps = []
         if r.packs_w:
             steps.append(_pack_weights(p, r))
         if r.packs_x:
-            steps.append(_pack_pixels(p, r))
+            steps.append(_pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
         return steps
 
 
@@ -246,13 +299,8 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv g = _operands(p, &r)
-        g.p, g.q = <int> p.y.len[3], <int> p.y.len[4]
-        g.pixels = <int> p.y.len[0] * g.p * g.q
-        g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
-        g.step_h, g.step_w, g.tap_h, g.tap_w = (
-            <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2])
-        g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
-        return Solution(self.packing(p, &r) + [_multiply(p, &r, &g)], r.workspace)
+        _set_taps(&g, p)
+        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
 
 
 # The taps of one axis that meet the pixels `residue + i * step` of dx: number first + j * every, j < count, which reads
@@ -298,9 +346,8 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
             for b in range(min(p.step[2], p.x.len[4])):
                 tw = _taps(p, 2, b)
                 g = whole
-                g.p = <int> ((p.x.len[3] - a + p.step[1] - 1) // p.step[1])
-                g.q = <int> ((p.x.len[4] - b + p.step[2] - 1) // p.step[2])
-                g.pixels = <int> p.x.len[0] * g.p * g.q
+                _set_grid(&g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
+                          (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
                 g.step_h = g.step_w = 1
                 g.taps_h, g.taps_w = <int> th.count, <int> tw.count
                 if th.count == 0 or tw.count == 0:
@@ -310,8 +357,101 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g.w_h, g.w_w = <int> th.every * whole.w_h, <int> tw.every * whole.w_w
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
-                steps.append(_multiply(p, &r, &g))
+                steps.append(self.multiply(dev, p, &r, &g))
         return Solution(steps, r.workspace)
+
+
+# A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
+cdef struct tile_t:
+    int down, across, threads, resident
+
+# How backward weights in 16 bits are computed; a split has `each` slices of pixels.
+cdef struct parts_t:
+    bint packs_x, packs_y
+    int64_t reduced, columns          # of a group; `reduced` channels a tap
+    int64_t x_offset, y_offset, parts_offset, workspace
+    int tile
+    int64_t tiles, splits, each
+
+cdef tile_t[2] TILES
+TILES[0] = tile_t(128, 128, 128, 2)
+TILES[1] = tile_t(64, 64, 128, 3)
+cdef tuple TILE_DEFINES = ({}, {"WM": 32, "WN": 32, "STAGES": 4})
+
+cdef parts_t _parts(Device dev, const mx_conv_problem* p, const tile_t* tiles, int count, double speed) noexcept:
+    """The tile and the splits that should take least time; `speed` is a compute unit's, in operations a microsecond.
+
+    A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products or by what it
+    reads from the second-level cache (42 KB a microsecond); each takes 3 us to begin and end.  Parts are written and
+    read.
+    """
+    cdef parts_t s
+    cdef int64_t filters = p.w.len[0] // p.groups, slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
+    cdef double slice, cost, best = -1
+    cdef int i
+    memset(&s, 0, sizeof(s))
+    s.packs_x, s.packs_y = not _in_place(&p.x, p.w.len[1]), not _in_place(&p.y, filters)
+    s.reduced = _up(p.w.len[1], 8)
+    s.columns = s.reduced * p.w.len[3] * p.w.len[4]
+    if s.packs_x:
+        s.y_offset = _up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
+    s.parts_offset = s.y_offset
+    if s.packs_y:
+        s.parts_offset += _up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * _up(filters, 8) * 2, ALIGN)
+    for i in range(count):
+        number = (_up(filters, tiles[i].down) // tiles[i].down) * (_up(s.columns, tiles[i].across) // tiles[i].across)
+        number *= p.groups
+        at_once = units * tiles[i].resident
+        slice = tiles[i].resident * max(2.0 * DEPTH * tiles[i].down * tiles[i].across / speed,
+                                        2.0 * DEPTH * (tiles[i].down + tiles[i].across) / 42e3)
+        for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
+            each = (slices + splits - 1) // splits
+            cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
+            cost += splits * p.w.len[0] * s.columns * 8 / 3e6
+            if best < 0 or cost < best:
+                best, s.tile, s.tiles, s.each = cost, i, number, each
+    s.splits = (slices + s.each - 1) // s.each
+    s.workspace = s.parts_offset + s.splits * p.w.len[0] * s.columns * 4
+    return s
+
+
+cdef Step _sum(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap):
+    """Add up the parts at byte `offset` of the workspace: rows of `pitch` elements, channels `c`, taps `tap` apart."""
+    cdef int64_t shares = 8 if splits > 16 else 4 if splits > 8 else 1, width = 256 // shares
+    sizes = struct.pack("12i", p.w.len[0], p.w.len[1], p.w.len[3], p.w.len[4], splits, pitch, c, tap,
+                        _stride(&p.w, 0), _stride(&p.w, 1), _stride(&p.w, 3), _stride(&p.w, 4))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
+            Arg.value_of(sizes), Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv_nvidia_sum.cl", "sum_parts", X_TYPE=type_token(p.w.type), SHARES=shares), args,
+                (_up(_weights(p), width) // width * 256,), (256,))
+
+
+cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s, const tile_t* tile, dict defines):
+    cdef mx_nv_conv g
+    cdef mx_nv_conv y
+    memset(&g, 0, sizeof(g))
+    memset(&y, 0, sizeof(y))
+    _set_taps(&g, p)
+    g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
+    g.reduced = <int> s.reduced
+    _set_x(&g, &p.x, p.groups, p.w.len[1], s.packs_x)
+    _set_x(&y, &p.y, p.groups, g.filters, s.packs_y)
+    g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
+    steps = []
+    if s.packs_x:
+        steps.append(_pack_pixels(p, &p.x, SLOT_X, p.w.len[1], s.x_offset))
+    if s.packs_y:
+        steps.append(_pack_pixels(p, &p.y, SLOT_Y, g.filters, s.y_offset))
+    spec = KernelSpec("conv_nvidia_half_weights.cl", "conv_nvidia_half_weights", X_TYPE=type_token(p.w.type),
+                      BM=tile.down, BN=tile.across, **defines)
+    args = (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else SLOT_X, 2, s.x_offset),
+            Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
+            Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
+            Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
+    steps.append(Step(spec, args, (tile.threads * s.tiles * s.splits,), (tile.threads,)))
+    steps.append(_sum(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
+    return Solution(steps, s.workspace)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):
@@ -326,45 +466,50 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
             return "a tensor is too large for 32-bit offsets"
         return _NvImplicitGemm.refuse(self, dev, p)
 
+    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _parts(dev, p, TILES, 2, 2.9e6)
+
+    cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
+        if p.w.type == MX_FLOAT:
+            return 0
+        return max(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * _up(p.w.len[1], 8),
+                   p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * _up(p.w.len[0] // p.groups, 8),
+                   p.w.len[0] * p.w.len[3] * p.w.len[4] * _up(p.w.len[1], 8))
+
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return _splits(dev, p) * _weights(p) * 4
+        if p.w.type == MX_FLOAT:
+            return _splits(dev, p) * _weights(p) * 4
+        return self.parts(dev, p).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
                    * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef parts_t s
         cdef mx_nv_conv g
-        cdef int64_t splits = _splits(dev, p)
-        cdef int size = 4 if p.w.type == MX_FLOAT else 2
+        cdef int64_t splits, taps = p.w.len[3] * p.w.len[4]
+        if p.w.type != MX_FLOAT:
+            s = self.parts(dev, p)
+            return _weights_of_halves(p, &s, &TILES[s.tile], TILE_DEFINES[s.tile])
+        splits = _splits(dev, p)
         memset(&g, 0, sizeof(g))
-        g.p, g.q = <int> p.y.len[3], <int> p.y.len[4]
-        g.pixels = <int> p.y.len[0] * g.p * g.q
+        _set_taps(&g, p)
         g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
-        g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
         g.h, g.w = <int> p.x.len[3], <int> p.x.len[4]
-        g.step_h, g.step_w, g.tap_h, g.tap_w = (
-            <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2])
-        g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         g.x_c, g.x_w, g.x_h, g.x_n = (
             <int> _stride(&p.x, 1), <int> _stride(&p.x, 4), <int> _stride(&p.x, 3), <int> _stride(&p.x, 0))
         g.x_g = g.channels * g.x_c
         g.y_c, g.y_w, g.y_h, g.y_n = (
             <int> _stride(&p.y, 1), <int> _stride(&p.y, 4), <int> _stride(&p.y, 3), <int> _stride(&p.y, 0))
         g.y_g = g.filters * g.y_c
-        g.w_k, g.w_g = <int> _stride(&p.w, 0), <int> _stride(&p.w, 1)
-        g.w_h, g.w_w = <int> _stride(&p.w, 3), <int> _stride(&p.w, 4)
-        struct_bytes = (<const unsigned char*> &g)[:sizeof(mx_nv_conv)]
-        defines = {"X_TYPE": type_token(p.w.type), "WARPS_M": 1 if g.filters <= 64 else 2}
+        spec = KernelSpec("conv_nvidia_weights.cl", "conv_nvidia_weights", WARPS_M=1 if g.filters <= 64 else 2)
+        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]),
+                Arg.value_of(struct.pack("i", _slices_each(dev, p))))
         return Solution([
-            Step(KernelSpec("conv_nvidia_weights.cl", "conv_nvidia_weights", **defines),
-                 (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
-                  Arg.value_of(struct_bytes), Arg.value_of(struct.pack("i", _slices_each(dev, p)))),
-                 (256 * splits * _weight_tiles(p),), (256,)),
-            Step(KernelSpec("conv_nvidia_weights.cl", "sum_parts", **defines),
-                 (Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_W, size), Arg.value_of(struct_bytes),
-                  Arg.value_of(struct.pack("i", splits)), Arg.alpha(False), Arg.beta(False)),
-                 (_up(_weights(p), 256),), (256,)),
+            Step(spec, args, (256 * splits * _weight_tiles(p),), (256,)),
+            _sum(p, splits, 0, p.w.len[1] * taps, taps, 1),
         ], splits * _weights(p) * 4)
 
 

@@ -545,7 +545,7 @@ def test_commands_describe_the_call(capsys, rng):
         call_of(name, direction, x, w, y, conv, exhaustiveSearch=search, solution_id=solution)
         function, command, line = printed_command(capsys)
         assert function == name
-        assert "#" not in line
+        assert line.partition(" # ")[2] == ("one spatial axis, written as two" if conv.spatial_dim == 1 else "")
         assert options.OPERATIONS[command.operation] == dtype
         assert command.number("forw") == (1, 2, 4)[direction]
         assert command.number("search") == (search and "Find" in name)
@@ -628,7 +628,7 @@ def test_bias_commands(capsys, rng, spatial, direction):
     b = TensorDescriptor("bfloat16", (1, k, *(1,) * spatial))
     call_of(f"miopenConvolution{direction}Bias", 0, None, None, y, None, bDesc=b, dbDesc=b)
     _, command, line = printed_command(capsys)
-    assert "#" not in line
+    assert line.partition(" # ")[2] == ("one spatial axis, written as two" if spatial == 1 else "")
     assert (command.text("bias"), command.number("forw")) == ("1", 1 if direction == "Forward" else 2)
     made = driver_problem.make(command).descriptors
     assert made["y"].dtype == "bfloat16"
@@ -639,7 +639,7 @@ def test_bias_commands(capsys, rng, spatial, direction):
     wide = TensorDescriptor("bfloat16", (1, k, *size))
     if max(size) > 1:
         call_of(f"miopenConvolution{direction}Bias", 0, None, None, y, None, bDesc=wide, dbDesc=wide)
-        assert printed_command(capsys)[2].partition(" # ")[2] == f"b {{{', '.join(map(str, wide.lens))}}}"
+        assert printed_command(capsys)[2].partition(" # ")[2].endswith(f"b {{{', '.join(map(str, wide.lens))}}}")
 
 
 # The package with the variables set

@@ -229,16 +229,15 @@ def test_outside_of_the_model():
 
 
 def test_loss_with_strides_by_hand():
-    # F(2,3), 3x3 of 32 -> 64 channels, 64 images, pad 1, stride 2: 28 x 28 to 14 x 14.
-    shape = dict(n=64, c=32, k=64, size=(28, 28), stride=2, pad=1)
+    # F(2,3), 3x3 of 48 -> 64 channels, 64 images, pad 1, stride 2: 28 x 28 to 14 x 14.
+    shape = dict(n=64, c=48, k=64, size=(28, 28), stride=2, pad=1)
     # Forward: both filter sides count 6; 2 x (64 x 7 x 7 / 32 = 98) works on 60 units are 4 each.
-    macs = 32 * 64 * 64 * 42 * 42 / 1e6
-    grid = 4 * 60 * 32 * 32 * 4 * 32 * 6 * 6 / 1e6
+    macs = 48 * 64 * 64 * 42 * 42 / 1e6
+    grid = 4 * 60 * 32 * 32 * 4 * 48 * 6 * 6 / 1e6
     assert _index.granularity_loss(problem(FORWARD, **shape), 60) == pytest.approx(1 - macs / grid)
     # Backward: 16 channels a work; the pad as dx sees it is 1, which adds a row of tiles and no column:
-    # ceil(29 / 4) = 8 by 7; half of each side's products are with zeros.  2 x (64 x 8 x 7 / 32 = 112) works.
-    macs = 64 * 64 * 32 * 42 * 42 / 1e6
-    grid = 4 * 60 * 16 * 32 * 4 * 64 * 6 * 6 / 1e6
+    # ceil(29 / 4) = 8 by 7; half of each side's products are with zeros.  3 x (64 x 8 x 7 / 32 = 112) are 6 each.
+    grid = 6 * 60 * 16 * 32 * 4 * 64 * 6 * 6 / 1e6
     assert _index.granularity_loss(problem(BACKWARD_DATA, **shape), 60) == pytest.approx(1 - macs / grid)
     # 7 taps along the height are one more than a multiple of 6: they count 9, not 12.
     tall = problem(FORWARD, 64, 32, 64, (29, 28), (7, 3), 2, 1)

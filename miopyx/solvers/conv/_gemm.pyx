@@ -18,6 +18,7 @@ from miopyx._types cimport (
 from miopyx.solvers.conv._base cimport (
     ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
 )
+from miopyx.solvers.conv._index cimport columns_index, gemm_index
 from miopyx.solvers.conv._matmul cimport (
     fixed, matmul, matmul_default, matmul_fits, matmul_table, mx_gemm, operand, operand_t, wide_scalars,
 )
@@ -27,11 +28,6 @@ cdef enum:
     BATCH_BYTES = 256 << 20          # what a batched solver's columns may take, at least one image's
 
 cdef int64_t WORKSPACE_LIMIT = 7287183769  # MIOpen's, beside the device's largest allocation
-
-
-cdef double _factor(int64_t n, double first, double more) noexcept:
-    """MIOpen's throughput model: a term that happens n times."""
-    return 1.0 if n <= 0 else first if n == 1 else first * more
 
 
 cdef class _Gemm(ConvSolver):
@@ -48,6 +44,9 @@ cdef class _Gemm(ConvSolver):
 
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
         raise NotImplementedError
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return gemm_index(p, p.x.len[0])
 
     cdef str refuse_workspace(self, Device dev, const mx_conv_problem* p):
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, WORKSPACE_LIMIT):
@@ -187,9 +186,6 @@ cdef class GemmFwd1x1(_Gemm1x1):
     def __cinit__(self):
         self.id, self.name, self.direction = 88, "GemmFwd1x1_0_1", MX_FORWARD
 
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .95)
-
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.y.type)
         return Solution([_forward(dev, p, p.x.len[0], operand(SLOT_X, p.x.type), p.x.stride[0],
@@ -202,9 +198,6 @@ cdef class GemmBwd1x1(_Gemm1x1):
     def __cinit__(self):
         self.id, self.name, self.direction = 96, "GemmBwd1x1_stride1", MX_BACKWARD_DATA
 
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _factor(1, .9, .9) * _factor(p.x.len[0], 1, .95)
-
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.x.type)
         return Solution([_backward_data(dev, p, p.x.len[0], operand(SLOT_Y, p.y.type), operand(SLOT_X, p.x.type),
@@ -216,9 +209,6 @@ cdef class GemmWrw1x1(_Gemm1x1):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 101, "GemmWrw1x1_stride1", MX_BACKWARD_WEIGHTS
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return .7 * _factor(p.x.len[0], .9, .9) * _factor(p.groups, 1, .9)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef bint wide = wide_scalars(dev, p.w.type)
@@ -240,11 +230,6 @@ cdef class _Gemm1x1Stride2(_Gemm):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef int64_t columns = p.y.len[0] * spatial_size(&p.y)
         return capped_product(capped_product(columns, p.x.len[1] + p.y.len[1]), type_size(<int> p.x.type))
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef double once = _factor(1, .7, .9)
-        return once * once * _factor(1, .9, .9) * _factor(p.groups, 1, .95) * (
-            .95 if self.direction == MX_BACKWARD_DATA else 1)
 
     cdef mx_gemm product(self, const mx_conv_problem* p) noexcept:
         """One product whose columns are the pixels of all images."""
@@ -329,9 +314,7 @@ cdef class _GemmColumns(_Gemm):
         return capped_product(self.images(p), capped_product(_column_elements(p), type_size(<int> self.column_type(p))))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef int64_t rounds = (p.x.len[0] + self.images(p) - 1) // self.images(p)
-        return (_factor(rounds, .9, .9) * _factor(p.groups, 1, .95) * _factor(rounds, .4, .8)
-                * (.7 if self.direction == MX_BACKWARD_WEIGHTS else 1))
+        return columns_index(p, (p.x.len[0] + self.images(p) - 1) // self.images(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef int64_t n, images = self.images(p)

@@ -16,6 +16,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import stat
 from collections.abc import Iterator
 from functools import cache
@@ -33,6 +34,7 @@ KERNELS = Path(__file__).parent / "kernels"
 _PARTS = 16
 _MAGIC = b"miopyx program 2\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
+_SM_90A = "SM_90A=1"  # among a kernel's definitions: see _for_sm_90a
 _log = logging.getLogger("miopyx")
 _said: set[str] = set()
 
@@ -67,6 +69,8 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
     text = source(file).encode()
     try:
         program = _opencl.program_from_source(device.context_address, device.device_address, text, options.encode())
+        if _SM_90A in options.split():
+            program = _load(device, options, _for_sm_90a(program.binary() or b""))
     except MIOpenError as e:
         e.args = (f"{file}: {e.message}", *e.args[1:])
         e.message = e.args[0]
@@ -76,6 +80,14 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
         if binary is not None:
             _store(header(device.info, file, options), binary)
     return program
+
+
+def _for_sm_90a(ptx: bytes) -> bytes:
+    """Return a program for compute capability 9.0 with the instructions that its OpenCL compiler does not know.
+
+    They travel as comments that begin with ``//@``, their operands bound, in the PTX that NVIDIA's driver calls binary.
+    """
+    return re.sub(rb"\.target sm_90\b", b".target sm_90a", ptx.rstrip(b"\0").replace(b"//@", b""))
 
 
 def cached(device: Device, file: str, options: str) -> _opencl.Program | None:

@@ -9,9 +9,10 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import _key, databases, device, records
+from miopyx import _key, databases, dbtool, device, places, records
 from miopyx._problem import ConvProblem
 from miopyx.records import FindItem, Kind
+from miopyx.solvers import registry
 
 STAMP = "1_2_3_abc/driver"
 ITEMS = [FindItem("GemmFwdRest", 0.25, 1024, 0, 0), FindItem("ConvDirectNaiveConvFwd", 1234.5678, 0, 0, 1)]
@@ -245,3 +246,28 @@ def test_nonsense_in_the_files(info, user_folder, tmp_path, setting, content):
     assert len(store.find(problem)[0].items) == 2
     databases.forget()
     assert len(databases.of(info).find(problem)[0].items) == 2
+
+
+# What ships
+
+
+@pytest.mark.parametrize("path", sorted((places.PACKAGE / "db").glob("*.txt*")), ids=lambda path: path.name)
+def test_shipped_records(path):
+    """Every line is sealed, names a problem and solvers that are ours; the devices it is for take it."""
+    lines, left = dbtool.winners([path])
+    assert lines
+    assert not left
+    for key, line in lines.items():
+        assert records.classify(line) is Kind.OURS
+        problem = _key.parse_find_key(key)
+        record = records.read_find(records.split(line)[1])
+        assert not record.skipped
+        assert not record.partial
+        for item in record.items:
+            solver = registry.BY_NAME[item.solver]
+            assert (item.direction, item.algorithm) == (problem.direction, solver.algorithm)
+    name, middle = path.name.split(".")[:2]
+    found = replace(device.find("host"), name=name, kind="host" if middle == "Host" else "gpu", driver_version="0")
+    store = databases.Databases(found)
+    key = next(iter(lines))
+    assert store.find(_key.parse_find_key(key))[1] == "system"

@@ -420,7 +420,7 @@ SWITCHES = {
     "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_BWD": lambda s: s.id == 86,
     "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_WRW": lambda s: s.id == 87,
     "MIOPEN_DEBUG_OPENCL_CONVOLUTIONS": lambda s: not s.on_host,
-    "MIOPEN_DEBUG_GCN_ASM_KERNELS": lambda s: s.id in (1101, 1102, 1103),
+    "MIOPEN_DEBUG_GCN_ASM_KERNELS": lambda s: s.id in range(1101, 1107),
     "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES": lambda s: s.algorithm == 3,
 }
 

@@ -1,10 +1,12 @@
 """Exhaustive search through Find: what it stores, who uses it, and what MIOPEN_FIND_ENFORCE makes of it."""
 
+import shutil
+
 import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import _key, databases, find, ranking, records, tuning
+from miopyx import _key, config, databases, find, ranking, records, tuning
 from miopyx._problem import ConvProblem
 
 
@@ -16,6 +18,7 @@ def struct_of(problem, direction=0):
 def again(opencl_name, user_folder, setting, tmp_path):
     """Return a function that makes a fresh handle, as another process would have one; searches are short."""
     setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="3", MIOPEN_COMPILE_PARALLEL_LEVEL="1")
+    shutil.rmtree(config.cache_dir() / "searches", ignore_errors=True)  # what another test did not end
     made = []
 
     def fresh():

@@ -221,12 +221,13 @@ def test_every_solver_has_a_case(handle):
     for case in conv_cases():
         conv = ConvolutionDescriptor(case.pad, case.stride, case.dilation, int(case.transposed), case.groups,
                                      case.outpad)
-        x, w = TensorDescriptor("float32", case.x_lens), TensorDescriptor("float32", case.w_lens)
-        for direction in range(3):
-            problem = ConvProblem(direction, x, w, TensorDescriptor("float32", conv.output_lens(x, w)), conv)
-            for solver in registry.CONV:
-                if solver.id in reasons:
-                    reasons[solver.id].add(solver.why_not(handle.device, problem))
+        for dtype in ("float32", "float16"):
+            x, w = TensorDescriptor(dtype, case.x_lens), TensorDescriptor(dtype, case.w_lens)
+            for direction in range(3):
+                problem = ConvProblem(direction, x, w, TensorDescriptor(dtype, conv.output_lens(x, w)), conv)
+                for solver in registry.CONV:
+                    if solver.id in reasons:
+                        reasons[solver.id].add(solver.why_not(handle.device, problem))
     for number, why in reasons.items():
         missing_hardware = any(reason and reason.startswith("needs ") for reason in why)
         assert None in why or missing_hardware, f"no case reaches {registry.BY_ID[number]}: {why}"

@@ -37,6 +37,10 @@ static inline uint mx_shared(__local const void *p)
 #define MX_COPY16(to, from, valid)                                                                   \
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 16 : 0) \
                  : "memory")
+/* The same through the first-level cache, for what is read again soon. */
+#define MX_COPY16_NEAR(to, from, valid)                                                              \
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 16 : 0) \
+                 : "memory")
 #define MX_COPY4(to, from, valid)                                                                  \
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 4 : 0) \
                  : "memory")

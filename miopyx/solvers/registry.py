@@ -12,6 +12,7 @@ from . import _bias
 from .conv import _gemm, _host, _naive, _nvidia
 
 CONV: tuple[Solver, ...] = (
+    _nvidia.NvWgmmaFwd(), _nvidia.NvWgmmaBwd(), _nvidia.NvWgmmaWrw(),
     _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),

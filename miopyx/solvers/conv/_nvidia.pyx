@@ -14,7 +14,7 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport ConvSolver, is_pointwise, type_token
 
 cdef enum:
     IMPLICIT_GEMM = 5
@@ -47,6 +47,7 @@ cdef struct roles_t:
     int64_t channels, filters, reduced       # of a group
     int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
     bint packs_x, packs_w
+    bint x_across, w_across                  # wgmma reads pixels, or filters, that lie closest
     int64_t size                             # bytes of an element
     int64_t x_offset, workspace              # of the packed copies, in bytes
 
@@ -96,7 +97,13 @@ cdef bint _in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
     return t.stride[1] == 1 and channels % 8 == 0 and (_stride(t, 0) | _stride(t, 3) | _stride(t, 4)) % 8 == 0
 
 
-cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
+cdef bint _pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
+    """Whether the pixels of a 1x1 convolution can be copied 8 at a time: closest, whole images, 16 bytes apart."""
+    return (is_pointwise(p, 1) and t.len[3] * t.len[4] % 8 == 0 and (t.len[4] == 1 or t.stride[4] == 1)
+            and (t.len[3] == 1 or t.stride[3] == t.len[4]) and (_stride(t, 0) | _stride(t, 1)) % 8 == 0)
+
+
+cdef roles_t _roles(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     cdef roles_t r
     cdef int64_t multiple = 4 if p.w.type == MX_FLOAT else 8
     memset(&r, 0, sizeof(r))
@@ -114,6 +121,12 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
                  or (r.w_row | _stride(&p.w, 3) | _stride(&p.w, 4)) % multiple != 0)
     r.packs_x = p.w.type != MX_FLOAT and not _in_place(r.x, r.channels)
+    if wgmma:
+        r.x_across = r.packs_x and _pixels_closest(p, r.x)
+        r.packs_x = r.packs_x and not r.x_across
+        r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
+                      and (r.w_reduced | _stride(&p.w, 0) | _stride(&p.w, 3) | _stride(&p.w, 4)) % 8 == 0)
+        r.packs_w = r.packs_w and not r.w_across
     if r.packs_w:
         r.workspace = _up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
     r.x_offset = r.workspace
@@ -168,7 +181,8 @@ cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept n
         g.w_k = g.w_h * <int> p.w.len[3]
         g.w_g = g.w_k * <int> r.filters
     else:
-        g.w_k, g.w_h, g.w_w = <int> r.w_row, <int> p.w.stride[3], <int> p.w.stride[4]
+        g.w_k = <int> (r.w_reduced if r.w_across else r.w_row)
+        g.w_h, g.w_w = <int> p.w.stride[3], <int> p.w.stride[4]
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
     g.y_c, g.y_w, g.y_h, g.y_n = <int> _stride(y, 1), <int> _stride(y, 4), <int> _stride(y, 3), <int> _stride(y, 0)
     g.y_g = <int> (r.filters * y.stride[1]) if p.groups > 1 else 0
@@ -266,17 +280,20 @@ cdef class _NvImplicitGemm(ConvSolver):
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         """Elements of the packed copies."""
-        cdef roles_t r = _roles(p)
+        cdef roles_t r = self.roles(p)
         return r.workspace // r.size
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return _roles(p).workspace
+        return self.roles(p).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef roles_t r = _roles(p)
+        cdef roles_t r = self.roles(p)
         # The share of a tile that is not padding; tensor cores are ten times ahead of the tiled kernels.
         cdef double share = <double> r.channels / r.reduced * min(1.0, r.filters / 64.0)
         return min(0.98, 10 * share)
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        return _roles(p, False)
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply(p, r, g)
@@ -297,7 +314,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef roles_t r = _roles(p)
+        cdef roles_t r = self.roles(p)
         cdef mx_nv_conv g = _operands(p, &r)
         _set_taps(&g, p)
         return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
@@ -336,7 +353,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef roles_t r = _roles(p)
+        cdef roles_t r = self.roles(p)
         cdef mx_nv_conv whole = _operands(p, &r), g
         cdef taps_t th, tw
         cdef int64_t a, b
@@ -367,7 +384,7 @@ cdef struct tile_t:
 
 # How backward weights in 16 bits are computed; a split has `each` slices of pixels.
 cdef struct parts_t:
-    bint packs_x, packs_y
+    bint packs_x, packs_y, pixels_closest
     int64_t reduced, columns          # of a group; `reduced` channels a tap
     int64_t x_offset, y_offset, parts_offset, workspace
     int tile
@@ -377,8 +394,16 @@ cdef tile_t[2] TILES
 TILES[0] = tile_t(128, 128, 128, 2)
 TILES[1] = tile_t(64, 64, 128, 3)
 cdef tuple TILE_DEFINES = ({}, {"WM": 32, "WN": 32, "STAGES": 4})
+cdef tile_t[4] WGMMA_TILES
+WGMMA_TILES[0] = tile_t(128, 256, 256, 1)
+WGMMA_TILES[1] = tile_t(128, 128, 256, 1)
+WGMMA_TILES[2] = tile_t(64, 256, 128, 1)
+WGMMA_TILES[3] = tile_t(64, 64, 128, 3)
+cdef tuple WGMMA_TILE_DEFINES = ({"STAGES": 4}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4})
 
-cdef parts_t _parts(Device dev, const mx_conv_problem* p, const tile_t* tiles, int count, double speed) noexcept:
+cdef parts_t _parts(
+    Device dev, const mx_conv_problem* p, const tile_t* tiles, int count, double speed, bint wgmma
+) noexcept:
     """The tile and the splits that should take least time; `speed` is a compute unit's, in operations a microsecond.
 
     A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products or by what it
@@ -392,6 +417,9 @@ cdef parts_t _parts(Device dev, const mx_conv_problem* p, const tile_t* tiles, i
     cdef int i
     memset(&s, 0, sizeof(s))
     s.packs_x, s.packs_y = not _in_place(&p.x, p.w.len[1]), not _in_place(&p.y, filters)
+    s.pixels_closest = (wgmma and (s.packs_x or s.packs_y) and _pixels_closest(p, &p.x)
+                        and _pixels_closest(p, &p.y))
+    s.packs_x, s.packs_y = s.packs_x and not s.pixels_closest, s.packs_y and not s.pixels_closest
     s.reduced = _up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     if s.packs_x:
@@ -467,7 +495,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts(dev, p, TILES, 2, 2.9e6)
+        return _parts(dev, p, TILES, 2, 2.9e6, False)
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         if p.w.type == MX_FLOAT:
@@ -541,3 +569,118 @@ cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
 cdef int64_t _splits(Device dev, const mx_conv_problem* p) noexcept:
     cdef int64_t slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _slices_each(dev, p)
     return (slices + each - 1) // each
+
+# What wgmma multiplies in one go: pixels and filters of a tile, what a slice and a whole tile take in microseconds.
+cdef struct choice_t:
+    int pixels, filters, in_turns
+    double slice, end
+
+cdef choice_t[5] CHOICES
+CHOICES[0] = choice_t(128, 256, 0, 0.79, 1.9)
+CHOICES[1] = choice_t(256, 128, 0, 0.80, 2.3)
+CHOICES[2] = choice_t(128, 128, 1, 0.48, 1.2)
+CHOICES[3] = choice_t(128, 64, 1, 0.35, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
+cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
+
+
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+    cdef bint last = g.y_c == 1 and g.filters > 1
+    cdef int64_t units = max(1, dev.compute_units), slices = _up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    cdef int64_t tiles, best_tiles = 1, threads
+    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
+    cdef double cost, best = -1
+    cdef int i, chosen = 0
+    for i in range(5):
+        # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
+        if (i == 4) != shared:
+            continue
+        tiles = (_up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
+                 * (_up(g.filters, CHOICES[i].filters) // CHOICES[i].filters))
+        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end)
+        if best < 0 or cost < best:
+            best, best_tiles, chosen = cost, tiles, i
+    # 128 work-items multiply 64 rows, or 128, of up to 256 columns; 128 more copy.
+    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
+    wg_rows = max(1, rows // 64 if CHOICES[chosen].in_turns else rows // 128)
+    threads = 384 if CHOICES[chosen].in_turns else rows // wg_rows * 2 + 128
+    spec = KernelSpec(
+        "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
+        VEC=_widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
+        STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
+        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across), W_ACROSS=int(r.w_across),
+    )
+    return Step(spec, _operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
+
+
+cdef bint _hopper(Device dev):
+    """wgmma, which later generations do not have."""
+    return dev.info.isa[2:] == "90"
+
+
+cdef class NvWgmmaFwd(NvImplicitGemmFwd):
+    """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
+
+    def __cinit__(self):
+        self.id, self.name = 1104, "NvWgmmaFwd"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmFwd.index(self, dev, p) + 0.01
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        return _roles(p, True)
+
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+        return _multiply_hopper(dev, p, r, g)
+
+
+cdef class NvWgmmaBwd(NvImplicitGemmBwd):
+    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack."""
+
+    def __cinit__(self):
+        self.id, self.name = 1105, "NvWgmmaBwd"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmBwd.index(self, dev, p) + 0.01
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        return _roles(p, True)
+
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+        return _multiply_hopper(dev, p, r, g)
+
+
+cdef class NvWgmmaWrw(NvImplicitGemmWrw):
+    """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
+
+    def __cinit__(self):
+        self.id, self.name = 1106, "NvWgmmaWrw"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _parts(dev, p, WGMMA_TILES, 4, 4.9e6, True)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmWrw.index(self, dev, p) + 0.01
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef parts_t s = self.parts(dev, p)
+        return _weights_of_halves(p, &s, &WGMMA_TILES[s.tile], dict(
+            WGMMA_TILE_DEFINES[s.tile], SM_90A=1, PIXELS_CLOSEST=int(s.pixels_closest)))
+
+
+cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
+    if not _hopper(dev):
+        return "needs wgmma"
+    return "data type" if p.w.type == MX_FLOAT else None

@@ -1,0 +1,464 @@
+/* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+ *
+ * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
+ * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
+ * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
+ * 8 pixels without gaps) or 8 filters (W_ACROSS: multiples of 8 filters and of 64 channels, w_k from one channel to the
+ * next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ *
+ * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
+ * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
+ * pause; the others multiply: together one tile, or in turns a tile each (IN_TURNS), so that one half stores while the
+ * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.
+ * NDRange: one axis, local THREADS, global THREADS * any number.
+ * Local memory: the ring; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ */
+#if !SM_90A
+#error "wgmma needs SM_90A"
+#endif
+#ifndef X_TYPE
+#define X_TYPE half
+#endif
+#ifndef LAST /* 1: y has its channels closest, 0: its pixels */
+#define LAST 1
+#endif
+#ifndef BP
+#define BP 128
+#endif
+#ifndef BF
+#define BF 128
+#endif
+#ifndef WG_ROWS /* of 64 rows of the product that a warpgroup owns */
+#define WG_ROWS 1
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef IN_TURNS
+#define IN_TURNS 0
+#endif
+#ifndef VEC /* elements of y that are stored at once where y's address allows: 1, 2, 4 or 8 */
+#define VEC 1
+#endif
+#ifndef TAPS_INNER /* 1: all taps of 64 channels, then the next 64; `reduced` is a multiple of 64 */
+#define TAPS_INNER 0
+#endif
+#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
+#define NEAR 0
+#endif
+#ifndef X_ACROSS
+#define X_ACROSS 0
+#endif
+#ifndef W_ACROSS
+#define W_ACROSS 0
+#endif
+#define ACC float
+#include "common.h"
+#include "conv_nvidia.h"
+
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+#define MX_WG_TYPE "f16.f16"
+#define NARROW "cvt.rn.f16x2.f32"
+#else
+#define MX_WG_TYPE "bf16.bf16"
+#define NARROW "cvt.rn.bf16x2.f32"
+#endif
+#include "conv_nvidia_wgmma.h"
+
+#define ROW_BYTES 128
+#if LAST
+#define WGMMA MX_JOIN(MX_WGMMA_, BF)
+#define BN BF
+#define GROUPS (BP / WG_ROWS / 64)
+#else
+#define WGMMA MX_JOIN(MX_WGMMA_, BP)
+#define BN BP
+#define GROUPS (BF / WG_ROWS / 64)
+#endif
+#define CONSUMERS (IN_TURNS ? 2 : GROUPS)
+#define THREADS (128 * CONSUMERS + 128)
+#define STAGE_BYTES ((BP + BF) * ROW_BYTES)
+#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
+#define X_ROWS (BP / ROWS_AT_ONCE)
+#define W_ROWS (BF / ROWS_AT_ONCE)
+#define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
+#define X_BLOCKS (BP / 64)
+#define W_BLOCKS (BF / 64)
+
+#if LAST
+#define A_ACROSS X_ACROSS
+#define B_ACROSS W_ACROSS
+#else
+#define A_ACROSS W_ACROSS
+#define B_ACROSS X_ACROSS
+#endif
+#define MX_TEXT_(a) #a
+#define MX_TEXT(a) MX_TEXT_(a)
+#define TRANS MX_TEXT(A_ACROSS) ", " MX_TEXT(B_ACROSS)
+#define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
+#define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
+
+#if NEAR
+#define MX_COPY_X MX_COPY16_NEAR
+#else
+#define MX_COPY_X MX_COPY16
+#endif
+
+#if VEC == 8
+#define VECTOR uint4
+#elif VEC == 4
+#define VECTOR uint2
+#elif VEC == 2
+#define VECTOR uint
+#else
+#define VECTOR ushort
+#endif
+
+static inline uint mx_exchange(uint value, int with)
+{
+    uint other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(with));
+    return other;
+}
+
+/* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
+static inline uint4 mx_turn(uint4 v, int lane)
+{
+    const bool odd = lane & 1, high = lane & 2;
+    const uint a = mx_exchange(odd ? v.x : v.y, 1), b = mx_exchange(odd ? v.z : v.w, 1);
+    v = odd ? (uint4)(a, v.y, b, v.w) : (uint4)(v.x, a, v.z, b);
+    const uint c = mx_exchange(high ? v.x : v.z, 2), d = mx_exchange(high ? v.y : v.w, 2);
+    return high ? (uint4)(c, d, v.z, v.w) : (uint4)(v.x, v.y, c, d);
+}
+
+/* Eight neighbours in y. */
+typedef union {
+    uint4 all;
+    ushort each[8];
+    VECTOR vectors[8 / VEC];
+} mx_run;
+
+/* Takes the first of eight out and puts one in behind the last. */
+static inline uint4 mx_shift(uint4 run, ushort last)
+{
+    return (uint4)(run.x >> 16 | run.y << 16, run.y >> 16 | run.z << 16, run.z >> 16 | run.w << 16,
+                   run.w >> 16 | (uint)last << 16);
+}
+
+static inline float mx_widen(ushort bits)
+{
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    return as_float((uint)bits << 16);
+#endif
+}
+
+/* Where a pixel and a filter of y lie in y, -1 behind the last. */
+static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
+{
+    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    return m < g->pixels ? n * g->y_n + p * g->y_h + q * g->y_w : -1;
+}
+
+static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
+{
+    return k < g->filters ? k * g->y_c : -1;
+}
+
+static inline void mx_barrier_begin(uint barrier_at, int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier_at), "r"(count) : "memory");
+}
+
+static inline void mx_barrier_arrive(uint barrier_at)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_at) : "memory");
+}
+
+/* Until the phase of this parity is over: the waiter is never more than a phase behind or ahead. */
+static inline void mx_barrier_wait(uint barrier_at, int parity)
+{
+    int done;
+    do
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(barrier_at), "r"(parity) : "memory");
+    while (!done);
+}
+
+/* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
+static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const mx_nv_conv *g,
+                                 float alpha, float beta, bool plain, int warpgroup)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+    int row_at[2 * WG_ROWS]; /* where rows and columns of the product lie in y, -1: nowhere */
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++) {
+        const int r = row + i / 2 * 64 + i % 2 * 8;
+        row_at[i] = LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
+    }
+#define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
+    const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
+#pragma unroll
+    for (int j = 0; j < BN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
+        int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
+#pragma unroll
+        for (int l = 0; l < 8 / VEC; l++)
+            at[l] = COLUMN_AT(j * 2 + (lane & 3) * 8 + l * VEC);
+#pragma unroll
+        for (int i = 0; i < 2 * WG_ROWS; i++) {
+            float *sum = sums[i / 2] + j + i % 2 * 2;
+            mx_run run;
+            if (scaled) {
+                run.all = (uint4)(0, 0, 0, 0);
+#pragma unroll
+                for (int l = 0; l < 8 / VEC; l++)
+                    if (beta != 0 && wide && row_at[i] >= 0 && at[l] >= 0)
+                        run.vectors[l] = *(__global const VECTOR *)(y + row_at[i] + at[l]);
+                if (beta != 0 && !wide && row_at[i] >= 0)
+#pragma unroll 1
+                    for (int e = 0; e < 8; e++) {
+                        const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
+                        run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
+                    }
+                run.all = mx_turn(run.all, lane);
+#pragma unroll
+                for (int l = 0; l < 8; l++)
+                    sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
+            }
+            uint pairs[4];
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                asm(NARROW " %0, %1, %2;" : "=r"(pairs[l]) : "f"(sum[l * 4 + 1]), "f"(sum[l * 4]));
+            run.all = mx_turn((uint4)(pairs[0], pairs[1], pairs[2], pairs[3]), lane);
+#pragma unroll
+            for (int l = 0; l < 8 / VEC; l++)
+                if (wide && row_at[i] >= 0 && at[l] >= 0)
+                    *(__global VECTOR *)(y + row_at[i] + at[l]) = run.vectors[l];
+            if (!wide && row_at[i] >= 0)
+#pragma unroll 1
+                for (int e = 0; e < 8; e++) {
+                    const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
+                    if (place >= 0)
+                        y[row_at[i] + place] = (ushort)run.all.x;
+                    run.all = mx_shift(run.all, 0);
+                }
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
+    __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
+    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const float alpha, const float beta)
+{
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7;
+    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
+    const int slices_all = (g.taps_h * g.taps_w * g.reduced + 63) / 64;
+
+    X += x_offset;
+    W += w_offset + g.w_first;
+    Y += y_offset + g.y_first;
+    const bool aligned = (((ulong)X | (ulong)W) & 15) == 0;
+    const uint shared = mx_shared(stages);
+
+    /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
+    const int chunk = item & 7, row0 = (item & 127) >> 3;
+    const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+#if X_ACROSS
+    int base[X_BLOCKS]; /* of 8 pixels, -1: none */
+#else
+    int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
+#endif
+    int w_base, filter;
+    /* Filters that fit into the stages, all of them, are copied once. */
+    const bool one_filling = across * g.groups == 1 && slices_all > 0 && STAGES % slices_all == 0;
+    bool has_filters = false;
+    int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
+
+#if TAPS_INNER
+#define NEXT_SLICE()                                                                                                  \
+    if (++tap_w == g.taps_w) {                                                                                        \
+        tap_w = 0;                                                                                                    \
+        if (++tap_h == g.taps_h)                                                                                      \
+            tap_h = 0, c += 64;                                                                                       \
+    }
+#define SOME true
+#else
+#define NEXT_SLICE()                                                                                                  \
+    c += 64;                                                                                                          \
+    while (c >= g.reduced && tap_h < g.taps_h) {                                                                      \
+        c -= g.reduced;                                                                                               \
+        if (++tap_w == g.taps_w)                                                                                      \
+            tap_w = 0, tap_h++;                                                                                       \
+    }
+#define SOME (tap_h < g.taps_h)
+#endif
+
+/* Where a tile's pixels lie, and their first tap. */
+#if X_ACROSS
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
+        const int m = (m0) + b * 64 + chunk * 8, n = mx_quotient(m, g.image);                                         \
+        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
+    }
+#define COPY_PIXELS(COPY16, at, slice)                                                                                \
+    _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {                                                   \
+        const int channel = (slice)*64 + row0 + i * ROWS_AT_ONCE;                                                     \
+        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
+            const bool valid = base[b] >= 0 && channel < g.channels;                                                  \
+            COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
+                   X + (valid ? base[b] + channel * g.x_c : 0), valid);                                               \
+        }                                                                                                             \
+    }
+#else
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
+        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
+        const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
+        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
+        base[i] = (group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w;                                                  \
+        corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;                             \
+    }
+#define COPY_PIXELS(COPY16, at, slice)                                                                                \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
+        const bool valid = SOME && (uint)((corner[i] >> 16) + dh) < (uint)g.h                                         \
+                           && (uint)((short)corner[i] + dw) < (uint)g.w;                                              \
+        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? base[i] + x_at : 0), valid);                         \
+    }
+#endif
+#if W_ACROSS
+#define COPY_FILTERS(COPY16, at)                                                                                      \
+    _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++)                                                     \
+        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++) {                                                        \
+            const bool valid = SOME && filter + b * 64 < g.filters;                                                   \
+            COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
+                   W + (valid ? w_at + b * 64 + i * ROWS_AT_ONCE * g.w_k : 0), valid);                                \
+        }
+#else
+#define COPY_FILTERS(COPY16, at)                                                                                      \
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++) {                                                              \
+        const bool valid = SOME && filter + i * ROWS_AT_ONCE < g.filters;                                             \
+        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, W + (valid ? w_at + i * ROWS_AT_ONCE * g.w_k : 0), valid);        \
+    }
+#endif
+#define BEGIN_TILE()                                                                                                  \
+    do {                                                                                                              \
+        const int tile = copy_tile / across, n0 = (copy_tile - tile * across) * BF;                                   \
+        const int group = tile / down;                                                                                \
+        BEGIN_PIXELS(group, (tile - group * down) * BP);                                                              \
+        filter = n0 + (W_ACROSS ? chunk * 8 : row0);                                                                  \
+        w_base = group * g.w_g + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                   \
+        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
+        if (!TAPS_INNER)                                                                                              \
+            NEXT_SLICE();                                                                                             \
+    } while (0)
+#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
+    do {                                                                                                              \
+        const int dh = tap_h * g.tap_h, dw = tap_w * g.tap_w, x_at = dh * g.x_h + dw * g.x_w + c;                     \
+        const int w_at = w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c);                         \
+        COPY_PIXELS(COPY16X, to + (stage)*STAGE_BYTES, slice)                                                         \
+        if (!has_filters)                                                                                             \
+            COPY_FILTERS(COPY16, to + (stage)*STAGE_BYTES + BP * ROW_BYTES)                                           \
+    } while (0)
+
+    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
+    if (item == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            mx_barrier_begin(full + 8 * i, 128);
+            mx_barrier_begin(empty + 8 * i, IN_TURNS ? 4 : 4 * CONSUMERS); /* warps */
+        }
+        mx_barrier_begin(turn, 4);
+        mx_barrier_begin(turn + 8, 4);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (role == CONSUMERS) {
+        if (slices_all == 0)
+            return;
+        int stage = 0, phase = 1;
+        for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
+            BEGIN_TILE();
+            for (int slice = 0; slice < slices_all; slice++) {
+                mx_barrier_wait(empty + 8 * stage, phase);
+                if (aligned) {
+                    COPY_SLICE(MX_COPY_X, MX_COPY16, stage, slice);
+                    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
+                } else {
+                    COPY_SLICE(mx_copy_halves, mx_copy_halves, stage, slice);
+                    mx_barrier_arrive(full + 8 * stage);
+                }
+                NEXT_SLICE();
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1, has_filters = one_filling;
+            }
+        }
+    } else {
+        const int warpgroup = IN_TURNS ? 0 : role;
+        const uint pixels_at = shared, filters_at = shared + BP * ROW_BYTES;
+        const ulong a_matrix =
+            mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(LAST ? filters_at : pixels_at, BLOCK_BYTES);
+        int turns = role; /* the very first tile waits for no one */
+        int stage = 0, phase = 0, skip = IN_TURNS ? role * slices_all : 0;
+        for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
+             tile += (IN_TURNS ? 2 : 1) * get_num_groups(0)) {
+            while (skip >= STAGES)
+                skip -= STAGES, phase ^= 1;
+            stage += skip;
+            if (stage >= STAGES)
+                stage -= STAGES, phase ^= 1;
+            float sums[WG_ROWS][BN / 2];
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < BN / 2; j++)
+                    sums[i][j] = 0;
+            uint before = 0;
+            if (IN_TURNS && turns > 0)
+                mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
+            turns++;
+            for (int slice = 0; slice < slices_all; slice++) {
+                mx_barrier_wait(full + 8 * stage, phase);
+                MX_WG_PUBLISH();
+                MX_WG_FENCE();
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+#pragma unroll
+                    for (int i = 0; i < WG_ROWS; i++)
+                        WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),
+                              b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), TRANS);
+                MX_WG_COMMIT();
+                MX_WG_WAIT(1);
+                if (lane == 0 && slice > 0)
+                    mx_barrier_arrive(before);
+                before = empty + 8 * stage;
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+            if (IN_TURNS && lane == 0)
+                mx_barrier_arrive(turn + 8 * (1 - role));
+            MX_WG_WAIT(0);
+            if (lane == 0 && slices_all > 0)
+                mx_barrier_arrive(before);
+            skip = IN_TURNS ? slices_all : 0;
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < BN / 2; j++)
+                    MX_WG_HOLD(sums[i][j]);
+
+            const int above = tile / across, n0 = (tile - above * across) * BF;
+            const int group = above / down, m0 = (above - group * down) * BP;
+            __global ushort *y = Y + (long)group * g.y_g;
+            if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
+                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
+            else
+                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
+        }
+    }
+}

@@ -547,7 +547,8 @@ cdef int _publish(_Text text, bytes path, object temporary, object copy, object 
 
 
 # Others may keep files in that folder, too.
-_OUR_NAMES = re.compile(r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)|\.records-[0-9a-f]{32}\.(txt|index)\.[0-9a-f.]+")
+_OUR_NAMES = re.compile(r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)"
+                        r"|\.records-[0-9a-f]{32}\.(txt|index)\.[0-9a-f.]+")
 
 
 cdef bint _is_of_use(object index) except -1:
@@ -670,9 +671,9 @@ cdef class RecordFile:
     record counts for nothing and is counted in `skipped`.  A file that changes is noticed by the first look-up more
     than a few milliseconds after the last look, and read anew; a look-up costs no system call otherwise.
 
-    The file itself may be cut or written to at any time.  What remains: a copy in the cache folder that is cut in place,
-    which nobody has a reason to do, within those milliseconds before a look-up beyond its new end, or a medium that
-    fails, ends the process (SIGBUS).
+    The file itself may be cut or written to at any time.  What remains: a copy in the cache folder, which nobody has a
+    reason to touch, that is cut in place within those milliseconds before a look-up beyond its new end, or a medium
+    that fails, ends the process (SIGBUS).
 
     Parameters
     ----------

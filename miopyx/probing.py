@@ -190,7 +190,12 @@ def _run_child(question: dict[str, Any]) -> Verdict:
     limit = float(config.get("MIOPYX_PROBE_TIMEOUT"))
     start = time.monotonic()
     # Files, not pipes: drivers start compilers of their own, which would keep a pipe open after the child is gone.
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    try:
+        files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+    except OSError as e:
+        return Verdict(False, f"not probed: no temporary file for the child's answer ({one_line(str(e))})", 0.0,
+                       probed=False)
+    with files[0] as out, files[1] as err:
         try:
             child = subprocess.Popen(_command(request), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                      start_new_session=True)

@@ -914,3 +914,15 @@ def test_install_runtime(monkeypatch, capsys, working, failing, ran, said):
     assert script.main() == 0
     assert calls == ran
     assert said in "".join(capsys.readouterr())
+
+
+def test_no_temporary_folder(monkeypatch):
+    """What cannot be probed is not taken, and nothing is raised."""
+    def nowhere(*args, **options):
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", nowhere)
+    verdict = probing._run_child({})
+    assert not verdict.ok
+    assert not verdict.probed
+    assert "no temporary file" in verdict.why

@@ -7,6 +7,7 @@ Values are read when first needed and kept for the life of the process, as in MI
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,6 +188,24 @@ def cache_dir() -> Path | None:
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or not os.access(folder, os.W_OK):
         return None
     return folder
+
+
+def read_own(path: Path, most: int) -> bytes | None:
+    """Return what a file of ours holds; None for a link, a pipe, others' files, or more than `most` bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # waits for no pipe
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > most:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, data: bytes) -> bool:

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -107,27 +106,10 @@ def _verdict_path(key: str) -> Path | None:
     return folder / "probe" / f"{key}.json" if folder else None
 
 
-def _read_small_file(path: Path) -> bytes | None:
-    """Return what a file of our own holds, or None if it is something else or far too long to be a verdict."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # waits for no pipe, follows no link
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > _MAX_VERDICT_BYTES:
-            return None
-        return os.read(descriptor, _MAX_VERDICT_BYTES)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
 def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
     """Return the verdict on disk, or None for anything but a sound record of this very device."""
     path = _verdict_path(key)
-    data = _read_small_file(path) if path else None
+    data = config.read_own(path, _MAX_VERDICT_BYTES) if path else None
     if data is None:
         return None
     try:

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _opencl, config
+from . import _opencl, config, logs
 from .errors import InternalError, MIOpenError
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _MAGIC = b"miopyx program 2\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
 _SM_90A = "SM_90A=1"  # among a kernel's definitions: see _for_sm_90a
 _log = logging.getLogger("miopyx")
-_said: set[str] = set()
 
 
 @cache
@@ -171,23 +170,11 @@ def _path(folder: Path, head: bytes) -> Path:
 
 def _read_file(path: Path) -> bytes | None:
     """Return the bytes of a file of our own, and make it the last used one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # waits for no pipe, follows no link
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > _MAX_ENTRY_BYTES:
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read()
+    data = config.read_own(path, _MAX_ENTRY_BYTES)
+    if data is not None:
         with contextlib.suppress(OSError):  # a read-only file system keeps no order of use
-            os.utime(descriptor)
-        return data
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+            os.utime(path)
+    return data
 
 
 def _store(head: bytes, binary: bytes) -> None:
@@ -198,7 +185,7 @@ def _store(head: bytes, binary: bytes) -> None:
     if config.write_atomically(path, head + _payload_line(binary) + binary):
         _trim(path)
     else:
-        _say_once(f"built programs are not kept: {folder} cannot be written to, or is full")
+        _warn(f"{folder} cannot be written to, or is full")
 
 
 def _trim(new: Path) -> None:
@@ -236,13 +223,13 @@ def _folder() -> Path | None:
     if not custom:
         folder = config.cache_dir()
         if folder is None:
-            _say_once("built programs are not kept: the cache folder cannot be used, or others may write to it")
+            _warn("the cache folder cannot be used, or others may write to it")
             return None
     else:
         folder = config.expanded(custom)
         why = _why_unsafe(folder)
         if why:
-            _say_once(f"built programs are not kept: MIOPEN_CUSTOM_CACHE_DIR {folder} {why}")
+            _warn(f"MIOPEN_CUSTOM_CACHE_DIR {folder} {why}")
             return None
     return folder / "programs"
 
@@ -259,7 +246,5 @@ def _why_unsafe(folder: Path) -> str:
     return "may be written to by others" if status.st_mode & 0o022 else ""
 
 
-def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        _log.warning("%s", message)
+def _warn(why: str) -> None:
+    logs.warn_once(why, "built programs are not kept: %s", why, function="programs")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import miopyx
-from miopyx import _opencl, config, programs
+from miopyx import _opencl, config, logs, programs
 from miopyx._core import KernelSpec
 from miopyx.errors import InternalError, UnknownError
 
@@ -26,7 +26,7 @@ def device(opencl_handle):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(programs, "_said", set())
+    logs.forget()
     config.forget()
     return tmp_path
 

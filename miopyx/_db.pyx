@@ -53,16 +53,15 @@ cdef extern from *:
     }
     static inline uint64_t mx_digest(const char *p, size_t size, uint64_t seed) {
         uint64_t h = seed ^ (size * 0xD6E8FEB86659FD93u), word = 0;
-        const char *last = p + size - 8;
-        if (size < 8)
-            memcpy(&word, p, size);
-        else {
+        if (size >= 8) {
+            const char *last = p + size - 8;
             for (; p < last; p += 8) {
                 memcpy(&word, p, 8);
                 h = mx_mix(h, word);
             }
             memcpy(&word, last, 8);
-        }
+        } else if (size > 0)
+            memcpy(&word, p, size);
         return mx_mix(mx_mix(h, word), size);
     }
     /* Digests a word of each block: a file system writes blocks whole or leaves them blank. */

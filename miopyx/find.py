@@ -244,8 +244,8 @@ def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: boo
                                            record.partial and (before is None or before.partial))
     items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
              for c in record.candidates]
-    databases.of(handle.device.info).store_find(problem, items, record.partial, [s.name for s in record.failed],
-                                                     known_only=passing)
+    failed = [solver.name for solver in record.failed]
+    databases.of(handle.device.info).store_find(problem, items, record.partial, failed, known_only=passing)
 
 
 def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:

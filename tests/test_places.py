@@ -27,11 +27,11 @@ def system(tmp_path, setting):
     return put
 
 
-def test_defaults(setting, info, monkeypatch):
-    setting(MIOPEN_SYSTEM_DB_PATH="", MIOPEN_USER_DB_PATH="", HOME="/home/somebody")
+def test_defaults(setting, info, tmp_path):
+    setting(MIOPEN_SYSTEM_DB_PATH="", MIOPEN_USER_DB_PATH="", HOME=tmp_path)
     assert places.system_folder() == Path(places.__file__).parent / "db"
     assert places.system_folder().is_dir(), "the folder ships"
-    assert places.user_folder() == Path("/home/somebody/.config/miopen")
+    assert places.user_folder() == tmp_path / ".config" / "miopen"
     path = places.user_file(info, "ufdb")
     assert path.parent == places.user_folder()
     assert path.name == f"nv-sm90_132.OpenCL.{places.build()}.ufdb.txt"
@@ -47,8 +47,8 @@ def test_build_names_version_and_kernels():
 
 
 def test_folders_from_the_environment(setting, info, tmp_path):
-    setting(MIOPEN_SYSTEM_DB_PATH="~/system", MIOPEN_USER_DB_PATH=tmp_path, HOME="/home/somebody")
-    assert places.system_folder() == Path("/home/somebody/system")
+    setting(MIOPEN_SYSTEM_DB_PATH="~/system", MIOPEN_USER_DB_PATH=tmp_path, HOME=tmp_path)
+    assert places.system_folder() == tmp_path / "system"
     assert places.user_file(info, "ufdb").parent == tmp_path
 
 

@@ -12,13 +12,18 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
 from functools import partial
 
 import numpy as np
-import torch
 
 import miopyx
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 # ResNet-50 v1.5: (c, h, k, filter, stride, pad)
 LAYERS = [
@@ -40,6 +45,40 @@ def seconds(call) -> float:
     return time.perf_counter() - start
 
 
+def prepare(handle, layer, batch: int, rng):
+    """Return a layer's three directions by miopyx and by PyTorch (None without it), and the operations of each."""
+    c, h, k, r, stride, pad = layer
+    conv = miopyx.ConvolutionDescriptor((pad, pad), (stride, stride))
+    x_desc = miopyx.TensorDescriptor("float32", (batch, c, h, h))
+    w_desc = miopyx.TensorDescriptor("float32", (k, c, r, r))
+    y_desc = miopyx.TensorDescriptor("float32", conv.output_lens(x_desc, w_desc))
+    x, w, y = (rng.standard_normal(d.lens, dtype=np.float32) for d in (x_desc, w_desc, y_desc))
+    dx, dw = np.empty_like(x), np.empty_like(w)
+    out = np.empty_like(y)
+    ours = (
+        partial(handle.convolution_forward(x_desc, w_desc, conv, y_desc), x, w, out),
+        partial(handle.convolution_backward_data(y_desc, w_desc, conv, x_desc), y, w, dx),
+        partial(handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc), y, x, dw),
+    )
+    flops = 2 * y.size * c * r * r
+    if torch is None:
+        return ours, None, flops
+    tx, tw, ty = (torch.from_numpy(a).double() for a in (x, w, y))
+    geometry = ([stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1)
+    backward = partial(torch.ops.aten.convolution_backward, ty, tx, tw, None, *geometry)
+    peers = (
+        partial(torch.ops.aten.convolution, tx, tw, None, *geometry),
+        partial(backward, [True, False, False]),
+        partial(backward, [False, True, False]),
+    )
+    return ours, peers, flops
+
+
+def name_of(layer) -> str:
+    c, h, k, r, stride, _ = layer
+    return f"{c}x{h}x{h} -> {k} {r}x{r} s{stride}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=4)
@@ -47,6 +86,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--json")
     options = parser.parse_args()
+    if torch is None:
+        sys.exit("PyTorch is not installed")
     os.environ["MIOPYX_NUM_THREADS"] = str(options.threads)
     torch.set_num_threads(options.threads)
     handle = miopyx.Handle("host")
@@ -54,35 +95,15 @@ def main() -> None:
     rows = []
     print(f"{'layer':28} {'direction':9} {'miopyx':>8} {'PyTorch':>8} {'ratio':>6}   GFLOP/s, batch {options.batch}, "
           f"{options.threads} threads")
-    for c, h, k, r, stride, pad in LAYERS:
-        conv = miopyx.ConvolutionDescriptor((pad, pad), (stride, stride))
-        x_desc = miopyx.TensorDescriptor("float32", (options.batch, c, h, h))
-        w_desc = miopyx.TensorDescriptor("float32", (k, c, r, r))
-        y_desc = miopyx.TensorDescriptor("float32", conv.output_lens(x_desc, w_desc))
-        x, w, y = (rng.standard_normal(d.lens, dtype=np.float32) for d in (x_desc, w_desc, y_desc))
-        tx, tw, ty = (torch.from_numpy(a).double() for a in (x, w, y))
-        dx, dw = np.empty_like(x), np.empty_like(w)
-        out = np.empty_like(y)
-        ours = (
-            partial(handle.convolution_forward(x_desc, w_desc, conv, y_desc), x, w, out),
-            partial(handle.convolution_backward_data(y_desc, w_desc, conv, x_desc), y, w, dx),
-            partial(handle.convolution_backward_weights(y_desc, x_desc, conv, w_desc), y, x, dw),
-        )
-        geometry = ([stride] * 2, [pad] * 2, [1] * 2, False, [0] * 2, 1)
-        backward = partial(torch.ops.aten.convolution_backward, ty, tx, tw, None, *geometry)
-        peers = (
-            partial(torch.ops.aten.convolution, tx, tw, None, *geometry),
-            partial(backward, [True, False, False]),
-            partial(backward, [False, True, False]),
-        )
-        flops = 2 * y.size * c * r * r
+    for layer in LAYERS:
+        ours, peers, flops = prepare(handle, layer, options.batch, rng)
         for direction, mine, theirs in zip(DIRECTIONS, ours, peers, strict=True):
             mine(), theirs()
             times = [(seconds(mine), seconds(theirs)) for _ in range(options.repeat)]
             rate, peer = (flops / statistics.median(t) * 1e-9 for t in zip(*times, strict=True))
-            layer = f"{c}x{h}x{h} -> {k} {r}x{r} s{stride}"
-            rows.append({"layer": layer, "direction": direction, "miopyx": rate, "torch": peer})
-            print(f"{layer:28} {direction:9} {rate:8.1f} {peer:8.1f} {rate / peer:6.2f}", flush=True)
+            name = name_of(layer)
+            rows.append({"layer": name, "direction": direction, "miopyx": rate, "torch": peer})
+            print(f"{name:28} {direction:9} {rate:8.1f} {peer:8.1f} {rate / peer:6.2f}", flush=True)
     for direction in DIRECTIONS:
         mine, peer = (statistics.geometric_mean(r[side] for r in rows if r["direction"] == direction)
                       for side in ("miopyx", "torch"))

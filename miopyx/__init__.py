@@ -4,6 +4,8 @@ Functions are named as in miopen.h and take its arguments in its order, less the
 return values; a status other than success is raised as a `MIOpenError`.  Importing this package touches no device.
 """
 
+import typing as _typing
+
 from . import enums as enums
 from . import errors as errors
 from . import logs as _logs
@@ -14,7 +16,6 @@ from ._descriptors import TensorDescriptor as TensorDescriptor
 from .api._convolution import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
-from .enums import *  # noqa: F403
 from .errors import *  # noqa: F403
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name
@@ -28,3 +29,17 @@ if _logs.setting("MIOPEN_ENABLE_LOGGING") or _logs.setting("MIOPEN_ENABLE_LOGGIN
     from .api import logged as _logged
 
     _logged.install(globals())
+
+# The enumerations and their members are made when they are first asked for.
+if _typing.TYPE_CHECKING:
+    from .enums import *  # noqa: F403
+else:
+    __all__ = [name for name in globals() if not name.startswith("_")] + enums.__all__
+
+    def __getattr__(name):
+        if name in enums.__all__:
+            return globals().setdefault(name, getattr(enums, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from ._buffers import _Data
 from ._opencl import Program
 from ._problem import Problem
+from ._ranking import FindRecord
 from .device import DeviceInfo
 from .explain import Explanation
-from .ranking import FindRecord
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
 

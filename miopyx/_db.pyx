@@ -18,9 +18,7 @@ An item without a colon is a mark: a line that has nothing but marks counts for 
 there is no record any more.
 """
 
-import bz2
 import errno
-import hashlib
 import os
 import re
 import threading
@@ -38,6 +36,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from ._key cimport MAX_KEY, write_find_key
 from ._problem cimport ConvProblem
 
+from .digests import blake2b
 from .errors import InternalError
 
 cdef extern from *:
@@ -460,6 +459,8 @@ cdef bytes _content(_Text text, int descriptor, bint packed):
     with open(descriptor, "rb", closefd=False) as file:
         if not packed:
             return file.read(text.header.source.size)
+        import bz2
+
         with bz2.open(file) as stream:
             held = stream.read(MAX_BYTES + 1)
     if len(held) > MAX_BYTES:
@@ -546,8 +547,8 @@ cdef int _publish(_Text text, bytes path, object temporary, object copy, object 
 
 
 # Others may keep files in that folder, too.
-_OUR_NAMES = re.compile(r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)"
-                        r"|\.records-[0-9a-f]{32}\.(txt|index)\.[0-9a-f.]+")
+_OUR_NAMES = (r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)"
+              r"|\.records-[0-9a-f]{32}\.(txt|index)\.[0-9a-f.]+")
 
 
 cdef bint _is_of_use(object index) except -1:
@@ -572,7 +573,7 @@ cdef bint _is_of_use(object index) except -1:
 def _tidy(folder):
     """Remove what was kept for files that are gone or that nobody opened for long, and what killed processes left."""
     for file in folder.iterdir():
-        name = _OUR_NAMES.fullmatch(file.name)
+        name = re.fullmatch(_OUR_NAMES, file.name)
         if name is None:
             continue
         with suppress(OSError):
@@ -691,7 +692,7 @@ cdef class RecordFile:
         self._path = os.fsencode(full)
         self.path = Path(os.fsdecode(full))
         self.cache_folder = None if cache_folder is None else Path(cache_folder)
-        self._stem = "records-" + hashlib.blake2b(self._path, digest_size=16).hexdigest()
+        self._stem = "records-" + blake2b(self._path, digest_size=16).hexdigest()
         self._lock, self._generation = threading.RLock(), fork_generation
         self._looked = mx_coarse_time()
         self._text = _read(self._path, self.cache_folder, self._stem)

@@ -378,10 +378,10 @@ _NUMBER_OF_TYPE = {
     b"FP8": MX_FLOAT8, b"BF8": MX_BFLOAT8, b"INT64": MX_INT64,
 }
 _NAME = b"(" + b"|".join(_NUMBER_OF_TYPE) + b")"
-_TYPES = re.compile(_NAME + b"(?:" + _NAME + _NAME + rb")?\Z")
+_TYPES = _NAME + b"(?:" + _NAME + _NAME + rb")?\Z"
 _LIST = b"([0-9x]+)"
-_END = re.compile(b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_dim1)?(?:_o" + _LIST + b")?(?:_si" + _LIST
-                  + b")?(?:_sw" + _LIST + b")?(?:_so" + _LIST + rb")?\Z")
+_END = (b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_dim1)?(?:_o" + _LIST + b")?(?:_si" + _LIST
+        + b")?(?:_sw" + _LIST + b")?(?:_so" + _LIST + rb")?\Z")
 
 
 cdef class _Reader:
@@ -475,13 +475,13 @@ cdef class _Reader:
         cdef mx_tensor* other
         memset(&c, 0, sizeof(c))
         axes = len(self.read)
-        end = _END.match(self.end)
+        end = re.match(_END, self.end)
         if end is None:
             self.refuse("unknown direction or suffix")
         direction, groups, casts, deterministic, one, out, in_strides, w_strides, out_strides = end.groups()
         if casts:
             self.refuse("cast types")
-        types = _TYPES.match(self.types)
+        types = re.match(_TYPES, self.types)
         if types is None:
             self.refuse("unknown data type")
         c.direction, c.spatial, c.deterministic = b"FBW".index(direction), 1 if one else axes, deterministic is not None

@@ -9,8 +9,6 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from . import config, dbtool, device, icd
@@ -55,7 +53,7 @@ def report() -> dict[str, Any]:
     environment = {name: os.environ[name] for name in sorted(os.environ)
                    if name in config.VARIABLES or name.startswith(("OCL_ICD_", "OPENCL_", "POCL_"))}
     taken, why = _taken()
-    devices = [{**_plain(info), "taken": info == taken, "verdict": asdict(device.probe(info))}
+    devices = [{**_plain(info), "taken": info == taken, "verdict": device.probe(info)._asdict()}
                for info in device.candidates()]
     return {
         "versions": {"miopyx": _version("miopyx"), "python": platform.python_version(), "numpy": _version("numpy"),
@@ -65,7 +63,7 @@ def report() -> dict[str, Any]:
         "devices": devices,
         "taken": taken.name if taken else None,
         "taken_why": why,
-        "runtimes": [asdict(runtime) for runtime in icd.runtimes()],
+        "runtimes": [runtime._asdict() for runtime in icd.runtimes()],
         "problems": device.problems(),
         "remedies": _remedies(devices),
         "cache": _cache(),
@@ -76,7 +74,7 @@ def report() -> dict[str, Any]:
 
 def _plain(info: device.DeviceInfo) -> dict[str, Any]:
     """Return a device as plain data; its handle is a live object that can be neither copied nor printed."""
-    fields = {name: getattr(info, name) for name in info.__dataclass_fields__ if name != "handle"}
+    fields = {name: value for name, value in info._asdict().items() if name != "handle"}
     fields["extensions"] = sorted(info.extensions)
     return fields
 
@@ -118,13 +116,7 @@ def _cache() -> dict[str, Any]:
     """Return the cache folder and why it is not used, if it is not."""
     if not config.get("MIOPYX_CACHE"):
         return {"folder": None, "used": False, "why": "switched off by MIOPYX_CACHE"}
-    given = config.get("MIOPYX_CACHE_DIR")
-    if given:
-        folder = config.expanded(given)
-    else:
-        import platformdirs
-
-        folder = Path(platformdirs.user_cache_dir("miopyx", appauthor=False))
+    folder = config.cache_place()
     why = ""
     if config.cache_dir() is None:
         try:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _compile, config, icd, probing, programs
-from .errors import InvalidValueError, MIOpenError, UnknownError
+from .errors import MIOpenError, UnknownError
 
 if TYPE_CHECKING:
     from ._core import Device, Handle, KernelSpec
@@ -42,7 +42,6 @@ _START_SECONDS = 120
 _THREADS_ARE_SAFE = {"nvidia", "intel", "amd"}
 _PROGRAMS_A_CHILD = 4
 _PROGRAMS_OF_A_SEARCH = 12
-_LEVEL = "MIOPEN_COMPILE_PARALLEL_LEVEL"
 _log = logging.getLogger("miopyx")
 
 
@@ -87,17 +86,9 @@ def ahead(handle: Handle, specs: Iterable[KernelSpec | None], seconds: int = SEC
     return batch.failures
 
 
-def require_level() -> int:
-    """Return MIOPEN_COMPILE_PARALLEL_LEVEL; an InvalidValueError if it is negative."""
-    level: int = config.get(_LEVEL)
-    if level < 0:
-        raise InvalidValueError("negative number of programs", _LEVEL, level, ">= 0")
-    return level
-
-
 def _way(runtime: str, count: int) -> tuple[int, bool]:
     """Return how many programs to compile at a time, and whether in child processes."""
-    level = require_level()
+    level: int = config.get("MIOPEN_COMPILE_PARALLEL_LEVEL")
     most = level or max(1, len(os.sched_getaffinity(0)) // 2)
     if runtime in _THREADS_ARE_SAFE:
         return min(most, count), False

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InvalidValueError
 
@@ -31,6 +31,13 @@ def parse_int(text: str) -> int:
         return int(text.strip(), 0)
     except ValueError:
         raise ValueError("an integer, decimal or 0x...") from None
+
+
+def parse_count(text: str) -> int:
+    number = parse_int(text)
+    if number < 0:
+        raise ValueError(">= 0")
+    return number
 
 
 def _parse_named(text: str, names: dict[str, int], numbers: dict[int, int], default: int) -> int:
@@ -55,8 +62,7 @@ def parse_find_enforce(text: str) -> int:
     return _parse_named(text, names, {n: n for n in range(1, 6)}, default=1)
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     name: str
     parse: Callable[[str], Any]
     default: Any
@@ -100,7 +106,7 @@ _declare("MIOPEN_SYSTEM_DB_PATH", str, "", "folder of the system databases; empt
 _declare("MIOPEN_USER_DB_PATH", str, "", "folder of the user databases; empty: ~/.config/miopen")
 _declare("MIOPEN_CUSTOM_CACHE_DIR", str, "", "folder of the program cache, in place of the one in MIOPYX_CACHE_DIR")
 _declare("MIOPEN_DISABLE_CACHE", parse_bool, False, "1: built programs are neither read from disk nor kept there")
-_declare("MIOPEN_COMPILE_PARALLEL_LEVEL", parse_int, 0,
+_declare("MIOPEN_COMPILE_PARALLEL_LEVEL", parse_count, 0,
          "programs compiled at a time by Find and searches; 1: one after the other; 0: half of the usable cores")
 _declare("MIOPEN_DEBUG_COMPILE_ONLY", parse_bool, False, "1: Find compiles, then raises GpuOperationsSkippedError")
 for _algorithm in ("DIRECT", "GEMM", "WINOGRAD", "FFT", "IMPLICIT_GEMM"):
@@ -114,9 +120,9 @@ _declare("MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES", parse_bool, True,
          "0: none of what MIOpen 1 shipped as binaries, the Winograd solvers")
 _declare("MIOPEN_DEBUG_PERFDB_OVERRIDE", str, "",
          "Solver;values:Solver2;values: configurations to take in place of the tuned ones")
-_declare("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", parse_int, 0, "most configurations a search tries; 0: all")
-_declare("MIOPEN_TUNING_TIME_MS_MAX", parse_int, 7200000, "milliseconds after which a search ends")
-_declare("MIOPEN_TUNING_PATIENCE", parse_int, 0, "configurations without gain after which a search ends; 0: none")
+_declare("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", parse_count, 0, "most configurations a search tries; 0: all")
+_declare("MIOPEN_TUNING_TIME_MS_MAX", parse_count, 7200000, "milliseconds after which a search ends")
+_declare("MIOPEN_TUNING_PATIENCE", parse_count, 0, "configurations without gain after which a search ends; 0: none")
 _declare("MIOPEN_ENABLE_LOGGING", parse_bool, False, "1: print every API call and its arguments to stderr")
 _declare("MIOPEN_ENABLE_LOGGING_CMD", parse_bool, False,
          "1: print a driver command that repeats each layer call to stderr")
@@ -166,6 +172,22 @@ def expanded(path: str) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def cache_place() -> Path:
+    """Return where the caches belong, usable or not: MIOPYX_CACHE_DIR, else the user's cache folder of the platform."""
+    given: str = get("MIOPYX_CACHE_DIR")
+    if given:
+        return expanded(given)
+    if sys.platform == "linux":  # the plain cases without platformdirs, whose import takes three milliseconds
+        base, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
+        if os.path.isabs(base):
+            return Path(base, "miopyx")
+        if not base and os.path.isabs(home):
+            return Path(home, ".cache", "miopyx")
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("miopyx", appauthor=False))
+
+
 def cache_dir() -> Path | None:
     """Return the folder for caches, created with mode 0700, or None where there is none to be had.
 
@@ -173,15 +195,10 @@ def cache_dir() -> Path | None:
     """
     if not get("MIOPYX_CACHE"):
         return None
-    given: str = get("MIOPYX_CACHE_DIR")
-    if given:
-        folder = expanded(given)
-    else:
-        import platformdirs
-
-        folder = Path(platformdirs.user_cache_dir("miopyx", appauthor=False))
+    folder = cache_place()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except OSError:
         return None

@@ -33,10 +33,13 @@ def of(info: DeviceInfo) -> Databases:
     """Return the databases of a device; handles on devices of one name share them."""
     key = (info.name, info.kind, info.driver_version, config.get("MIOPEN_USER_DB_PATH"),
            config.get("MIOPEN_SYSTEM_DB_PATH"))
-    with _lock:
-        if key not in _opened:
-            _opened[key] = Databases(info)
-        return _opened[key]
+    known = _opened.get(key)
+    if known is None:
+        with _lock:
+            known = _opened.get(key)
+            if known is None:
+                known = _opened[key] = Databases(info)
+    return known
 
 
 class Databases:

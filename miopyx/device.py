@@ -13,9 +13,8 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import config, icd
 from .errors import BadParmError, MIOpenError, UnknownError, from_opencl
@@ -37,8 +36,7 @@ __all__ = [
 Kind = Literal["gpu", "cpu", "accelerator", "host"]
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
+class DeviceInfo(NamedTuple):
     """What is known of a device without running anything on it.  Sizes are in bytes.
 
     Attributes
@@ -79,7 +77,7 @@ class DeviceInfo:
     platform_index: int
     device_index: int
     library: str = ""
-    handle: pyopencl.Device | None = field(default=None, compare=False, repr=False)
+    handle: pyopencl.Device | None = None
 
 
 # ---------------------------------------------------------------------------------------------------- what there is
@@ -246,9 +244,9 @@ def _pocl_parts(device_name: str, device_version: str) -> tuple[str, str, str]:
     in ``HSTR: <driver>-<arch>-<vendor>-<os>-<abi>-<target>``, which tells where the target ends.
     """
     driver, _, rest = device_name.partition("-")
-    match = re.search(r"HSTR: ([^-]+)-[^-]+-[^-]+-[^-]+-[^-]+-(\S+)", device_version)
-    if match:
-        driver, target = match.groups()
+    parts = (device_version.partition("HSTR: ")[2].split() or [""])[0].split("-", 5)
+    if len(parts) == 6 and all(parts):
+        driver, target = parts[0], parts[5]
         if rest.startswith(target + "-"):
             rest = rest[len(target) + 1:]
         return driver, target, rest
@@ -262,15 +260,18 @@ def _slug(text: str) -> str:
 
 def _cpu_slug(model: str) -> str:
     """Return a CPU's marketing name without what all of them share: "xeon-gold-6248-2500mhz"."""
-    text = re.sub(r"\((r|tm|c)\)", " ", model.lower())
+    text = model.lower().replace("(r)", " ").replace("(tm)", " ").replace("(c)", " ")
     text = re.sub(r"(\d+(?:\.\d+)?)\s*ghz", lambda m: f"{float(m[1]) * 1000:.0f}mhz", text)
     text = re.sub(r"\b(intel|amd|genuine|cpu|processor|\d+-core)\b", " ", text)
     return _slug(text) or "cpu"
 
 
+@cache
 def _cpuinfo() -> str:
+    """Return what Linux says of the first core; it writes about all of them, so no more than a piece is read."""
     try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0]
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            return file.read(1 << 14).decode("utf-8", "replace").split("\n\n", 1)[0]
     except OSError:
         return ""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ._core import Handle, Invoker
 from ._problem import ConvProblem
-from .ranking import Candidate, candidates, ranked_by, survey
+from ._ranking import Candidate, candidates, ranked_by
+from ._survey import refusals
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What a plan runs, from where that is known, and for every other solver why not."""
 
     problem: str
@@ -39,7 +39,7 @@ class Explanation:
 def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
             limit: int | None = None) -> Explanation:
     """Return which solver runs, from where, and for every other one why not."""
-    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey(handle, problem)[1]]
+    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
     seen = False
     for other in candidates(handle, problem):
         if other.solver is chosen.solver:

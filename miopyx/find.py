@@ -6,14 +6,15 @@ All of this happens on the first call for a problem; afterwards the handle's inv
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 
-from . import compiling, config, databases, measurements, switches, tuning
+from . import config, databases, switches
 from ._core import Handle, Invoker, KernelSpec, Solver
 from ._problem import ConvProblem
+from ._ranking import Candidate, FindRecord, covers, fallback, known, rank
+from ._survey import ANOTHER_DIRECTION, Refusal, applicable, refusals
+from .configurations import config_text
 from .errors import (
     AllocFailedError,
     BadParmError,
@@ -23,12 +24,13 @@ from .errors import (
     UnknownError,
 )
 from .preparing import first_of, invoker, tuned_config
-from .ranking import ANOTHER_DIRECTION, Candidate, FindRecord, Refusal, covers, fallback, known, rank, survey
 from .records import FindItem
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
 # MIOPEN_FIND_ENFORCE
 NONE, DB_UPDATE, SEARCH, SEARCH_DB_UPDATE, DB_CLEAN = 1, 2, 3, 4, 5
+_SEARCH_SETTINGS = ("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "MIOPEN_TUNING_TIME_MS_MAX", "MIOPEN_TUNING_PATIENCE",
+                    "MIOPEN_COMPILE_PARALLEL_LEVEL")
 # A candidate that is this many times slower than the best so far in its first timed run is not run again.
 CUT_OFF = 3.0
 RUNS = 5
@@ -72,8 +74,8 @@ def find(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, mo
     enforced = config.get("MIOPEN_FIND_ENFORCE")
     # What is wrong with a setting is said before anything is run or stored.
     switches.only()
-    tuning.Limits.from_environment()
-    compiling.require_level()
+    for setting in _SEARCH_SETTINGS:
+        config.get(setting)
     databases.of(handle.device.info).refresh()
     search_asked = exhaustive or enforced in (SEARCH, SEARCH_DB_UPDATE)
     if enforced == DB_CLEAN:
@@ -104,7 +106,7 @@ def _without_timing(handle: Handle, problem: ConvProblem, workspace_size: int, m
         found = first_of(handle, problem, ranked, workspace_size)
         if found is not None:
             return FindRecord([found[1]], [], [], partial=True)
-        raise _nothing(survey(handle, problem)[1] + [_needs(c.solver, c.workspace, workspace_size) for c in ranked])
+        raise _nothing(refusals(handle, problem) + [_needs(c.solver, c.workspace, workspace_size) for c in ranked])
     return None
 
 
@@ -152,9 +154,11 @@ def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size:
     Solvers that need more than `workspace_size` bytes are skipped, naive ones are timed only when nothing else could
     run.
     """
+    from . import measurements
+
     began = perf_counter()
-    able, refused = survey(handle, problem)
-    skipped = [r for r in refused if r.why != ANOTHER_DIRECTION]
+    able = applicable(handle, problem)
+    skipped = [r for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION]
     only, short_of_workspace, partial = switches.only(), False, False
     chosen: list[Solver] = []
     if dynamic_only and not any(s.dynamic and not s.last_resort for s in able):
@@ -250,6 +254,8 @@ def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: boo
 
 def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
     """Return the median milliseconds of a few runs after one that is discarded, and how many they were."""
+    import statistics
+
     run(prepared)
     times = [run(prepared)]
     while len(times) < RUNS and times[0] <= CUT_OFF * best and sum(times) < RUNS_MS:
@@ -259,6 +265,8 @@ def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
 
 def _compile_ahead(handle: Handle, problem: ConvProblem, solvers: list[Solver]) -> dict[int, str]:
     """Build the programs of some solvers side by side; return why, for the ids of those that cannot be built."""
+    from . import compiling
+
     specs: dict[int, set[KernelSpec]] = {}
     for solver in solvers:
         if handle.invoker(problem, solver.id) is None:
@@ -275,6 +283,10 @@ def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew
 
     One that is known is kept as it is, unless `anew`, or unless the search that found it has not come to its end.
     """
+    from dataclasses import replace
+
+    from . import compiling, measurements, tuning
+
     if not solver.parameters(handle.device, problem):
         return None
     cache = config.cache_dir()
@@ -292,7 +304,7 @@ def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew
     prepared = None
     compared = result.finished or result.config != solver.default_config(handle.device, problem)
     if math.isfinite(result.time) and compared:
-        databases.of(handle.device.info).store_tuned(problem, solver.name, tuning.config_text(result.config))
+        databases.of(handle.device.info).store_tuned(problem, solver.name, config_text(result.config))
         prepared = Invoker(handle, solver, problem, result.config)
         handle.register(prepared, solver.id)
     if result.ended_by == "interrupted":
@@ -303,7 +315,7 @@ def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew
 def _forget_tuned(handle: Handle, problem: ConvProblem) -> None:
     """Delete the configurations of a problem's solvers; the next invokers take the defaults."""
     databases.of(handle.device.info).drop_tuned(problem)
-    for solver in survey(handle, problem)[0]:
+    for solver in applicable(handle, problem):
         if handle.invoker(problem, solver.id) is not None and solver.parameters(handle.device, problem):
             handle.register(Invoker(handle, solver, problem, tuned_config(handle, problem, solver)), solver.id)
 
@@ -314,7 +326,6 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
     FAST: what its solver needs.  Hybrid modes: the same where the problem is known.  Otherwise the most that any solver
     that would be timed needs.
     """
-    able, refused = survey(handle, problem)
     if mode != NORMAL:
         record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
         if record is not None and _trusted(handle, problem, record, mode, None):
@@ -323,8 +334,9 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
             ranked = fallback(handle, problem)
             if ranked:
                 return ranked[0].workspace
+    able = applicable(handle, problem)
     if not able:
         raise UnknownError(f"no solver for {problem!r}: " + "; ".join(
-            f"{r.solver.name}: {r.why}" for r in refused if r.why != ANOTHER_DIRECTION))
+            f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION))
     dynamic = [s for s in able if s.dynamic] if mode == DYNAMIC_HYBRID else []
     return max(solver.workspace_size(handle.device, problem) for solver in dynamic or able)

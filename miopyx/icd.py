@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
-import importlib.metadata
 import os
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import config
+from .digests import blake2b
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _DISTRIBUTION = "intel-opencl-rt"
 _LIBRARY = "libintelocl.so"
@@ -36,11 +38,11 @@ _LIBRARY_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/us
                     "/usr/lib/wsl/lib", "/usr/lib")
 _FOLDER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 _DEFAULT_FOLDER = "/etc/OpenCL/vendors"
+_COMPILED_IN = b"OpenCL/vendors"  # how the folder ends that a loader was built with
 _MAX_ICD_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(NamedTuple):
     """A runtime that this module looked after.
 
     `usable` says whether the loader finds it in this process, `state` how or why not, `remedy` what to do about it.
@@ -103,7 +105,7 @@ def _announce(found: list[Runtime], image: bytes, folder: Path) -> list[Runtime]
     else:
         usable, state = False, "there is no cache folder of ours to write an .icd file into"
         remedy = "set MIOPYX_CACHE_DIR to a folder that only you may write to"
-    return [replace(runtime, usable=usable, state=state, remedy=remedy.format(runtime.library))
+    return [runtime._replace(usable=usable, state=state, remedy=remedy.format(runtime.library))
             if runtime in new else runtime for runtime in found]
 
 
@@ -153,9 +155,9 @@ def _nvidia(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
 
 
 def _listed(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
-    if b"OCL_ICD_FILENAMES" in image:
-        return []
     libraries = [library for library in os.environ.get("OCL_ICD_FILENAMES", "").split(":") if library]
+    if not libraries or b"OCL_ICD_FILENAMES" in image:
+        return []
     return [Runtime(f"{library} in OCL_ICD_FILENAMES", "", library, True, "") for library in libraries
             if not _named_by(library, files)
             # The driver has been looked after, wherever this name may lead.
@@ -163,6 +165,8 @@ def _listed(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
 
 
 def _intel(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
+    import importlib.metadata
+
     try:
         distribution = importlib.metadata.distribution(_DISTRIBUTION)
         version = str(distribution.version)
@@ -179,7 +183,7 @@ def _intel(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
     return [Runtime(_DISTRIBUTION, version, str(library), True, f"named by {named_by}" if named_by else "")]
 
 
-def _installed_file(distribution: importlib.metadata.Distribution, name: str) -> Path | None:
+def _installed_file(distribution: Distribution, name: str) -> Path | None:
     for file in distribution.files or ():
         if file.name == name:
             path = Path(os.path.normpath(str(distribution.locate_file(file))))
@@ -190,6 +194,8 @@ def _installed_file(distribution: importlib.metadata.Distribution, name: str) ->
 
 def _load_companions(library: Path) -> tuple[str, str] | None:
     """Make the libraries that the runtime needs resolvable; return what is missing and the remedy."""
+    import importlib.metadata
+
     try:
         companion = importlib.metadata.distribution(_COMPANION)
     except importlib.metadata.PackageNotFoundError:
@@ -237,6 +243,7 @@ def file_of_symbol(library: str, symbol: str) -> str:
         return ""
 
 
+@cache
 def _loader_image(extension: str) -> bytes:
     """Return the loader's file, which tells what it reads: asking it would make it read."""
     try:
@@ -250,8 +257,20 @@ def _vendor_folder(image: bytes) -> Path:
     for name in _FOLDER_VARIABLES:
         if os.environ.get(name):
             return Path(os.environ[name])
-    match = re.search(rb"\x00(/[\x21-\x7e]*OpenCL/vendors)/?\x00", image)
-    return Path(os.fsdecode(match[1]) if match else _DEFAULT_FOLDER)
+    return Path(_compiled_in(image) or _DEFAULT_FOLDER)
+
+
+def _compiled_in(image: bytes) -> str:
+    """Return the folder of .icd files that stands in a loader's file as a text of its own, or an empty text."""
+    place = image.find(_COMPILED_IN)
+    while place >= 0:
+        start, end = image.rfind(b"\0", 0, place), image.find(b"\0", place)
+        text = image[start + 1:max(end, 0)].removesuffix(b"/")
+        if (start >= 0 and text.startswith(b"/") and text.endswith(_COMPILED_IN)
+                and all(0x21 <= c <= 0x7e for c in text)):
+            return os.fsdecode(text)
+        place = image.find(_COMPILED_IN, place + 1)
+    return ""
 
 
 def _icd_files(folder: Path) -> list[tuple[Path, bytes]]:
@@ -293,7 +312,7 @@ def _write_folder(libraries: list[str], others: list[tuple[Path, bytes]]) -> Pat
     wanted = {path.name: data for path, data in others}
     for number, library in enumerate(libraries):
         wanted[f"miopyx-{number}.icd"] = os.fsencode(library) + b"\n"
-    digest = hashlib.blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
+    digest = blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
     folder = cache / "icd" / digest
     present = {path.name: data for path, data in _icd_files(folder)}
     for name, data in wanted.items():

@@ -6,7 +6,6 @@ They are what a heuristic is trained on.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 
@@ -25,6 +24,8 @@ def write(handle: Handle, problem: ConvProblem, solver: Solver, values: tuple[in
     path: str = config.get("MIOPYX_MEASUREMENTS")
     if not path:
         return
+    import json
+
     info = handle.device.info
     line = (json.dumps({
         "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import socket
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import config
-from .device import DeviceInfo
+from .digests import blake2b
+
+if TYPE_CHECKING:
+    from .device import DeviceInfo
 
 PACKAGE = Path(__file__).parent
 # File systems on which locks and appends of several machines do not keep out of each other's way.
@@ -43,9 +45,11 @@ def build() -> str:
 
     MIOpen puts version and source digest into the names of users' files for the same reason.
     """
-    digest = hashlib.blake2b(digest_size=4)
-    for path in sorted((PACKAGE / "kernels").iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    digest = blake2b(digest_size=4)
+    folder = str(PACKAGE / "kernels")
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            digest.update(name.encode() + b"\0" + file.read())
     version = sys.modules["miopyx"].__version__
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{version}_{digest.hexdigest()}")
 
@@ -63,8 +67,7 @@ def user_file(info: DeviceInfo, ending: str) -> Path | None:
     folder = user_folder()
     if folder is None:
         return None
-    machine = f"-{_machine()}" if is_network(folder) else ""
-    return folder / f"{info.name}.{backend(info)}.{build()}{machine}.{ending}.txt"
+    return folder / f"{info.name}.{backend(info)}.{build()}{_machine_part(folder)}.{ending}.txt"
 
 
 def system_file(info: DeviceInfo, ending: str) -> Path | None:
@@ -119,15 +122,23 @@ def is_network(path: Path, mounts: str | None = None) -> bool:
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
-        fields, types = left.split(), right.split()
+        fields, types = left.split(maxsplit=5), right.split(maxsplit=1)
         if len(fields) < 5 or not types:
             continue
-        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        point = fields[4]
+        if "\\" in point:
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
         inside = target == point or target.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):  # of two mounts at one place the later is seen
             best, kind = point, types[0]
     return kind in _NETWORK
 
 
-def _machine() -> str:
-    return re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname()) or "host"
+@cache
+def _machine_part(folder: Path) -> str:
+    """Return what tells this machine's files in a folder from other machines', empty where they have none there."""
+    if not is_network(folder):
+        return ""
+    import socket
+
+    return "-" + (re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname()) or "host")

@@ -7,10 +7,11 @@ from functools import cache
 from . import config, databases, logs
 from ._core import Handle, Invoker, Solver
 from ._problem import BiasProblem, ConvProblem
+from ._ranking import NO_SOLUTION, Candidate, candidates
+from ._survey import ANOTHER_DIRECTION, refusals
+from .configurations import parse_config
 from .errors import MIOpenError, MIOpenNotImplementedError
-from .ranking import ANOTHER_DIRECTION, NO_SOLUTION, Candidate, candidates, survey
 from .solvers import registry
-from .tuning import parse_config
 
 
 @cache
@@ -69,8 +70,7 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
     ready = first_of(handle, problem, candidates(handle, problem), workspace_limit)
     if ready is not None:
         return ready
-    refused = survey(handle, problem)[1]
-    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in refused if r.why != ANOTHER_DIRECTION)
+    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION)
     raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons}")
 
 

@@ -8,29 +8,24 @@ Verdicts are kept on disk for as long as platform, device, driver and the vendor
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import re
-import secrets
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import config, icd
+from .digests import blake2b
 
 if TYPE_CHECKING:
+    import subprocess
+
     from .device import DeviceInfo
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a device works, why (not), and how long finding out took.
 
     `probed` is False where no child process could be started; `cached` is True where an earlier process found out.
@@ -43,7 +38,9 @@ class Verdict:
     cached: bool = False
 
 
-_PROBE_FORMAT = 1
+_PROBE_FORMAT = 2
+_WORDS = ("fails", "works")  # of a verdict on disk
+_MAX_WHY = 4096
 _FAILURE_LIFETIME = 24 * 3600.0  # a failure may have been the moment's (memory full, machine overloaded): try again
 _MAX_VERDICT_BYTES = 1 << 16
 _verdicts: dict[str, Verdict] = {}
@@ -74,7 +71,7 @@ def probe_platforms(extension: str) -> Verdict:
 
 
 def _settle(identity: list[Any], question: dict[str, Any]) -> Verdict:
-    key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+    key = blake2b(ascii(identity).encode(), digest_size=16).hexdigest()
     with _lock:
         verdict = _verdicts.get(key)
         if verdict is None:
@@ -103,7 +100,7 @@ def _switches() -> list[str]:
 
 def _verdict_path(key: str) -> Path | None:
     folder = config.cache_dir()
-    return folder / "probe" / f"{key}.json" if folder else None
+    return folder / "probe" / f"{key}.txt" if folder else None
 
 
 def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
@@ -113,25 +110,22 @@ def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
     if data is None:
         return None
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
+        first, result, why, end = data.decode("utf-8").split("\n")
+        word, seconds, when = result.split(" ")
+        ok, took, age = _WORDS.index(word) == 1, float(seconds), time.time() - float(when)
+    except ValueError:
         return None
-    if not isinstance(record, dict) or record.get("identity") != identity:
+    if first != ascii(identity) or end or (not ok and not 0 <= age < _FAILURE_LIFETIME):
         return None
-    ok, why, seconds, when = (record.get(name) for name in ("ok", "why", "seconds", "when"))
-    if not (isinstance(ok, bool) and isinstance(why, str) and isinstance(seconds, float) and isinstance(when, float)):
-        return None
-    if not ok and not 0 <= time.time() - when < _FAILURE_LIFETIME:
-        return None
-    return Verdict(ok, why, seconds, cached=True)
+    return Verdict(ok, why, took, cached=True)
 
 
 def _write_verdict(key: str, identity: list[Any], verdict: Verdict) -> None:
     path = _verdict_path(key)
     if path is not None:
-        record = {"identity": identity, "ok": verdict.ok, "why": verdict.why, "seconds": verdict.seconds,
-                  "when": time.time()}
-        config.write_atomically(path, json.dumps(record, indent=1).encode() + b"\n")
+        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r}"
+        text = f"{identity!a}\n{result}\n{one_line(verdict.why, _MAX_WHY)}\n"
+        config.write_atomically(path, text.encode("utf-8", "replace"))
 
 
 def forget_verdicts() -> int:
@@ -140,7 +134,7 @@ def forget_verdicts() -> int:
         _verdicts.clear()
         folder = config.cache_dir()
         removed = 0
-        for path in sorted((folder / "probe").glob("*.json")) if folder else ():
+        for path in sorted((folder / "probe").glob("*.txt")) if folder else ():
             try:
                 path.unlink()
                 removed += 1
@@ -167,7 +161,11 @@ def _run_child(question: dict[str, Any]) -> Verdict:
     if _python() is None:
         return Verdict(False, f"not probed: {sys.executable or 'sys.executable'!r} is not a Python interpreter that "
                        "can be started; name the device in MIOPYX_DEVICE to use it all the same", 0.0, probed=False)
-    nonce = secrets.token_hex(8)
+    import json
+    import subprocess
+    import tempfile
+
+    nonce = os.urandom(8).hex()
     request = json.dumps({"nonce": nonce, "path": sys.path, "preload": icd.preloads(), **question})
     limit = float(config.get("MIOPYX_PROBE_TIMEOUT"))
     start = time.monotonic()
@@ -200,20 +198,28 @@ def _run_child(question: dict[str, Any]) -> Verdict:
         return Verdict(False, one_line(reply["why"]) + _last_lines(stderr), seconds)
     if code != 0:
         when = "after right results, at exit" if reply is not None else "in the driver"
-        how = f"exit code {code}"
-        if code < 0:
-            try:
-                how = signal.Signals(-code).name
-            except ValueError:
-                how = f"signal {-code}"
-        return Verdict(False, f"the child process died {when} with {how}{_last_lines(stderr)}", seconds)
+        return Verdict(False, f"the child process died {when} with {how_ended(code)}{_last_lines(stderr)}", seconds)
     if reply is None:
         return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
     return Verdict(True, "right results", seconds)
 
 
+def how_ended(code: int) -> str:
+    """Return how a child ended whose return code is `code`: its exit code, or the signal that killed it."""
+    import signal
+
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
 def _end_session(child: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the child and of the compilers it started."""
+    import signal
+
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -227,6 +233,8 @@ def _tail(file: Any) -> str:
 
 def _reply(stdout: str, nonce: str) -> dict[str, Any] | None:
     """Return the child's answer; other lines are the driver's chatter."""
+    import json
+
     for line in reversed(stdout.splitlines()):
         try:
             reply = json.loads(line)

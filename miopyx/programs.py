@@ -12,8 +12,6 @@ limit, so no write looks through more than that.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
 import re
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _opencl, config, logs
+from .digests import blake2b
 from .errors import InternalError, MIOpenError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 KERNELS = Path(__file__).parent / "kernels"
 _PARTS = 16
-_MAGIC = b"miopyx program 2\n"
+_MAGIC = b"miopyx program 3\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
 _SM_90A = "SM_90A=1"  # among a kernel's definitions: see _for_sm_90a
 _log = logging.getLogger("miopyx")
@@ -133,9 +132,9 @@ def identity(info: DeviceInfo) -> dict[str, Any]:
 
 
 def header(info: DeviceInfo, file: str, options: str) -> bytes:
-    """Return the first lines of an entry, ``name: value`` with JSON's values: all that the binary depends on."""
+    """Return the first lines of an entry: what the binary depends on, ``name: value`` in Python's ASCII notation."""
     fields = {"file": file, "options": options, **identity(info), "source": _digest(source(file).encode())}
-    return _MAGIC + "".join(f"{name}: {json.dumps(value)}\n" for name, value in fields.items()).encode()
+    return _MAGIC + "".join(f"{name}: {value!a}\n" for name, value in fields.items()).encode()
 
 
 def read_entry(path: Path, head: bytes) -> bytes | None:
@@ -156,7 +155,7 @@ def _load(device: Device, options: str, binary: bytes) -> _opencl.Program:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=32).hexdigest()
+    return blake2b(data, digest_size=32).hexdigest()
 
 
 def _payload_line(binary: bytes) -> bytes:
@@ -164,7 +163,7 @@ def _payload_line(binary: bytes) -> bytes:
 
 
 def _path(folder: Path, head: bytes) -> Path:
-    key = hashlib.blake2b(head, digest_size=20).hexdigest()
+    key = blake2b(head, digest_size=20).hexdigest()
     return folder / key[0] / f"{key[1:]}.bin"
 
 

@@ -11,17 +11,20 @@ cut or broken in two passes for somebody else's.
 from __future__ import annotations
 
 import enum
-import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from ._records import ALGORITHM_NAME as ALGORITHM_NAME
+from ._records import ALGORITHMS as ALGORITHMS
+from ._records import FindItem as FindItem
+from ._records import FindRecord as FindRecord
+from ._records import read_find as read_find
 
 PARTIAL = b"partial"
 _SEAL = 10  # bytes of ";#" and eight digits
-_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\Z|[+-]?(inf|nan)\Z", re.IGNORECASE)
-_HEX = re.compile(rb"[0-9a-f]{8}\Z")
+_HEX = b"0123456789abcdef"
 
 
 class Kind(enum.Enum):
@@ -41,7 +44,7 @@ def seal(body: bytes) -> bytes:
 def classify(line: bytes) -> Kind:
     """Say whose a line (without its line end) is."""
     equals = line.find(b"=")
-    if len(line) > _SEAL and line[-_SEAL:-_SEAL + 2] == b";#" and _HEX.match(line, len(line) - 8):
+    if len(line) > _SEAL and line[-_SEAL:-_SEAL + 2] == b";#" and not line[-8:].strip(_HEX):
         if zlib.crc32(line[:-_SEAL]) != int(line[-8:], 16):
             return Kind.DAMAGED
         return Kind.OURS if equals > 0 else Kind.MALFORMED
@@ -64,95 +67,6 @@ def split(line: bytes) -> tuple[bytes, bytes]:
 
 
 # Find-db
-
-# Algorithms as records name them: direction (0 forward, 1 backward data, 2 weights) and miopenConvAlgorithm_t.
-ALGORITHMS: dict[bytes, tuple[int, int]] = {
-    b"miopenConvolution%bAlgo%b" % (word, name): (direction, algorithm)
-    for direction, word in enumerate((b"Fwd", b"BwdData", b"BwdWeights"))
-    for name, algorithm in ((b"GEMM", 0), (b"Direct", 1), (b"FFT", 2), (b"Winograd", 3), (b"ImplicitGEMM", 5))
-    if (word, name) != (b"BwdWeights", b"FFT")
-}
-ALGORITHM_NAME = {value: name for name, value in ALGORITHMS.items()}
-ALGORITHMS[b"miopenTransposeBwdDataAlgoGEMM"] = (1, 0)  # read, never written
-
-
-class FindItem(NamedTuple):
-    """One solver of a find-db record."""
-
-    solver: str
-    time: float      # milliseconds
-    workspace: int   # bytes
-    direction: int   # of the algorithm's name: 0 forward, 1 backward data, 2 backward weights
-    algorithm: int   # miopenConvAlgorithm_t
-
-
-class FindRecord(NamedTuple):
-    """A find-db record as it is read; `skipped` counts what could not be, by reason."""
-
-    items: list[FindItem]
-    stamp: str           # what made it, empty for a foreign record
-    partial: bool        # the search was restricted: solvers that apply may be missing
-    failed: list[str]    # solvers that could not be built or run
-    skipped: Counter[str]
-
-
-def read_find(items: bytes) -> FindRecord:
-    """Read the items of a find-db record, in MIOpen's new form, its legacy form, or both at once.
-
-    Where an id stands twice the first counts.  A time that is not above zero says nothing and is left out: old files
-    have zeros where MIOpen cut times below a millisecond.
-    """
-    found: dict[str, FindItem] = {}
-    skipped: Counter[str] = Counter()
-    stamp, partial = "", False
-    failed: list[str] = []
-    for item in items.split(b";") if items else ():
-        name, colon, text = item.partition(b":")
-        if not colon:
-            if name.startswith(b"@"):
-                stamp = name[1:].decode(errors="replace")
-            elif name == PARTIAL:
-                partial = True
-            elif name.startswith(b"!"):
-                failed.append(name[1:].decode(errors="replace"))
-            else:
-                skipped["no colon"] += 1
-            continue
-        values = text.split(b",")
-        if name in ALGORITHMS:  # legacy: the algorithm is the id, the solver the first value
-            if len(values) < 3:
-                skipped["number of values"] += 1
-                continue
-            solver, time, workspace, algorithm = values[0], values[1], values[2], name
-        elif len(values) != 3:
-            skipped["number of values"] += 1
-            continue
-        else:
-            solver, (time, workspace, algorithm) = name, values
-        reason = _add(found, solver, time, workspace, algorithm)
-        if reason:
-            skipped[reason] += 1
-    return FindRecord(list(found.values()), stamp, partial, failed, skipped)
-
-
-def _add(found: dict[str, FindItem], solver: bytes, time: bytes, workspace: bytes, algorithm: bytes) -> str:
-    """Add an item, or return why not."""
-    if algorithm not in ALGORITHMS:
-        return "unknown algorithm"
-    if not _NUMBER.match(time):
-        return "time is no number"
-    milliseconds = float(time)
-    if not milliseconds > 0 or math.isinf(milliseconds):
-        return "time is not above zero"
-    if not workspace.isdigit() or len(workspace) > 18:
-        return "workspace is no number of bytes"
-    name = solver.decode(errors="replace")
-    if not name:
-        return "no solver"
-    if name in found:
-        return "solver stands twice"
-    found[name] = FindItem(name, milliseconds, int(workspace), *ALGORITHMS[algorithm])
-    return ""
 
 
 def write_find(key: bytes, items: Iterable[FindItem], stamp: str, partial: bool = False,

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .enums import (
-    miopenConvAlgorithm_t,
-    miopenConvBwdDataAlgorithm_t,
-    miopenConvBwdWeightsAlgorithm_t,
-    miopenConvFwdAlgorithm_t,
-)
+from . import enums
 
 
 class miopenConvAlgoPerf_t(NamedTuple):
@@ -18,21 +13,21 @@ class miopenConvAlgoPerf_t(NamedTuple):
     In C the first member is a union of three enums; `algo` is the one of the direction that was searched.
     """
 
-    algo: miopenConvFwdAlgorithm_t | miopenConvBwdDataAlgorithm_t | miopenConvBwdWeightsAlgorithm_t
+    algo: enums.miopenConvFwdAlgorithm_t | enums.miopenConvBwdDataAlgorithm_t | enums.miopenConvBwdWeightsAlgorithm_t
     time: float  # milliseconds
     memory: int  # bytes of workspace
 
     @property
-    def fwd_algo(self) -> miopenConvFwdAlgorithm_t:
-        return miopenConvFwdAlgorithm_t(self.algo)
+    def fwd_algo(self) -> enums.miopenConvFwdAlgorithm_t:
+        return enums.miopenConvFwdAlgorithm_t(self.algo)
 
     @property
-    def bwd_data_algo(self) -> miopenConvBwdDataAlgorithm_t:
-        return miopenConvBwdDataAlgorithm_t(self.algo)
+    def bwd_data_algo(self) -> enums.miopenConvBwdDataAlgorithm_t:
+        return enums.miopenConvBwdDataAlgorithm_t(self.algo)
 
     @property
-    def bwd_weights_algo(self) -> miopenConvBwdWeightsAlgorithm_t:
-        return miopenConvBwdWeightsAlgorithm_t(self.algo)
+    def bwd_weights_algo(self) -> enums.miopenConvBwdWeightsAlgorithm_t:
+        return enums.miopenConvBwdWeightsAlgorithm_t(self.algo)
 
 
 class miopenConvSolution_t(NamedTuple):
@@ -41,4 +36,4 @@ class miopenConvSolution_t(NamedTuple):
     time: float  # milliseconds, measured or estimated; negative: unknown
     workspace_size: int  # bytes
     solution_id: int
-    algorithm: miopenConvAlgorithm_t
+    algorithm: enums.miopenConvAlgorithm_t

@@ -19,8 +19,7 @@ _ALONE = {f"ConvDirectNaiveConv{word.title()}": f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE
 
 def why_off(solver: Solver) -> str | None:
     """Return which variable switches a solver off, None where none does."""
-    off = _off()
-    return off.get(solver.id) if off else None
+    return off().get(solver)
 
 
 def only() -> frozenset[int] | None:
@@ -50,8 +49,15 @@ def _only(text: str) -> frozenset[int] | None:
     return frozenset(ids)
 
 
-def _off() -> dict[int, str]:
-    return _off_by(tuple(name for name in _NAMES if not config.get(name)))
+_OFF = "solvers that are off"  # beside the variables: what follows from them is forgotten with them
+
+
+def off() -> dict[Solver, str]:
+    """Return all solvers that are switched off, with the reason; not to be changed."""
+    known: dict[Solver, str] | None = config._values.get(_OFF)
+    if known is None:
+        known = config._values[_OFF] = _off_by([name for name in _NAMES if not config.get(name)])
+    return known
 
 
 _NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALONE.values(),
@@ -59,10 +65,9 @@ _NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALON
           "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
 
 
-@cache
-def _off_by(disabled: tuple[str, ...]) -> dict[int, str]:
-    """Return what the switches in `disabled` cover: solver id to the reason."""
-    off = {}
+def _off_by(disabled: list[str]) -> dict[Solver, str]:
+    """Return what the switches in `disabled` cover."""
+    found = {}
     for solver in registry.CONV:
         covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", _ALONE.get(solver.name, "")]
         if isinstance(solver, ConvSolver) and not solver.on_host:
@@ -73,6 +78,6 @@ def _off_by(disabled: tuple[str, ...]) -> dict[int, str]:
             covering.append("MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
         for name in covering:
             if name in disabled:
-                off[solver.id] = f"switched off by {name}"
+                found[solver] = f"switched off by {name}"
                 break
-    return off
+    return found

@@ -7,14 +7,12 @@ kept is the caller's business.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import logging
 import math
 import os
 import random
-import re
 import statistics
 import sys
 import time
@@ -26,13 +24,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from . import config as environment
 from ._core import Invoker
-from .errors import BadParmError, InvalidValueError, MIOpenError
+from .configurations import Config, config_text
+from .digests import blake2b
+from .errors import BadParmError, MIOpenError
 
 if TYPE_CHECKING:
     from ._core import Handle, KernelSpec, Solver
     from ._problem import Problem
-
-Config = tuple[int, ...]
 
 CUT_OFF = 2.0  # a configuration that many times slower than the best in its first run is not run again
 NEAR = 1.10  # one within this factor of the best in its second run is measured well
@@ -47,18 +45,7 @@ BATCH = 8  # configurations that are compiled together: limits of time and patie
 REPORT_SECONDS = 3.0
 _FORMAT = 1  # of the files
 _MAX_FILE_BYTES = 1 << 24
-_TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18})*", re.ASCII)
 _log = logging.getLogger("miopyx")
-
-
-def config_text(config: Config) -> str:
-    """Return a configuration as databases hold it: ``8,3,64,256``."""
-    return ",".join(map(str, config))
-
-
-def parse_config(text: str) -> Config | None:
-    """Return the configuration that a text stands for, None for anything but integers between commas."""
-    return tuple(map(int, text.split(","))) if _TEXT.fullmatch(text) else None
 
 
 @dataclass(frozen=True)
@@ -87,13 +74,8 @@ class Limits:
     @staticmethod
     def from_environment() -> Limits:
         """MIOPEN_DEBUG_TUNING_ITERATIONS_MAX, MIOPEN_TUNING_TIME_MS_MAX and MIOPEN_TUNING_PATIENCE."""
-        values = []
-        for name in ("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "MIOPEN_TUNING_TIME_MS_MAX", "MIOPEN_TUNING_PATIENCE"):
-            value = environment.get(name)
-            if value < 0:
-                raise InvalidValueError("limit of a search", name, value, ">= 0")
-            values.append(value)
-        return Limits(*values)
+        return Limits(environment.get("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX"),
+                      environment.get("MIOPEN_TUNING_TIME_MS_MAX"), environment.get("MIOPEN_TUNING_PATIENCE"))
 
 
 @dataclass(frozen=True)
@@ -155,7 +137,7 @@ class Tried:
         if folder is None:
             return cls(None)
         text = json.dumps([_FORMAT, *identity])
-        return cls(folder / f"{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}.jsonl")
+        return cls(folder / f"{blake2b(text.encode(), digest_size=16).hexdigest()}.jsonl")
 
     @property
     def begun(self) -> bool:

@@ -9,6 +9,7 @@ from collections import Counter
 import ml_dtypes
 import numpy as np
 import pytest
+from problems import Problem
 
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, MIOpenError, TensorDescriptor
@@ -196,6 +197,145 @@ def test_no_scalars(scalar):
         with pytest.raises(BadParmError) as raised:
             bias_call(alpha, beta)
         assert raised.value.parameter == name
+
+
+# Numbers of calls that are made again and again
+
+
+class Calls:
+    """A convolution that is ready to be called on a handle, with each number that its calls take in turn."""
+
+    def __init__(self, handle, rng):
+        self.problem = problem = Problem(handle, rng, x=(1, 2, 5, 5), k=3)
+        self.solution = max(problem.call("GetSolution", 0, 99), key=lambda s: s.workspace_size)
+        self.found = problem.find(0)[0]
+        self.space = max(self.solution.workspace_size, self.found.memory)
+        self.memory = problem.workspace(self.space)
+        self.want = problem.truth(0)
+        self.plan = problem.plan(0)
+
+    def immediate(self, size=None, solution_id=None):
+        p, (x, w, y) = self.problem, self.problem.data
+        miopyx.miopenConvolutionForwardImmediate(
+            p.handle, p.w, w, p.x, x, p.conv, p.y, y, self.memory, self.space if size is None else size[0],
+            self.solution.solution_id if solution_id is None else solution_id[0])
+
+    def algorithm(self, algo=None, size=None, alpha=(1,), beta=(0,)):
+        p, (x, w, y) = self.problem, self.problem.data
+        miopyx.miopenConvolutionForward(
+            p.handle, alpha[0], p.x, x, p.w, w, p.conv, self.found.algo if algo is None else algo[0], beta[0], p.y, y,
+            self.memory, self.space if size is None else size[0])
+
+    def find(self, count=(1,), size=None):
+        p = self.problem
+        found = miopyx.miopenFindConvolutionForwardAlgorithm(
+            p.handle, *p.pairs(0), count[0], self.memory, self.space if size is None else size[0], False)
+        assert 1 <= len(found) <= 5
+
+    def is_right(self):
+        np.testing.assert_allclose(self.problem.result(0), self.want, rtol=1e-5, atol=1e-4)
+
+
+WRAPPED = [2**31, 2**32, 2**32 + 1, 2**63, 2**64, 2**64 + 1, -1, -2**31, -2**31 - 1, -2**63 - 1, 10**30,
+           np.uint64(2**63), np.uint64(2**64 - 1), np.int64(-1), np.int8(-1)]
+NOT_NUMBERS = [None, True, False, np.True_, np.bool_(False), 1.0, np.float32(1), "1", b"1", [1], np.array([1, 1])]
+
+
+@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=repr)
+def test_numbers_of_repeated_calls_are_never_wrapped(handle, rng, value):
+    calls = Calls(handle, rng)
+    problem, parameter = calls.problem, [value]
+    enough = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and calls.space <= int(value) < 2**63
+    for name, call, allowed in (
+        # A size beyond the buffer's is refused where the workspace is used, and is fine where it is not.
+        ("workSpaceSize", lambda: calls.immediate(size=parameter), calls.space == 0 and enough),
+        ("workSpaceSize", lambda: calls.algorithm(size=parameter), calls.space == 0 and enough),
+        ("solution_id", lambda: calls.immediate(solution_id=parameter), False),
+        ("algo", lambda: calls.algorithm(algo=parameter), False),
+        ("requestAlgoCount", lambda: calls.find(count=parameter), False),
+        ("maxSolutionCount", lambda: problem.call("GetSolution", 0, value), enough and int(value) >= 0),
+        ("solution_id", lambda: problem.call("CompileSolution", 0, value), False),
+        ("solution_id", lambda: problem.call("GetSolutionWorkspaceSize", 0, value), False),
+        ("solution_id", lambda: problem.plan(0, solution_id=value) if value is not None else None, value is None),
+        ("workspace_limit", lambda: problem.plan(0, workspace_limit=value), value is None or enough),
+    ):
+        if allowed:
+            call()
+            continue
+        with pytest.raises(MIOpenError) as raised:
+            call()
+        assert raised.value.parameter in (name, "workSpace"), name
+    problem.poison(0)
+    calls.immediate()
+    calls.is_right()
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint64, np.int32, np.uint16, Number, Index])
+def test_numbers_of_repeated_calls_of_any_kind(handle, rng, kind):
+    calls = Calls(handle, rng)
+    problem = calls.problem
+    if calls.space < 2**15:
+        for call in (
+            lambda: calls.immediate(size=[kind(calls.space)], solution_id=[kind(calls.solution.solution_id)]),
+            lambda: calls.algorithm(algo=[kind(int(calls.found.algo))], size=[kind(calls.space)]),
+            lambda: calls.algorithm(algo=[miopyx.miopenConvFwdAlgorithm_t(calls.found.algo)]),
+        ):
+            problem.poison(0)
+            call()
+            calls.is_right()
+        calls.find(count=[kind(3)], size=[kind(calls.space)])
+    assert len(problem.call("GetSolution", 0, kind(1))) == 1
+    problem.plan(0, solution_id=kind(calls.solution.solution_id), workspace_limit=kind(calls.space))
+
+
+@pytest.mark.parametrize("scalar", [2, 2.0, np.float64(2), np.float32(2), np.int8(2), np.uint64(2), np.array(2.0),
+                                    ctypes.c_float(2), Number(2), ml_dtypes.bfloat16(2)], ids=repr)
+def test_scalars_of_repeated_calls(handle, rng, scalar):
+    calls = Calls(handle, rng)
+    problem, old = calls.problem, calls.problem.host[2]
+    for call in (lambda: calls.algorithm(alpha=[scalar], beta=[scalar]),
+                 lambda: calls.plan(*problem.data, alpha=scalar, beta=scalar)):
+        problem.reset()
+        call()
+        np.testing.assert_allclose(problem.result(0), 2 * calls.want + 2 * old, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("scalar", [None, "2", b"2", [2.0], (2,), 2j, object(), np.array([1.0, 2.0]), {}, 10**400, int],
+                         ids=repr)
+def test_no_scalars_of_repeated_calls(handle, rng, scalar):
+    calls = Calls(handle, rng)
+    x, w, y = calls.problem.data
+    for name, call in (
+        ("alpha", lambda: calls.algorithm(alpha=[scalar])), ("beta", lambda: calls.algorithm(beta=[scalar])),
+        ("alpha", lambda: calls.plan(x, w, y, alpha=scalar)), ("beta", lambda: calls.plan(x, w, y, beta=scalar)),
+    ):
+        with pytest.raises(BadParmError) as raised:
+            call()
+        assert raised.value.parameter == name
+
+
+@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=repr)
+def test_numbers_of_descriptors_are_never_wrapped(value):
+    """Each number in turn: a wrapped one must not hide behind another that is refused."""
+    desc, conv = tensor(5, 6), ConvolutionDescriptor((3, 3))
+    cases = [
+        (miopyx.miopenSet4dTensorDescriptor, desc, (1, 2, 3, 4, 5)),
+        (miopyx.miopenSet4dTensorDescriptorEx, desc, (1, 2, 3, 4, 5, 60, 20, 5, 1)),
+        (miopyx.miopenInitConvolutionDescriptor, conv, (0, 1, 1, 1, 1, 1, 1)),
+        (miopyx.miopenSetConvolutionGroupCount, conv, (2,)),
+        (miopyx.miopenSetConvolutionFindMode, conv, (1,)),
+        (miopyx.miopenSetConvolutionAttribute, conv, (1, 1)),
+        (miopyx.miopenSetTransposeConvOutputPadding, conv, (1, 1)),
+        (miopyx.miopenGetConvolutionNdDescriptor, conv, (2,)),
+    ]
+    before = desc.lens, conv.pads, conv.group_count
+    for function, subject, good in cases:
+        for i in range(len(good)):
+            arguments = list(good)
+            arguments[i] = value
+            with pytest.raises(BadParmError):
+                function(subject, *arguments)
+            assert (desc.lens, conv.pads, conv.group_count) == before
 
 
 # Nonsense

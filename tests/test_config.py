@@ -3,7 +3,9 @@
 import os
 import stat
 import threading
+from pathlib import Path
 
+import platformdirs
 import pytest
 
 from miopyx import config
@@ -110,6 +112,19 @@ def test_cache_folder_of_the_platform(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_at(monkeypatch, "") == tmp_path / "xdg" / "miopyx"
+
+
+@pytest.mark.parametrize("base", [None, "", "/x/cache", "/x//cache/", "cache", " "])
+@pytest.mark.parametrize("home", [None, "", "/home/someone", "/home/someone/", "//h", "home"])
+def test_cache_place_is_what_platformdirs_says(monkeypatch, base, home):
+    for name, value in (("XDG_CACHE_HOME", base), ("HOME", home)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MIOPYX_CACHE_DIR", "")
+    config.forget()
+    assert config.cache_place() == Path(platformdirs.user_cache_dir("miopyx", appauthor=False))
 
 
 def test_cache_switched_off(monkeypatch, tmp_path):

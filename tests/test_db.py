@@ -428,7 +428,7 @@ def test_copy_is_made_once(source, cache, random_of, monkeypatch):
     assert len(copies) == 2
     assert all(file.stat().st_mode & 0o777 == 0o400 for file in copies)
     assert the_copy(cache).read_bytes() == text
-    monkeypatch.setattr(_db, "bz2", None)
+    monkeypatch.setattr("bz2.open", None)
     assert_holds(RecordFile(source, cache), text)
     assert {file: file.stat().st_ino for file in cache.iterdir()} == copies
     monkeypatch.undo()

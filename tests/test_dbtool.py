@@ -132,7 +132,8 @@ def test_an_imported_record_is_used(run, user_folder, tmp_path):
 
 def test_compact(run, tmp_path):
     path = tmp_path / "user.ufdb.txt"
-    lines = [records.write_find(KEYS[i % 2], [ITEMS[0]._replace(time=i + 1.0)], "1/2") for i in range(100)]
+    lines = [records.write_find(KEYS[i % 2], [FindItem("GemmFwdRest", i + 1.0, 4665600, 0, 0)], "1/2")
+             for i in range(100)]
     path.write_bytes(b"".join(lines))
     done = run("compact", path)
     assert done["bytes before"] == len(b"".join(lines))

@@ -7,7 +7,8 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import databases, find, preparing, programs, ranking, records, switches
+from miopyx import _ranking, _survey, databases, find, preparing, programs, records, switches
+from miopyx._core import Solver
 from miopyx._problem import ConvProblem
 from miopyx.errors import (
     AllocFailedError,
@@ -60,7 +61,7 @@ def struct_of(problem, direction=0):
 
 def timed_solvers(handle, problem, direction=0):
     """The solvers that a whole search times."""
-    able = ranking.survey(handle, struct_of(problem, direction))[0]
+    able = _survey.applicable(handle, struct_of(problem, direction))
     return [s for s in able if not s.last_resort] or able
 
 
@@ -119,7 +120,7 @@ def test_miss(again, counts, rng, setting, mode):
     handle = again()
     problem = Problem(handle, rng)
     setting(MIOPEN_FIND_MODE=mode)
-    expected = ranking.rank(handle, struct_of(problem))[0]
+    expected = _ranking.rank(handle, struct_of(problem))[0]
     results = problem.find(0, size=1 << 24)
     builds, runs = counts.take()
     stored = databases.of(handle.device.info).find(struct_of(problem))
@@ -149,28 +150,17 @@ def test_miss(again, counts, rng, setting, mode):
 
 
 def test_dynamic_hybrid_times_dynamic_solvers_only(again, counts, rng, setting, monkeypatch):
-    class Static:
+    class Static(Solver):
         """A solver that would have to be compiled for each shape."""
 
-        dynamic = last_resort = False
-        id, name, algorithm = 999_999, "Static", 0
+        id, name = 999_999, "Static"
 
-        def workspace_size(self, *_):
-            return 0
-
-        def wti(self, *_):
-            return -2.0
-
-    survey = ranking.survey
-
-    def with_static(handle, problem):
-        able, refused = survey(handle, problem)
-        return [Static(), *able], refused
+        def why_not(self, *_):
+            return None
 
     handle = again()
     problem = Problem(handle, rng)
-    for module in (find, ranking):
-        monkeypatch.setattr(module, "survey", with_static)
+    monkeypatch.setattr(registry, "CONV", (Static(), *registry.CONV))
     record = find.find(handle, struct_of(problem), lambda _: 1.0, 1 << 24, find.DYNAMIC_HYBRID)
     assert "Static" not in {c.solver.name for c in record.candidates}
     assert any(r.solver.name == "Static" and "not dynamic" in r.why for r in record.skipped)
@@ -230,7 +220,7 @@ def test_a_record_is_a_hint(again, counts, rng, setting):
     path.write_bytes(key + b"=Removed:0.1,0," + algo + b";GemmBwdRest:0.2,0," + algo + b";GemmFwd1x1_0_1:0.3,0," + algo
                      + b"\n")
     fresh = again()
-    assert ranking.known(fresh, struct_of(problem)) is None
+    assert _ranking.known(fresh, struct_of(problem)) is None
     counts.take()
     assert Problem(fresh, rng).find(0, 1 << 24)
     assert counts.take()[1] > 0
@@ -240,7 +230,7 @@ def test_a_record_is_a_hint(again, counts, rng, setting):
 def test_forced_fallback(again, counts, rng, setting, mode):
     setting(MIOPEN_FIND_MODE=mode, MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK="1")
     problem = Problem(again(), rng)
-    expected = ranking.rank(problem.handle, struct_of(problem))[0]
+    expected = _ranking.rank(problem.handle, struct_of(problem))[0]
     assert problem.call("GetWorkSpaceSize", 0) == expected.workspace
     (result,) = problem.find(0)
     assert counts.take()[1] == 0
@@ -249,7 +239,7 @@ def test_forced_fallback(again, counts, rng, setting, mode):
     problem.find(0, 1 << 24)
     assert counts.take()[1] > 0
     setting(MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK="1")
-    best = ranking.known(problem.handle, struct_of(problem)).candidates[0]
+    best = _ranking.known(problem.handle, struct_of(problem)).candidates[0]
     (result,) = problem.find(0, 1 << 24)
     assert (result.algo, result.time) == (best.solver.algorithm, best.time), "a hit is taken all the same"
 
@@ -257,13 +247,13 @@ def test_forced_fallback(again, counts, rng, setting, mode):
 def test_workspace_query(again, rng, setting):
     problem = Problem(again(), rng)
     p = struct_of(problem)
-    most = max(s.workspace_size(problem.handle.device, p) for s in ranking.survey(problem.handle, p)[0])
-    guess = ranking.rank(problem.handle, p)[0].workspace
+    most = max(s.workspace_size(problem.handle.device, p) for s in _survey.applicable(problem.handle, p))
+    guess = _ranking.rank(problem.handle, p)[0].workspace
     for mode, expected in (("NORMAL", most), ("FAST", guess), ("HYBRID", most), ("DYNAMIC_HYBRID", most)):
         setting(MIOPEN_FIND_MODE=mode)
         assert problem.call("GetWorkSpaceSize", 0) == expected
     problem.find(0, most)
-    best = ranking.known(problem.handle, p).candidates[0].workspace
+    best = _ranking.known(problem.handle, p).candidates[0].workspace
     for mode, expected in (("NORMAL", most), ("FAST", best), ("HYBRID", best), ("DYNAMIC_HYBRID", best)):
         setting(MIOPEN_FIND_MODE=mode)
         assert problem.call("GetWorkSpaceSize", 0) == expected
@@ -395,7 +385,7 @@ def test_compile_only(again, counts, rng, setting):
 def test_only_solver(again, counts, rng, setting):
     handle = again()
     problem = Problem(handle, rng)
-    able = ranking.survey(handle, struct_of(problem))[0]
+    able = _survey.applicable(handle, struct_of(problem))
     chosen = able[-1]
     for text in (str(chosen.id), chosen.name, f" {chosen.name} ; 101 "):
         setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=text, MIOPEN_FIND_MODE="NORMAL")
@@ -420,7 +410,7 @@ SWITCHES = {
     "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_BWD": lambda s: s.id == 86,
     "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_WRW": lambda s: s.id == 87,
     "MIOPEN_DEBUG_OPENCL_CONVOLUTIONS": lambda s: not s.on_host,
-    "MIOPEN_DEBUG_GCN_ASM_KERNELS": lambda s: s.id in range(1101, 1107),
+    "MIOPEN_DEBUG_GCN_ASM_KERNELS": lambda s: s.name.startswith("Nv"),
     "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES": lambda s: s.algorithm == 3,
 }
 
@@ -441,12 +431,12 @@ def test_switched_off_everywhere(again, counts, rng, setting, direction):
     handle = again()
     problem = Problem(handle, rng)
     problem.find(direction, 1 << 24)
-    best = ranking.known(handle, struct_of(problem, direction)).candidates[0]
+    best = _ranking.known(handle, struct_of(problem, direction)).candidates[0]
     name = {0: "GEMM", 1: "DIRECT", 5: "IMPLICIT_GEMM"}[best.solver.algorithm]
     setting(**{f"MIOPEN_DEBUG_CONV_{name}": "0"})
     for where in (handle, again()):
         problem = Problem(where, rng)
-        left = [s for s in ranking.survey(where, struct_of(problem, direction))[0]]
+        left = [s for s in _survey.applicable(where, struct_of(problem, direction))]
         assert not any(s.algorithm == best.solver.algorithm for s in left)
         if not left:
             with pytest.raises(MIOpenNotImplementedError, match=name):
@@ -466,7 +456,7 @@ def test_immediate_mode_from_the_database(again, counts, rng, setting):
     """A find in one process, immediate mode in the next: the record is used; nothing is timed, one solver is built."""
     problem = Problem(again(), rng)
     problem.find(0, 1 << 24)
-    measured = ranking.known(problem.handle, struct_of(problem)).candidates
+    measured = _ranking.known(problem.handle, struct_of(problem)).candidates
     counts.take()
     problem = Problem(again(), rng)
     solutions = problem.call("GetSolution", 0, 20)
@@ -493,11 +483,11 @@ def test_who_ranks_is_said(again, rng, setting):
 def test_a_model_ranks_first(again, rng, setting, monkeypatch):
     problem = Problem(again(), rng)
     p = struct_of(problem)
-    backwards = ranking.by_index(problem.handle, p)[::-1]
-    monkeypatch.setattr(ranking, "MODELS", (lambda *_: [], lambda *_: backwards))
-    assert ranking.rank(problem.handle, p) == backwards
+    backwards = _ranking.by_index(problem.handle, p)[::-1]
+    monkeypatch.setattr(_ranking, "MODELS", (lambda *_: [], lambda *_: backwards))
+    assert _ranking.rank(problem.handle, p) == backwards
     setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
-    assert ranking.rank(problem.handle, p) == backwards[::-1]
+    assert _ranking.rank(problem.handle, p) == backwards[::-1]
 
 
 @pytest.mark.parametrize("text", ["sometimes", "HYBRID2", "1.5"])

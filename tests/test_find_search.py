@@ -6,8 +6,9 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import _key, config, databases, find, ranking, records, tuning
+from miopyx import _key, _survey, config, databases, find, records, tuning
 from miopyx._problem import ConvProblem
+from miopyx.configurations import config_text, parse_config
 
 
 def struct_of(problem, direction=0):
@@ -54,7 +55,7 @@ def exhaustive(problem, direction=0, flag=True):
 
 def tunable(problem, direction=0):
     p = struct_of(problem, direction)
-    return [s for s in ranking.survey(problem.handle, p)[0]
+    return [s for s in _survey.applicable(problem.handle, p)
             if not s.last_resort and s.parameters(problem.handle.device, p)]
 
 
@@ -72,7 +73,7 @@ def test_searched_stored_and_used(again, searches, rng, direction):
         problem = Problem(handle, rng)
         for solver in solvers:
             plan = problem.plan(direction, solution_id=solver.id)
-            assert plan.invoker.config == tuning.parse_config(stored[solver.name])
+            assert plan.invoker.config == parse_config(stored[solver.name])
             assert f"config    {stored[solver.name]}" in plan.explain()
             problem.poison(direction)
             plan(*problem.buffers(direction))
@@ -103,13 +104,13 @@ def test_override_and_bad_values(again, rng, setting, caplog):
     solver = tunable(problem)[0]
     device, p = problem.handle.device, struct_of(problem)
     default, other = solver.default_config(device, p), another(problem, solver)
-    put(problem, solver, tuning.config_text(other))
+    put(problem, solver, config_text(other))
     assert Problem(again(), rng).plan(0, solution_id=solver.id).invoker.config == other
     for bad in ("", "1,2,x", "1", "99999,99999,99999", "-1", "1;2", "1.5,2"):
         put(problem, solver, bad.replace(";", ","))
         problem = Problem(again(), rng)
         assert problem.plan(0, solution_id=solver.id).invoker.config == default, bad
-    setting(MIOPEN_DEBUG_PERFDB_OVERRIDE=f"{solver.name};{tuning.config_text(other)}:Nobody;1")
+    setting(MIOPEN_DEBUG_PERFDB_OVERRIDE=f"{solver.name};{config_text(other)}:Nobody;1")
     assert Problem(again(), rng).plan(0, solution_id=solver.id).invoker.config == other
     setting(MIOPEN_DEBUG_PERFDB_OVERRIDE="nonsense")
     assert Problem(again(), rng).plan(0, solution_id=solver.id).invoker.config == default
@@ -122,9 +123,9 @@ def test_override_and_bad_values(again, rng, setting, caplog):
 def test_enforce_where_something_is_tuned(again, searches, rng, setting, value, flag, searched):
     problem = Problem(again(), rng)
     solver = tunable(problem)[0]
-    other = tuning.config_text(another(problem, solver))
+    other = config_text(another(problem, solver))
     for each in tunable(problem):
-        put(problem, each, tuning.config_text(another(problem, each)))
+        put(problem, each, config_text(another(problem, each)))
     setting(MIOPEN_FIND_ENFORCE=value)
     problem = Problem(again(), rng)
     exhaustive(problem, flag=flag)
@@ -134,7 +135,7 @@ def test_enforce_where_something_is_tuned(again, searches, rng, setting, value, 
         assert stored is None
     elif not searched:
         assert stored == other
-    expected = tuning.parse_config(stored) if stored else solver.default_config(
+    expected = parse_config(stored) if stored else solver.default_config(
         problem.handle.device, struct_of(problem))
     assert problem.plan(0, solution_id=solver.id).invoker.config == expected
 

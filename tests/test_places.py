@@ -1,6 +1,6 @@
 """Names and places of databases, and whose file a device takes."""
 
-from dataclasses import replace
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from miopyx import databases, device, places
 
 @pytest.fixture
 def info():
-    return replace(device.find("host"), name="nv-sm90_132", kind="gpu", driver_version="1.2")
+    return device.find("host")._replace(name="nv-sm90_132", kind="gpu", driver_version="1.2")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_defaults(setting, info, tmp_path):
     path = places.user_file(info, "ufdb")
     assert path.parent == places.user_folder()
     assert path.name == f"nv-sm90_132.OpenCL.{places.build()}.ufdb.txt"
-    assert places.user_file(replace(info, kind="host", name="host-avx2_4"), "udb").name == (
+    assert places.user_file(info._replace(kind="host", name="host-avx2_4"), "udb").name == (
         f"host-avx2_4.Host.{places.build()}.udb.txt")
 
 
@@ -78,20 +78,20 @@ def test_nearest_device(system, info, files, chosen):
 ])
 def test_amds_names(system, info, units, files, chosen):
     system(*files)
-    path = places.system_file(replace(info, name=f"amd-gfx90a_{units}"), "fdb")
+    path = places.system_file(info._replace(name=f"amd-gfx90a_{units}"), "fdb")
     assert path.name == files[chosen]
 
 
 def test_amds_perf_db(system, info):
     system("gfx942130.db.txt", "gfx942130.OpenCL.fdb.txt", "gfx942_60.db.txt.bz2")
-    assert places.system_file(replace(info, name="amd-gfx942_304"), "db").name == "gfx942130.db.txt"
-    assert places.system_file(replace(info, name="amd-gfx942_64"), "db").name == "gfx942_60.db.txt.bz2"
+    assert places.system_file(info._replace(name="amd-gfx942_304"), "db").name == "gfx942130.db.txt"
+    assert places.system_file(info._replace(name="amd-gfx942_64"), "db").name == "gfx942_60.db.txt.bz2"
 
 
 def test_the_choice_is_each_devices_own(system, info):
     system("nv-sm90_132.OpenCL.fdb.txt", "nv-sm80_108.OpenCL.fdb.txt")
     one = databases.of(info)
-    other = databases.of(replace(info, name="nv-sm80_100"))
+    other = databases.of(info._replace(name="nv-sm80_100"))
     assert one.system_find.path.name == "nv-sm90_132.OpenCL.fdb.txt"
     assert other.system_find.path.name == "nv-sm80_108.OpenCL.fdb.txt"
     assert databases.of(info) is one
@@ -119,7 +119,7 @@ def test_network_file_systems(path, network):
 def test_a_file_for_each_machine_on_a_network(setting, info, monkeypatch, tmp_path):
     setting(MIOPEN_USER_DB_PATH=tmp_path)
     monkeypatch.setattr(places, "is_network", lambda _: True)
-    monkeypatch.setattr(places.socket, "gethostname", lambda: "node7.cluster/x")
+    monkeypatch.setattr(socket, "gethostname", lambda: "node7.cluster/x")
     assert places.user_file(info, "ufdb").name == f"nv-sm90_132.OpenCL.{places.build()}-node7-cluster-x.ufdb.txt"
 
 
@@ -128,7 +128,7 @@ def test_without_a_home(setting, info, monkeypatch, caplog):
     monkeypatch.setattr(places.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     assert places.user_file(info, "ufdb") is None
     databases.forget()
-    store = databases.of(replace(info, name="homeless_1"))
+    store = databases.of(info._replace(name="homeless_1"))
     assert store.user_find.get(b"key") is None
     assert store.user_find.update(b"key", lambda old: b"") is False
     databases.forget()

@@ -5,7 +5,6 @@ A fake has a speed for each configuration; "running" it advances the fake clock 
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import itertools
 import json
@@ -26,9 +25,10 @@ import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor, config, device, tuning
 from miopyx._core import Invoker
 from miopyx._problem import ConvProblem
+from miopyx.configurations import config_text, parse_config
 from miopyx.errors import BadParmError, InvalidValueError, UnknownError
 from miopyx.solvers import registry
-from miopyx.tuning import Limits, Tried, config_text, configurations, parse_config, search
+from miopyx.tuning import Limits, Tried, configurations, search
 
 DEFAULT = (0, 0)
 FINAL_RUNS = (1 + tuning.FINALISTS) * tuning.FINAL_ROUNDS
@@ -277,7 +277,7 @@ def test_limits_of_the_environment(monkeypatch):
     config.forget()
     with pytest.raises(InvalidValueError) as raised:
         Limits.from_environment()
-    assert (raised.value.parameter, raised.value.value) == ("MIOPEN_TUNING_PATIENCE", -3)
+    assert (raised.value.parameter, raised.value.value) == ("MIOPEN_TUNING_PATIENCE", "-3")
 
 
 @pytest.mark.parametrize("wrong", [{"iterations": -1}, {"time_ms": -0.5}, {"time_ms": math.nan}, {"patience": -1}])
@@ -644,7 +644,7 @@ def as_gpu():
 
     def handle_of(name):
         if name not in made:
-            info = dataclasses.replace(device.find(name), kind="gpu")
+            info = device.find(name)._replace(kind="gpu")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(device, "find", lambda _: info)
                 made[name] = miopyx.Handle(name)

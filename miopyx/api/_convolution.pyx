@@ -13,7 +13,7 @@ from .._descriptors cimport ConvolutionDescriptor, as_convolution, as_tensor
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
 
-from .. import config, explain, find, preparing, ranking
+from .. import _ranking, config, explain, find, preparing
 from .._descriptors import (
     destroy_convolution, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
@@ -203,7 +203,7 @@ cdef _workspace_size(int d, object handle, object x, object w, object y, object 
 
 cdef _solution_count(int d, object handle, object x, object w, object y, object conv):
     cdef Handle h = _handle(handle)
-    count = len(ranking.candidates(h, _problem(d, x, w, y, conv)))
+    count = len(_ranking.candidates(h, _problem(d, x, w, y, conv)))
     if count == 0:
         preparing.first(h, _problem(d, x, w, y, conv))  # raises with every solver's reason
     return count
@@ -216,20 +216,20 @@ cdef _solutions(int d, object handle, object x, object w, object y, object conv,
         raise BadParmError("negative count", "maxSolutionCount", limit, ">= 0")
     return [
         miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
-        for c in ranking.candidates(h, _problem(d, x, w, y, conv))[:limit]
+        for c in _ranking.candidates(h, _problem(d, x, w, y, conv))[:limit]
     ]
 
 
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    return ranking.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
+    return _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
 
 
 cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    preparing.invoker(h, p, ranking.solver_for(h, p, to_int64(solution_id, "solution_id")))
+    preparing.invoker(h, p, _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")))
 
 
 cdef int _run(int d, object handle, object x, object w, object y, object conv, int64_t id, bint immediate, object a,
@@ -246,7 +246,7 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
         problem = _problem(d, x, w, y, conv)
-        invoker = preparing.invoker(h, problem, ranking.solver_for(h, problem, id))
+        invoker = preparing.invoker(h, problem, _ranking.solver_for(h, problem, id))
     _order(d, transposed, order)
     return execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, alpha, beta)
 
@@ -308,8 +308,8 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
     if solution_id is None:
         plan.invoker, chosen = preparing.first(h, p, limit)
     else:
-        solver = ranking.solver_for(h, p, _solution_id(solution_id))
-        chosen = ranking.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
+        solver = _ranking.solver_for(h, p, _solution_id(solution_id))
+        chosen = _ranking.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
         if limit is not None and chosen.workspace > limit:
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")

@@ -6,7 +6,17 @@ from miopyx._core cimport Device, Problem, Solution, Solver, in_table
 from miopyx._problem cimport ConvProblem
 from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor
 
+from miopyx.errors import BadParmError
+
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", None, None, None)
+
+
+cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) except NULL:
+    if dev is None:
+        raise BadParmError("not a device", "dev", None, "a Device")
+    if not isinstance(problem, ConvProblem):
+        raise BadParmError("not a convolution", "problem", problem, "a ConvProblem")
+    return &(<ConvProblem> problem).c
 
 
 cdef class ConvSolver(Solver):
@@ -16,7 +26,7 @@ cdef class ConvSolver(Solver):
     """
 
     cpdef str why_not(self, Device dev, Problem problem):
-        cdef const mx_conv_problem* p = &(<ConvProblem> problem).c
+        cdef const mx_conv_problem* p = _struct_of(dev, problem)
         if p.direction != self.direction:
             return "another direction"
         if dev.is_host != self.on_host:
@@ -32,22 +42,22 @@ cdef class ConvSolver(Solver):
         return self.refuse(dev, p)
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
-        return self.workspace_bytes(dev, &(<ConvProblem> problem).c)
+        return self.workspace_bytes(dev, _struct_of(dev, problem))
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
-        return self.index(dev, &(<ConvProblem> problem).c)
+        return self.index(dev, _struct_of(dev, problem))
 
     cpdef tuple parameters(self, Device dev, Problem problem):
-        return self.table(dev, &(<ConvProblem> problem).c)
+        return self.table(dev, _struct_of(dev, problem))
 
     cpdef bint accepts(self, Device dev, Problem problem, tuple config) except -1:
-        return in_table(self.parameters(dev, problem), config) and self.fits(dev, &(<ConvProblem> problem).c, config)
+        return in_table(self.parameters(dev, problem), config) and self.fits(dev, _struct_of(dev, problem), config)
 
     cpdef tuple default_config(self, Device dev, Problem problem):
-        return self.default(dev, &(<ConvProblem> problem).c)
+        return self.default(dev, _struct_of(dev, problem))
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef const mx_conv_problem* p = &(<ConvProblem> problem).c
+        cdef const mx_conv_problem* p = _struct_of(dev, problem)
         return self.steps(dev, p, self.default(dev, p) if config is None else config)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

@@ -7,7 +7,7 @@ return values; a status other than success is raised as a `MIOpenError`.  Import
 from . import enums as enums
 from . import errors as errors
 from . import logs as _logs
-from ._core import Plan as Plan
+from ._plan import Plan as Plan
 from ._core import Solver as Solver
 from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from ._descriptors import TensorDescriptor as TensorDescriptor

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import _learnt
 from .errors import InvalidValueError
 
 _FALSE = {"0", "off", "no", "false", "disable", "disabled"}
@@ -151,6 +152,7 @@ def get(name: str) -> Any:
 def forget() -> None:
     """Read the environment anew at the next `get` (for tests)."""
     _values.clear()
+    _learnt.learn()
 
 
 def num_threads() -> int:

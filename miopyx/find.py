@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
-from . import compiling, config, databases, measurements, switches, tuning
-from ._core import Handle, Invoker, KernelSpec, Solver
+from . import _learnt, compiling, config, databases, measurements, switches, tuning
+from ._core import KernelSpec, Solver
+from ._handle import Handle
+from ._invoker import Invoker
 from ._problem import ConvProblem
 from .errors import (
     AllocFailedError,
@@ -242,6 +244,7 @@ def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: boo
     ordered = sorted(merged.values(), key=lambda c: c.time)
     handle.found[problem.key] = FindRecord(ordered, record.skipped, record.failed,
                                            record.partial and (before is None or before.partial))
+    _learnt.learn()
     items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
              for c in record.candidates]
     failed = [solver.name for solver in record.failed]

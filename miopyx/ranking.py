@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import config, databases, switches
-from ._core import MODELS_BUILT, Handle, Solver
+from ._core import MODELS_BUILT, Solver
+from ._handle import Handle
 from ._problem import ConvProblem
 from .errors import BadParmError
 from .solvers import registry

@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from . import config as environment
-from ._core import Invoker
+from ._invoker import Invoker
 from .errors import BadParmError, InvalidValueError, MIOpenError
 
 if TYPE_CHECKING:
-    from ._core import Handle, KernelSpec, Solver
+    from ._core import KernelSpec, Solver
+    from ._handle import Handle
     from ._problem import Problem
 
 Config = tuple[int, ...]

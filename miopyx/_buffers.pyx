@@ -14,7 +14,10 @@ import numpy
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from ._args cimport to_int64
 from ._descriptors cimport type_size
@@ -26,7 +29,7 @@ from ._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
 )
 
-from .errors import BadParmError
+from .errors import AllocFailedError, BadParmError
 
 cnp.import_array()
 
@@ -140,40 +143,40 @@ cdef inline int _data_type(int number) noexcept:
     return -1
 
 
-cdef bint _is_exactly(object data, const mx_tensor* t, int rank, bint output) noexcept:
-    """Whether an array has the descriptor's type, lengths and strides, and nothing is the matter with it."""
-    cdef cnp.ndarray array
+cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept:
+    """Describe the array that a tensor's descriptor asks for, in the caller's rank."""
     cdef int i, axis
-    cdef int64_t width
-    if not cnp.PyArray_Check(data):
-        return False
-    array = <cnp.ndarray> data
-    if cnp.PyArray_NDIM(array) != rank or _data_type(cnp.PyArray_TYPE(array)) != t.type:
-        return False
-    if not cnp.PyArray_ISALIGNED(array) or not cnp.PyArray_ISNOTSWAPPED(array):
-        return False
-    if output and not cnp.PyArray_ISWRITEABLE(array):
-        return False
-    width = type_size(<int> t.type)
+    layout.type, layout.rank = <int> t.type, rank
     for i in range(rank):
         axis = i if i < 2 else i + MX_AXES - rank
-        if cnp.PyArray_DIM(array, i) != t.len[axis]:
-            return False
-        if t.len[axis] > 1 and cnp.PyArray_STRIDE(array, i) != t.stride[axis] * width:
+        layout.len[i], layout.step[i] = t.len[axis], t.stride[axis] * type_size(<int> t.type)
+    return 0
+
+
+cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept:
+    """Whether an array has the descriptor's type, lengths and strides, and nothing is the matter with it."""
+    cdef int i, wanted = cnp.NPY_ARRAY_ALIGNED | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
+    cdef const cnp.npy_intp* length = cnp.PyArray_DIMS(array)
+    cdef const cnp.npy_intp* step = cnp.PyArray_STRIDES(array)
+    if (cnp.PyArray_NDIM(array) != layout.rank or _data_type(cnp.PyArray_TYPE(array)) != layout.type
+            or cnp.PyArray_FLAGS(array) & wanted != wanted or not cnp.PyArray_ISNOTSWAPPED(array)):
+        return False
+    for i in range(layout.rank):
+        if length[i] != layout.len[i] or (step[i] != layout.step[i] and length[i] != 1):
             return False
     return True
 
 
-cdef int bind_host(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output,
+cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
                    binding_t* out) except -1:
     """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
 
-    `tensor` and `rank` describe what it must hold, NULL for a workspace.
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.
     """
     global _bfloat16
     cdef int64_t size, last = 0, width
     out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
-    if tensor != NULL and _is_exactly(data, tensor, rank, output):
+    if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
         out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
         out.root_offset = <int64_t> <uintptr_t> out.ptr
         return 0
@@ -206,7 +209,7 @@ cdef int bind_host(object data, str name, const mx_tensor* tensor, int rank, int
             last += (length - 1) * strides[i]
     size = last + width if strides is not None else data.nbytes
     if tensor != NULL:
-        _check_array(dtype, shape, strides, name, tensor, rank)
+        _check_array(dtype, shape, strides, name, tensor, layout.rank)
         if address % type_size(<int> tensor.type):
             raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
         if dtype.name == "bfloat16":
@@ -237,33 +240,35 @@ cdef uint64_t next_serial() noexcept:
     return serials
 
 
-cdef class Memory:
-    """What OpenCL says of a buffer that a call has seen."""
+cdef int _drop(memory_t* memory) noexcept:
+    memory.holders -= 1
+    if memory.holders == 0:
+        free(memory)
+    return 0
 
 
 @cython.no_gc
 cdef class _Tether:
     """Hung on a buffer, it dies with it: then our reference to the cl_mem goes, and who remembers the memory knows."""
 
-    cdef Memory memory
+    cdef memory_t* memory
 
     def __dealloc__(self):
-        if self.memory is not None:
-            self.memory.alive, self.memory.owner = False, NULL
+        if self.memory != NULL:
+            self.memory.owner = NULL
             if self.memory.born == fork_generation:
                 cl.clReleaseMemObject(self.memory.mem)
+            _drop(self.memory)
 
 
-cdef class Bound:
-    """What a slot of an invoker was bound to by the last call."""
-
-
-cdef Memory _describe(size_t mem):
+cdef int _describe(size_t mem, memory_t* memory) except -1:
     """Ask OpenCL about a cl_mem."""
-    cdef Memory memory = Memory()
     cdef size_t size = 0, origin = 0
     cdef cl_ulong flags = 0
     cdef void* ptr = <void*> mem
+    if mem == 0:
+        raise BadParmError("null", "cl_mem", None, "a buffer")
+    memset(memory, 0, sizeof(memory_t))
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_CONTEXT, sizeof(void*), &memory.context, NULL), "clGetMemObjectInfo")
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
@@ -276,42 +281,48 @@ cdef Memory _describe(size_t mem):
     memory.mem, memory.size, memory.root_offset = ptr, <int64_t> size, <int64_t> origin
     memory.read_only = (flags & CL_MEM_READ_ONLY) != 0
     memory.born = fork_generation
-    return memory
+    return 0
 
 
 cdef int raise_released(object data, str name) except -1:
     raise BadParmError("buffer was released", name, data, "a live buffer")
 
 
-cdef Memory _memory_of(object buffer, str name):
-    """What is known of a buffer, asked for at its first use; that of a foreign type is believed for this call only."""
-    cdef Memory memory
+cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NULL:
+    """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
     cdef _Tether tether
+    cdef memory_t* memory
     cdef size_t mem
     found = getattr(buffer, "_miopyx_memory", None)
     if found is not None:
         memory = (<_Tether?> found).memory
-        if memory.owner == <const PyObject*> buffer and (type(buffer) is buffer_type
-                                                         or <size_t> buffer.int_ptr == <size_t> memory.mem):
+        if memory != NULL and memory.owner == <const PyObject*> buffer and (
+                type(buffer) is buffer_type or <size_t> buffer.int_ptr == <size_t> memory.mem):
             if is_released(memory):
                 raise_released(buffer, name)
             return memory
     mem = buffer.int_ptr
     if mem == 0:
         raise BadParmError("null", name, None, "a buffer")
-    memory = _describe(mem)
+    _describe(mem, scratch)
     tether = _Tether.__new__(_Tether)
     try:
         buffer._miopyx_memory = tether
     except AttributeError:  # a pool's buffer: released, it goes back to the pool and its cl_mem lives on
-        return memory
-    check(cl.clRetainMemObject(<void*> mem), "clRetainMemObject")
-    memory.owner, memory.alive, memory.serial = <const PyObject*> buffer, True, next_serial()
+        return scratch
+    memory = <memory_t*> malloc(sizeof(memory_t))
+    if memory == NULL:
+        raise AllocFailedError("no memory to remember a buffer")
+    memory[0] = scratch[0]
+    memory.owner, memory.serial, memory.holders = <const PyObject*> buffer, next_serial(), 1
+    if cl.clRetainMemObject(memory.mem) != 0:
+        free(memory)
+        raise_released(buffer, name)
     tether.memory = memory
     return memory
 
 
-cdef int _bind(Memory memory, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
+cdef int _bind(const memory_t* memory, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
                void* context, binding_t* out) except -1:
     if memory.context != context:
         raise BadParmError("buffer of another context", name, hex(<size_t> memory.mem),
@@ -326,54 +337,74 @@ cdef int _bind(Memory memory, int64_t offset, int64_t need, str name, const mx_t
     return 0
 
 
-cdef bint is_bound_array(Bound s, object data, str name) except -1:
-    """Whether `data` is a pyopencl Array over the memory that was bound last, with nothing about it changed."""
-    if not s.in_array or s.memory is None or not s.memory.alive:
+cdef int unbind(bound_t* s) noexcept:
+    """Let go of what a slot remembers."""
+    cdef bound_t old = s[0]
+    s.memory = NULL
+    s.shape = s.strides = s.dtype = NULL
+    if old.memory != NULL:
+        _drop(old.memory)
+    Py_XDECREF(old.shape)
+    Py_XDECREF(old.strides)
+    Py_XDECREF(old.dtype)
+    return 0
+
+
+cdef bint is_bound_array(const bound_t* s, object data, str name) except -1:
+    """Whether `data` is a pyopencl Array over the memory that was found right, with nothing about it changed."""
+    if s.shape == NULL or s.memory == NULL:
         return False
     base = getattr(data, "base_data", None)
-    if (<const PyObject*> base != s.memory.owner or data.shape is not s.shape or data.strides is not s.strides
-            or data.dtype is not s.dtype or data.offset != s.b.offset):
+    if (base is None or s.memory.owner != <const PyObject*> base or data.shape is not <object> s.shape
+            or data.strides is not <object> s.strides or data.dtype is not <object> s.dtype
+            or data.offset != s.b.offset):
         return False
     if is_released(s.memory):
         raise_released(data, name)
     return True
 
 
-cdef int bind_device(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output,
-                     bint shares_memory, void* context, Bound out) except -1:
+cdef int bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
+                     bint shares_memory, void* context, bound_t* out) except -1:
     """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
 
-    `tensor` and `rank` describe what it must hold, NULL for a workspace.
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.
     """
     cdef cl_int code = 0
-    cdef Memory memory
+    cdef memory_t scratch
+    cdef memory_t* memory
     cdef binding_t* b = &out.b
+    unbind(out)
     b.temporary, b.serial = False, 0
-    out.memory, out.in_array = None, False
     if type(data) is buffer_type:
-        memory = _memory_of(data, name)
+        memory = _memory_of(data, name, &scratch)
         _bind(memory, 0, need, name, tensor, output, context, b)
-        out.memory = memory
-        return 0
+        return _remember(out, memory)
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
         raise BadParmError("null" if data is None else "a class", name, data, "a buffer")
     if isinstance(data, int):
-        if data == 0:
+        mem = to_int64(data, name)
+        if mem == 0:
             raise BadParmError("null", name, None, "a buffer")
-        return _bind(_describe(to_int64(data, name)), 0, need, name, tensor, output, context, b)
-    if hasattr(data, "int_ptr"):
-        return _bind(_memory_of(data, name), 0, need, name, tensor, output, context, b)
+        _describe(mem, &scratch)
+        return _bind(&scratch, 0, need, name, tensor, output, context, b)
+    if getattr(data, "int_ptr", None) is not None:
+        return _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
+        shape, strides, dtype = data.shape, data.strides, data.dtype
         if tensor != NULL:
-            strides = None if data.flags.c_contiguous else tuple(data.strides)
-            _check_array(data.dtype, tuple(data.shape), strides, name, tensor, rank)
-        if hasattr(base, "int_ptr"):
-            memory = _memory_of(base, name)
+            _check_array(dtype, tuple(shape), None if data.flags.c_contiguous else tuple(strides), name, tensor,
+                         layout.rank)
+        if getattr(base, "int_ptr", None) is not None:
+            memory = _memory_of(base, name, &scratch)
             _bind(memory, data.offset, need, name, tensor, output, context, b)
             if type(base) is buffer_type:
-                out.memory, out.in_array = memory, True
-                out.shape, out.strides, out.dtype = data.shape, data.strides, data.dtype
+                Py_INCREF(shape)
+                Py_INCREF(strides)
+                Py_INCREF(dtype)
+                out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
+                _remember(out, memory)
             return 0
         data = base
     pointer = getattr(data, "svm_ptr", None)
@@ -390,9 +421,16 @@ cdef int bind_device(object data, str name, const mx_tensor* tensor, int rank, i
     if not shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
-    bind_host(data, name, tensor, rank, need, output, b)
+    bind_host(data, name, tensor, layout, need, output, b)
     # The device works in host memory: wrap it where it lies.
     b.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, b.size, b.ptr, &code)
     check(code, "clCreateBuffer over host memory")
     b.kind, b.temporary = CL_MEMORY, True
+    return 0
+
+
+cdef int _remember(bound_t* out, memory_t* memory) noexcept:
+    if memory.owner != NULL:
+        memory.holders += 1
+        out.memory = memory
     return 0

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from ._buffers cimport Bound, binding_t
+from ._buffers cimport binding_t, bound_t, layout_t
 from ._core cimport SLOTS, Device, Solution, Solver, Step, host_function
 from ._handle cimport Handle
 from ._opencl cimport cl_uint
@@ -42,8 +42,13 @@ cdef class Invoker:
     cdef readonly tuple config           # what was tuned, () for a solver without parameters
     cdef readonly Problem problem
     cdef Device device
+    cdef const void* data                # the problem's
     cdef int64_t need[SLOTS]             # bytes each slot must hold
-    cdef list bound                      # a Bound a slot: what the last call passed
+    cdef layout_t layout[3]
+    cdef bound_t bound[SLOTS][2]         # what the last two calls with different buffers passed for a slot
+    cdef int current[SLOTS]              # which of the two the last call passed
+    cdef bint workspace_apart            # the current workspace was compared with the current tensors
+    cdef bint quick                      # over before another thread could use the GIL
     cdef step_t* steps
     cdef int step_count
     cdef double alpha, beta
@@ -51,7 +56,8 @@ cdef class Invoker:
     cdef long long born                  # fork generation
 
     cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
-    cdef int _run_host(self, Handle handle, binding_t* slots, double alpha, double beta) except -1
+    cdef int _run_host(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
+    cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil
     cdef int _run_device(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
 
 

@@ -12,8 +12,8 @@ from libc.string cimport memset
 
 from ._args cimport to_int64
 from ._buffers cimport (
-    SVM_MEMORY, UNBOUND, Bound, binding_t, bind_device, bind_host, is_bound, is_bound_array, is_released,
-    raise_released, tensor_bytes,
+    SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array, is_released,
+    layout_t, raise_released, tensor_bytes, unbind,
 )
 from ._core cimport ARG_BETA, ARG_SLOT, ARG_VALUE, SLOT_WORKSPACE, SLOTS, Arg, Device, Solver, Step
 from ._handle cimport Handle
@@ -26,6 +26,10 @@ from ._problem cimport Problem
 
 from .errors import AllocFailedError, BadParmError, UnknownError, error
 
+cdef enum:
+    # About ten microseconds on the host: letting go of the GIL and getting it back costs as much as a tiny problem.
+    QUICK_FLOPS = 1 << 18
+
 
 cdef class Invoker:
     """A solution ready to run: kernels created, constant arguments set.
@@ -35,14 +39,16 @@ cdef class Invoker:
 
     def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None, tuple config=None):
         cdef int i
-        self.solver, self.problem, self.device = solver, problem, handle.device
+        self.solver, self.problem, self.data, self.device = solver, problem, problem.data, handle.device
         self.born = fork_generation
         self.config = solver.default_config(handle.device, problem) if config is None else config
         self.solution = solver.solution(handle.device, problem, self.config)
         for i in range(3):
-            self.need[i] = tensor_bytes(problem.tensor[i]) if problem.tensor[i] != NULL else 0
+            if problem.tensor[i] != NULL:
+                self.need[i] = tensor_bytes(problem.tensor[i])
+                fill_layout(&self.layout[i], problem.tensor[i], problem.rank)
         self.need[SLOT_WORKSPACE] = self.solution.workspace
-        self.bound = [Bound() for i in range(SLOTS)]
+        self.quick = problem.flops < QUICK_FLOPS
         self.steps = <step_t*> calloc(len(self.solution.steps), sizeof(step_t))
         if self.steps == NULL:
             raise AllocFailedError("no memory for an invoker")
@@ -52,6 +58,9 @@ cdef class Invoker:
 
     def __dealloc__(self):
         cdef int i
+        for i in range(SLOTS):
+            unbind(&self.bound[i][0])
+            unbind(&self.bound[i][1])
         if self.steps == NULL:
             return
         # A step that failed half way is not counted but may own memory: calloc made the rest zero.
@@ -98,26 +107,33 @@ cdef class Invoker:
                 index += 1
         return 0
 
-    cdef int _run_host(self, Handle handle, binding_t* slots, double alpha, double beta) except -1:
+    cdef int _run_host(self, Handle handle, binding_t** slots, double alpha, double beta) except -1:
         """Run all steps.  Everything was checked before."""
         cdef double scalars[2]
         cdef void* pointers[SLOTS]
-        cdef int i, status = 0, threads = self.device.threads
-        cdef const void* data = self.problem.data
+        cdef int i, status, threads = self.device.threads
         scalars[0], scalars[1] = alpha, beta
         for i in range(SLOTS):
             pointers[i] = slots[i].ptr
         start = perf_counter() if handle.profiling else 0.0
-        with nogil:
-            for i in range(self.step_count):
-                status = self.steps[i].function(data, pointers, scalars, threads)
-                if status != 0:
-                    break
+        if self.quick:
+            status = self._run_steps(pointers, scalars, threads)
+        else:
+            with nogil:
+                status = self._run_steps(pointers, scalars, threads)
         if status != 0:
             raise error(status, f"{self.solver.name} failed")
         if handle.profiling:
             handle.kernel_time = (perf_counter() - start) * 1e3
         return 0
+
+    cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil:
+        cdef int i, status = 0
+        for i in range(self.step_count):
+            status = self.steps[i].function(self.data, slots, scalars, threads)
+            if status != 0:
+                break
+        return status
 
     cdef int _run_device(self, Handle handle, binding_t** slots, double alpha, double beta) except -1:
         """Enqueue all steps; kernels are told what they do not know yet.  Everything was checked before."""
@@ -210,21 +226,21 @@ cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, 
 
 cdef int _execute_host(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
                        object workspace, int64_t workspace_size, double alpha, double beta) except -1:
-    cdef binding_t slots[SLOTS]
-    cdef binding_t* all_slots[SLOTS]
+    cdef binding_t bound[SLOTS]
+    cdef binding_t* slots[SLOTS]
     cdef Problem problem = invoker.problem
     cdef int i, slot
-    memset(slots, 0, sizeof(slots))
+    for i in range(SLOTS):
+        bound[i].kind, bound[i].ptr = UNBOUND, NULL
+        slots[i] = &bound[i]
     for i in range(3):
         slot = order[i]
         if slot >= 0:
-            bind_host(a if i == 0 else b if i == 1 else c, <str> names[i], problem.tensor[slot], problem.rank,
-                      invoker.need[slot], slot == problem.output, &slots[slot])
+            bind_host(a if i == 0 else b if i == 1 else c, <str> names[i], problem.tensor[slot], &invoker.layout[slot],
+                      invoker.need[slot], slot == problem.output, slots[slot])
     if workspace_size > 0 and invoker.need[SLOT_WORKSPACE] > 0:
-        bind_host(workspace, "workSpace", NULL, 0, workspace_size, True, &slots[SLOT_WORKSPACE])
-    for i in range(SLOTS):
-        all_slots[i] = &slots[i]
-    _require_apart(problem, order, names, all_slots, invoker.need)
+        bind_host(workspace, "workSpace", NULL, NULL, workspace_size, True, slots[SLOT_WORKSPACE])
+    _require_apart(problem, order, names, slots, invoker.need)
     return invoker._run_host(handle, slots, alpha, beta)
 
 
@@ -233,100 +249,141 @@ cdef int _execute_device(Handle handle, Invoker invoker, const int* order, tuple
     cdef binding_t* slots[SLOTS]
     cdef binding_t none
     cdef binding_t arena
-    cdef Device dev = handle.device
-    cdef Problem problem = invoker.problem
-    cdef int i, slot
-    cdef bint changed = False, blocking = False
-    cdef Bound s
-    cdef list fresh = None
+    cdef bint own = workspace_size == OWN
+    cdef int i
     none.kind, none.temporary = UNBOUND, False
     for i in range(SLOTS):
         slots[i] = &none
-    for i in range(4):
-        if i == 3:
-            if workspace_size == OWN or invoker.need[SLOT_WORKSPACE] == 0:
-                continue
-            slot = SLOT_WORKSPACE
-            data = workspace
-        else:
-            slot = order[i]
-            if slot < 0:
-                continue
-            data = a if i == 0 else b if i == 1 else c
-        s = <Bound> invoker.bound[slot]
-        if is_bound(s, data) and (i < 3 or s.b.size >= workspace_size):
+    if not _is_as_before(invoker, order, names, a, b, c, workspace, workspace_size, slots):
+        return _execute_anew(handle, invoker, order, names, a, b, c, workspace, workspace_size, alpha, beta, slots)
+    if own and invoker.need[SLOT_WORKSPACE] != 0:
+        handle.bind_arena(invoker.need[SLOT_WORKSPACE], &arena)
+        slots[SLOT_WORKSPACE] = &arena
+    return invoker._run_device(handle, slots, alpha, beta)
+
+
+cdef bint _is_as_before(Invoker invoker, const int* order, tuple names, object a, object b, object c,
+                        object workspace, int64_t workspace_size, binding_t** slots) except -1:
+    """Whether all memory is what the last call passed, which was found right together; `slots` gets it."""
+    cdef bound_t* s
+    cdef int i, slot
+    for i in range(3):
+        slot = order[i]
+        if slot >= 0:
+            s = &invoker.bound[slot][invoker.current[slot]]
+            if not is_bound(s, a if i == 0 else b if i == 1 else c):
+                return False
             if is_released(s.memory):
-                raise_released(data, <str> names[i])
-        elif not (s.in_array and i < 3 and is_bound_array(s, data, <str> names[i])):
-            s = Bound()
-            if fresh is None:
-                fresh = [None] * SLOTS
-            try:
+                raise_released(a if i == 0 else b if i == 1 else c, <str> names[i])
+            slots[slot] = &s.b
+    if workspace_size != OWN and invoker.need[SLOT_WORKSPACE] != 0:
+        s = &invoker.bound[SLOT_WORKSPACE][invoker.current[SLOT_WORKSPACE]]
+        if not invoker.workspace_apart or not is_bound(s, workspace) or s.b.size < workspace_size:
+            return False
+        if is_released(s.memory):
+            raise_released(workspace, <str> names[3])
+        slots[SLOT_WORKSPACE] = &s.b
+    return True
+
+
+cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
+                       object workspace, int64_t workspace_size, double alpha, double beta,
+                       binding_t** slots) except -1:
+    """Bind what is new.  What is remembered changes only when everything was found right."""
+    cdef binding_t arena
+    cdef Device dev = handle.device
+    cdef Problem problem = invoker.problem
+    cdef int64_t need = invoker.need[SLOT_WORKSPACE]
+    cdef bound_t* s
+    cdef int i, slot
+    cdef int place[SLOTS]
+    cdef bint blocking = False
+    cdef str name
+    for i in range(SLOTS):
+        place[i] = invoker.current[i]
+    try:
+        for i in range(4):
+            slot = SLOT_WORKSPACE if i == 3 else order[i]
+            if slot < 0 or (i == 3 and (need == 0 or workspace_size == OWN)):
+                continue
+            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
+            name = <str> names[i]
+            s = _found(invoker.bound[slot], &place[slot], data, name)
+            if s == NULL or (i == 3 and s.b.size < workspace_size):
+                place[slot] = 1 - invoker.current[slot]
+                s = &invoker.bound[slot][place[slot]]
                 if i < 3:
-                    bind_device(data, <str> names[i], problem.tensor[slot], problem.rank, invoker.need[slot],
+                    bind_device(data, name, problem.tensor[slot], &invoker.layout[slot], invoker.need[slot],
                                 slot == problem.output, dev.shares_memory, <void*> dev.context_ptr, s)
                 else:
-                    bind_device(data, "workSpace", NULL, 0, workspace_size, True, dev.shares_memory,
+                    bind_device(data, name, NULL, NULL, workspace_size, True, dev.shares_memory,
                                 <void*> dev.context_ptr, s)
-            except BaseException:
-                _release_temporaries(slots)
-                raise
-            fresh[slot] = s  # and so alive until the end
-        slots[slot] = &s.b
-        blocking = blocking or s.b.temporary
-    try:
-        if fresh is not None:
-            _require_apart(problem, order, names, slots, invoker.need)
-        if workspace_size == OWN:
-            handle.bind_arena(invoker.need[SLOT_WORKSPACE], &arena)
+            slots[slot] = &s.b
+            blocking = blocking or s.b.temporary
+        _require_apart(problem, order, names, slots, invoker.need)
+        if need != 0 and workspace_size == OWN:
+            handle.bind_arena(need, &arena)
             slots[SLOT_WORKSPACE] = &arena
+        for i in range(SLOTS):
+            invoker.current[i] = place[i]
+        invoker.workspace_apart = workspace_size != OWN
         invoker._run_device(handle, slots, alpha, beta)
         if blocking:
             _wait_and_sync(handle, slots)
     finally:
-        if blocking:
-            _release_temporaries(slots)
-    if fresh is not None:
-        for i in range(SLOTS):
-            if fresh[i] is not None and (<Bound> fresh[i]).memory is not None:
-                invoker.bound[i] = fresh[i]
+        _release_temporaries(slots)
     return 0
+
+
+cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? NULL:
+    """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither."""
+    cdef bound_t* s
+    cdef int i
+    for i in range(2):
+        s = &bound[place[0]]
+        if is_bound(s, data):
+            if is_released(s.memory):
+                raise_released(data, name)
+            return s
+        if s.shape != NULL and is_bound_array(s, data, name):
+            return s
+        place[0] = 1 - place[0]
+    return NULL
 
 
 cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
                          object workspace, int64_t workspace_size) except -1:
     """What `execute` checks before it launches anything, for a caller that will launch several solutions."""
+    cdef bound_t bound[SLOTS]
     cdef binding_t* slots[SLOTS]
+    cdef layout_t layout
     cdef int64_t need[SLOTS]
     cdef Device dev = handle.device
-    cdef Bound s
     cdef int i, slot
-    cdef list bound = [Bound() for i in range(SLOTS)]
+    memset(bound, 0, sizeof(bound))
     for i in range(SLOTS):
-        slots[i] = &(<Bound> bound[i]).b
-        need[i] = tensor_bytes(problem.tensor[i]) if i < 3 and problem.tensor[i] != NULL else 0
-    need[SLOT_WORKSPACE] = workspace_size
+        slots[i] = &bound[i].b
+        need[i] = tensor_bytes(problem.tensor[i]) if i < 3 and problem.tensor[i] != NULL else workspace_size
     try:
-        for i in range(3):
-            slot = order[i]
-            s = <Bound> bound[slot]
-            data = a if i == 0 else b if i == 1 else c
+        for i in range(4):
+            slot = SLOT_WORKSPACE if i == 3 else order[i]
+            if i == 3 and workspace_size == 0:
+                continue
+            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
+            if i < 3:
+                fill_layout(&layout, problem.tensor[slot], problem.rank)
             if dev.is_host:
-                bind_host(data, <str> names[i], problem.tensor[slot], problem.rank, need[slot], slot == problem.output,
-                          &s.b)
+                bind_host(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL, &layout if i < 3 else NULL,
+                          need[slot], i == 3 or slot == problem.output, slots[slot])
             else:
-                bind_device(data, <str> names[i], problem.tensor[slot], problem.rank, need[slot],
-                            slot == problem.output, dev.shares_memory, <void*> dev.context_ptr, s)
-        if workspace_size > 0:
-            s = <Bound> bound[SLOT_WORKSPACE]
-            if dev.is_host:
-                bind_host(workspace, "workSpace", NULL, 0, workspace_size, True, &s.b)
-            else:
-                bind_device(workspace, "workSpace", NULL, 0, workspace_size, True, dev.shares_memory,
-                            <void*> dev.context_ptr, s)
+                bind_device(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
+                            &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
+                            dev.shares_memory, <void*> dev.context_ptr, &bound[slot])
         _require_apart(problem, order, names, slots, need)
     finally:
         _release_temporaries(slots)
+        for i in range(SLOTS):
+            unbind(&bound[i])
     return 0
 
 

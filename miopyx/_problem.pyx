@@ -298,6 +298,15 @@ cdef class BiasProblem(Problem):
         self.rank = y.ndim
         self.output = 2 if direction == MX_FORWARD else 0
 
+    @property
+    def flops(self):
+        """Additions: one for each element of y."""
+        cdef mx_bias_problem* c = &self.c
+        product = 1
+        for factor in tuple(c.y.len):
+            product *= factor
+        return product
+
     def __cinit__(self, *args):
         self.data, self.size = &self.c, sizeof(mx_bias_problem)
         self.tensor[0], self.tensor[1], self.tensor[2] = &self.c.b, NULL, &self.c.y

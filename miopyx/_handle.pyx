@@ -246,6 +246,8 @@ cdef class Handle:
             self._grow_table()
         entry = self._place(problem.data, problem.size, what, hash_bytes(problem.data, problem.size))
         before = entry.value
+        if before == <PyObject*> value:
+            return 0
         Py_INCREF(value)
         entry.value = <PyObject*> value
         if before != NULL:

@@ -47,6 +47,11 @@ def mode_of(descriptor_mode: int) -> int:
     return mode if mode in (FAST, HYBRID, DYNAMIC_HYBRID) else NORMAL
 
 
+def always_acts() -> bool:
+    """Whether the environment makes every Find do something, whatever is known."""
+    return bool(config.get("MIOPEN_FIND_ENFORCE") != NONE or config.get("MIOPEN_DEBUG_COMPILE_ONLY"))
+
+
 def algorithm_id(algorithm: int) -> int:
     """Return the key under which a handle keeps the best invoker of an algorithm; solver ids are positive."""
     return -1 - algorithm

@@ -206,6 +206,7 @@ cdef enum:
     # What a handle keeps of a problem beside invokers, whose numbers are ids of solvers and algorithms.
     SOLUTIONS = -1001
     BIAS = -1002
+    FIND = -1003           # the last one
     WORKSPACE = -1100      # less the descriptor's find mode
 
 
@@ -323,6 +324,8 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     cdef int order[3]
     cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
+    cdef int64_t known = learnt
+    cdef _Answer answer
     if count < 1:
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
     if not isinstance(exhaustive, (bool, int)) or exhaustive not in (0, 1):
@@ -331,20 +334,31 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
     check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
+    asked = (mode, size, bool(exhaustive), budget)
+    answer = <_Answer> h.lookup(p.data, p.size, FIND)
+    if answer is not None:
+        if answer.known == known and answer.value[0] == asked:
+            return answer.value[1][:count]
+        answer.known = -1
 
     def run(invoker):
         execute(h, invoker, order, _NAMES[d], a, b, c, workspace, size, 1.0, 0.0)
         return h.kernel_time
 
     with h.timing():
-        record = find.find(h, p, run, size, mode, bool(exhaustive), budget)
+        record = find.find(h, p, run, size, mode, asked[2], budget)
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)
-    return [
-        miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
-        for algorithm, candidate in best.items()
-    ][:count]
+    results = [miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
+               for algorithm, candidate in best.items()]
+    if learnt == known and not exhaustive and not find.always_acts():
+        # Nothing was timed: as long as it is the last Find of this problem, the same call has the same answer.
+        if answer is None:
+            answer = _Answer()
+            h.keep(p, FIND, answer)
+        answer.value, answer.known = (asked, results), known
+    return results[:count]
 
 
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):

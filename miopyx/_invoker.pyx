@@ -264,25 +264,39 @@ cdef int _execute_device(Handle handle, Invoker invoker, const int* order, tuple
 
 cdef bint _is_as_before(Invoker invoker, const int* order, tuple names, object a, object b, object c,
                         object workspace, int64_t workspace_size, binding_t** slots) except -1:
-    """Whether all memory is what the last call passed, which was found right together; `slots` gets it."""
+    """Whether all memory is what one of the last two calls passed, each in its slot; `slots` gets it.
+
+    What the last call passed was found right together; of other combinations nothing may overlap.
+    """
     cdef bound_t* s
+    cdef int place[SLOTS]
     cdef int i, slot
-    for i in range(3):
-        slot = order[i]
+    cdef bint with_workspace = workspace_size != OWN and invoker.need[SLOT_WORKSPACE] != 0
+    cdef bint together = invoker.workspace_apart or not with_workspace
+    for i in range(4 if with_workspace else 3):
+        slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
         if slot >= 0:
-            s = &invoker.bound[slot][invoker.current[slot]]
-            if not is_bound(s, a if i == 0 else b if i == 1 else c):
+            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
+            place[slot] = invoker.current[slot]
+            s = &invoker.bound[slot][place[slot]]
+            if not is_bound(s, data):
+                together = False
+                place[slot] = 1 - place[slot]
+                s = &invoker.bound[slot][place[slot]]
+                if not is_bound(s, data):
+                    return False
+            if i == 3 and s.b.size < workspace_size:
                 return False
             if is_released(s.memory):
-                raise_released(a if i == 0 else b if i == 1 else c, <str> names[i])
+                raise_released(data, <str> names[i])
             slots[slot] = &s.b
-    if workspace_size != OWN and invoker.need[SLOT_WORKSPACE] != 0:
-        s = &invoker.bound[SLOT_WORKSPACE][invoker.current[SLOT_WORKSPACE]]
-        if not invoker.workspace_apart or not is_bound(s, workspace) or s.b.size < workspace_size:
-            return False
-        if is_released(s.memory):
-            raise_released(workspace, <str> names[3])
-        slots[SLOT_WORKSPACE] = &s.b
+    if not together:
+        _require_apart(invoker.problem, order, names, slots, invoker.need)
+        for i in range(4 if with_workspace else 3):
+            slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
+            if slot >= 0:
+                invoker.current[slot] = place[slot]
+        invoker.workspace_apart = with_workspace
     return True
 
 
@@ -326,7 +340,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
             slots[SLOT_WORKSPACE] = &arena
         for i in range(SLOTS):
             invoker.current[i] = place[i]
-        invoker.workspace_apart = workspace_size != OWN
+        invoker.workspace_apart = need != 0 and workspace_size != OWN
         invoker._run_device(handle, slots, alpha, beta)
         if blocking:
             _wait_and_sync(handle, slots)

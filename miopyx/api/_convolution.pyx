@@ -228,10 +228,10 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     cdef int64_t known = learnt
     if what == WORKSPACE:
         what -= cd.find_mode_set
-    answer = <_Answer?> recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what)
+    answer = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what)
     if answer is None:
         fill_conv(&key, d, xd, wd, yd, cd)
-        answer = <_Answer?> h.remember(xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what, &key, sizeof(key))
+        answer = h.remember(xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what, &key, sizeof(key))
     if answer is not None and answer.known == known:
         return answer.value
     p = ConvProblem(d, xd, wd, yd, cd)
@@ -281,7 +281,7 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef int order[3]
-    cdef Invoker invoker = <Invoker?> recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, id)
+    cdef Invoker invoker = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, id)
     if invoker is None:
         invoker = _invoker(d, h, xd, wd, yd, cd, id, immediate)
     _order(d, cd.mode == TRANSPOSE, order)
@@ -335,7 +335,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     _order(d, p.transposed, order)
     check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
     asked = (mode, size, bool(exhaustive), budget)
-    answer = <_Answer?> h.lookup(p.data, p.size, FIND)
+    answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
         if answer.known == known and answer.value[0] == asked:
             return answer.value[1][:count]
@@ -589,7 +589,7 @@ cdef int _bias(int d, object handle, object alpha, object b_desc, object b, obje
     cdef Handle h = _handle(handle)
     cdef TensorDescriptor bd = as_tensor(b_desc, <str> _BIAS_DESCS[d][0])
     cdef TensorDescriptor yd = as_tensor(y_desc, <str> _BIAS_DESCS[d][1])
-    cdef Invoker invoker = <Invoker?> recall(h, bd.stamp, yd.stamp, 0, 0, d, BIAS)
+    cdef Invoker invoker = recall(h, bd.stamp, yd.stamp, 0, 0, d, BIAS)
     cdef BiasProblem p
     cdef int order[3]
     if invoker is None:

@@ -53,8 +53,8 @@ cdef class Invoker:
         if self.steps == NULL:
             raise AllocFailedError("no memory for an invoker")
         for step in self.solution.steps:
-            self._prepare(handle, &self.steps[self.step_count], step)
-            self.step_count += 1
+            self.step_count += 1  # first: a step that fails half way owns memory, too
+            self._prepare(handle, &self.steps[self.step_count - 1], step)
 
     def __dealloc__(self):
         cdef int i
@@ -63,8 +63,7 @@ cdef class Invoker:
             unbind(&self.bound[i][1])
         if self.steps == NULL:
             return
-        # A step that failed half way is not counted but may own memory: calloc made the rest zero.
-        for i in range(len(self.solution.steps)):
+        for i in range(self.step_count):
             if self.steps[i].kernel != NULL and self.born == fork_generation:
                 cl.clReleaseKernel(self.steps[i].kernel)
             free(self.steps[i].slots)

@@ -16,6 +16,7 @@ from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._invoker import Invoker
 from miopyx.errors import BadParmError, UnknownError
 
 
@@ -74,6 +75,23 @@ def test_a_changed_descriptor_is_another_problem_for_immediate_mode(handle, rng)
     miopyx.miopenSet4dTensorDescriptor(problem.x, "float32", 1, 1, 1, 1)
     with pytest.raises(BadParmError):
         problem.call("GetSolutionCount", 0)
+
+
+def test_an_invoker_in_a_cycle_is_collected(handle, rng):
+    """The collector empties objects of a cycle before it frees them: nothing of them may be needed then."""
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+
+    class Borrower(miopyx.Solver):
+        def solution(self, dev, problem, config=None):
+            return plan.solver.solution(dev, problem, plan.invoker.config)
+
+    solver = Borrower()
+    solver.invoker = Invoker(handle, solver, plan.invoker.problem)
+    gone = weakref.ref(solver)
+    del solver
+    gc.collect()
+    assert gone() is None
 
 
 def test_explain_names_every_solver_of_the_direction(handle, rng):

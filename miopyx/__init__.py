@@ -9,7 +9,7 @@ import typing as _typing
 from . import enums as enums
 from . import errors as errors
 from . import logs as _logs
-from ._core import Plan as Plan
+from ._plan import Plan as Plan
 from ._core import Solver as Solver
 from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from ._descriptors import TensorDescriptor as TensorDescriptor
@@ -34,7 +34,8 @@ if _logs.setting("MIOPEN_ENABLE_LOGGING") or _logs.setting("MIOPEN_ENABLE_LOGGIN
 if _typing.TYPE_CHECKING:
     from .enums import *  # noqa: F403
 else:
-    __all__ = [name for name in globals() if not name.startswith("_")] + enums.__all__
+    __all__ = [name for name, value in globals().items()
+               if not name.startswith("_") and not isinstance(value, type(enums))] + enums.__all__
 
     def __getattr__(name):
         if name in enums.__all__:

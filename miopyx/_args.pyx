@@ -10,20 +10,12 @@ from cpython.long cimport PyLong_Check
 from .errors import BadParmError
 
 cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     bint PyIndex_Check(object)
     object PyNumber_Index(object)
 
-cdef extern from *:
-    """
-    static inline int mx_mul_overflow(int64_t a, int64_t b, int64_t *r) { return __builtin_mul_overflow(a, b, r); }
-    static inline int mx_add_overflow(int64_t a, int64_t b, int64_t *r) { return __builtin_add_overflow(a, b, r); }
-    """
-    bint mx_mul_overflow(int64_t a, int64_t b, int64_t* result) nogil
-    bint mx_add_overflow(int64_t a, int64_t b, int64_t* result) nogil
 
-
-cdef int64_t _to_integer(object value, int64_t limit, str name) except? -1:
+cdef int64_t convert_integer(object value, int64_t limit, str name) except? -1:
+    """Any integer within -limit - 1 ... limit."""
     cdef int overflow = 0
     cdef int64_t result
     if not PyLong_Check(value):
@@ -41,16 +33,8 @@ cdef int64_t _to_integer(object value, int64_t limit, str name) except? -1:
     return result
 
 
-cdef int64_t to_int64(object value, str name) except? -1:
-    return _to_integer(value, 0x7FFFFFFFFFFFFFFF, name)
-
-
-cdef int to_int(object value, str name) except? -1:
-    return <int> _to_integer(value, 0x7FFFFFFF, name)
-
-
-cdef double to_double(object value, str name) except? -1:
-    """alpha, beta: a real number, or what C callers pass, something that holds one (a size-1 array, a ctypes float)."""
+cdef double convert_real(object value, str name) except? -1:
+    """Any real number, or something that holds one."""
     if isinstance(value, float):
         return value
     if isinstance(value, (str, bytes, bytearray)):
@@ -61,18 +45,8 @@ cdef double to_double(object value, str name) except? -1:
         raise BadParmError("not a real number", name, value, "float") from None
 
 
-cdef int64_t checked_mul(int64_t a, int64_t b, str name) except? -1:
-    cdef int64_t result
-    if mx_mul_overflow(a, b, &result):
-        raise BadParmError("size does not fit 64 bits", name, f"{a} * {b}", "2**63 - 1")
-    return result
-
-
-cdef int64_t checked_add(int64_t a, int64_t b, str name) except? -1:
-    cdef int64_t result
-    if mx_add_overflow(a, b, &result):
-        raise BadParmError("size does not fit 64 bits", name, f"{a} + {b}", "2**63 - 1")
-    return result
+cdef int64_t beyond_64_bits(int64_t a, str sign, int64_t b, str name) except? -1:
+    raise BadParmError("size does not fit 64 bits", name, f"{a} {sign} {b}", "2**63 - 1")
 
 
 cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) except -1:

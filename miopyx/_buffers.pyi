@@ -1,5 +1,3 @@
-# Nothing of this module is visible from Python; the types are what its `bind_data` takes.
-
 from typing import Any, Protocol, TypeAlias
 
 class _ArrayInterface(Protocol):  # NumPy and ml_dtypes arrays
@@ -21,4 +19,7 @@ class _SVM(Protocol):  # pyopencl.SVM and its allocations
     def svm_ptr(self) -> int: ...
 
 # An int is a cl_mem.
+# What tensors and workspaces may be.
 _Data: TypeAlias = _ArrayInterface | bytes | bytearray | memoryview | _IntPtr | _BaseData | _SVM | int
+
+def know_buffer(type_: type) -> None: ...

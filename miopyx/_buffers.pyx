@@ -3,19 +3,35 @@
 A descriptor says how memory is laid out, so an array counts as raw memory: its bytes must suffice and its type must
 be the descriptor's.  Where an array has the descriptor's own lengths its strides are believed too, and a layout that
 contradicts the descriptor is refused instead of being computed wrongly.
+
+What is found out about a pyopencl buffer is kept in a `Memory` that hangs on the buffer, with a reference of our own to
+its cl_mem: after `release()` a pyopencl object still names its cl_mem, and asking the driver about one that is gone
+crashes.  With our reference it lives as long as the Python object, and a count of one says that its owner let go of it.
 """
 
-from libc.stdint cimport int64_t, uintptr_t
+import numpy
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from ._args cimport to_int64
 from ._descriptors cimport type_size
 from ._opencl cimport (
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong, fork_generation,
+    CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_ulong, fork_generation,
 )
-from ._types cimport MX_AXES, mx_tensor
+from ._types cimport (
+    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
+)
 
-from .errors import BadParmError
+from .errors import AllocFailedError, BadParmError
+
+cnp.import_array()
 
 cdef tuple TYPE_NAMES = ("float16", "float32", "int32", "int8", None, "bfloat16", "float64", "float8_e4m3fnuz",
                          "float8_e5m2fnuz", "int64")
@@ -102,11 +118,74 @@ cdef int _check_array(object dtype, tuple shape, object strides, str name, const
     return 0
 
 
-cdef int _bind_host(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output,
-                    binding_t* out) except -1:
-    cdef int64_t size, last = 0, width
-    import numpy
+# Host memory
 
+
+cdef int _bfloat16 = -1          # NumPy's number of the type; given to it when ml_dtypes is imported
+
+
+cdef inline int _data_type(int number) noexcept:
+    """The miopenDataType_t of a NumPy type number, -1 where that takes a closer look."""
+    if number == cnp.NPY_FLOAT:
+        return MX_FLOAT
+    if number == cnp.NPY_FLOAT16:
+        return MX_HALF
+    if number == cnp.NPY_DOUBLE:
+        return MX_DOUBLE
+    if number == _bfloat16:
+        return MX_BFLOAT16
+    if number == cnp.NPY_BYTE:
+        return MX_INT8
+    if number == cnp.NPY_INT:
+        return MX_INT32
+    if number == cnp.NPY_LONG and sizeof(long) == 8:
+        return MX_INT64
+    return -1
+
+
+cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept:
+    """Describe the array that a tensor's descriptor asks for, in the caller's rank."""
+    cdef int i, axis
+    layout.type, layout.rank = <int> t.type, rank
+    for i in range(rank):
+        axis = i if i < 2 else i + MX_AXES - rank
+        layout.len[i], layout.step[i] = t.len[axis], t.stride[axis] * type_size(<int> t.type)
+    return 0
+
+
+cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept:
+    """Whether an array has the descriptor's type, lengths and strides, and nothing is the matter with it."""
+    cdef int i, wanted = cnp.NPY_ARRAY_ALIGNED | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
+    cdef const cnp.npy_intp* length = cnp.PyArray_DIMS(array)
+    cdef const cnp.npy_intp* step = cnp.PyArray_STRIDES(array)
+    if (cnp.PyArray_NDIM(array) != layout.rank or _data_type(cnp.PyArray_TYPE(array)) != layout.type
+            or cnp.PyArray_FLAGS(array) & wanted != wanted or not cnp.PyArray_ISNOTSWAPPED(array)):
+        return False
+    for i in range(layout.rank):
+        if length[i] != layout.len[i] or (step[i] != layout.step[i] and length[i] != 1):
+            return False
+    return True
+
+
+cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
+                   binding_t* out) except -1:
+    """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
+
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.
+    """
+    global _bfloat16
+    cdef int64_t size, last = 0, width
+    out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
+    if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
+        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
+        out.root_offset = <int64_t> <uintptr_t> out.ptr
+        return 0
+    if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
+        raise BadParmError("null" if data is None else "a class", name, data, "an array")
+    if isinstance(data, int):
+        raise BadParmError("a bare address has no size to check", name, data, "an array over that memory")
+    if hasattr(data, "int_ptr") or hasattr(data, "base_data"):
+        raise BadParmError("OpenCL memory on a host handle", name, type(data).__name__, "a NumPy array")
     if not isinstance(data, numpy.ndarray):
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise BadParmError("not an array", name, type(data).__name__, "a NumPy or ml_dtypes array")
@@ -130,113 +209,203 @@ cdef int _bind_host(object data, str name, const mx_tensor* tensor, int rank, in
             last += (length - 1) * strides[i]
     size = last + width if strides is not None else data.nbytes
     if tensor != NULL:
-        _check_array(dtype, shape, strides, name, tensor, rank)
+        _check_array(dtype, shape, strides, name, tensor, layout.rank)
         if address % type_size(<int> tensor.type):
             raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
+        if dtype.name == "bfloat16":
+            _bfloat16 = dtype.num
     elif strides is not None:
         raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
     _require_size(size, need, name)
-    out.ptr, out.offset, out.size, out.kind = <void*> <uintptr_t> address, 0, size, HOST_MEMORY
-    out.root, out.root_offset = NULL, <int64_t> <uintptr_t> address
+    out.ptr, out.size, out.root_offset = <void*> <uintptr_t> address, size, address
     return 0
 
 
-cdef class _KeptMem:
-    """A reference of our own to a pyopencl buffer's cl_mem, hung on the buffer.
+# OpenCL memory
 
-    After `release()` a pyopencl object still names its cl_mem, which may be gone: asking the driver about it crashes.
-    With our reference it lives as long as the Python object, and a count of one says that its owner let go of it.
-    """
 
-    cdef void* mem
-    cdef long long born
+cdef uint64_t serials = 0
+cdef object buffer_type = None   # pyopencl's, once it was imported
 
-    def __cinit__(self):
-        self.born = fork_generation
+
+def know_buffer(type_):
+    """Tell the type whose objects always name the same cl_mem, and take attributes: pyopencl.Buffer."""
+    global buffer_type
+    buffer_type = type_
+
+
+cdef uint64_t next_serial() noexcept:
+    global serials
+    serials += 1
+    return serials
+
+
+cdef int _drop(memory_t* memory) noexcept:
+    memory.holders -= 1
+    if memory.holders == 0:
+        free(memory)
+    return 0
+
+
+@cython.no_gc
+cdef class _Tether:
+    """Hung on a buffer, it dies with it: then our reference to the cl_mem goes, and who remembers the memory knows."""
+
+    cdef memory_t* memory
 
     def __dealloc__(self):
-        if self.mem != NULL and self.born == fork_generation:
-            cl.clReleaseMemObject(self.mem)
+        if self.memory != NULL:
+            self.memory.owner = NULL
+            if self.memory.born == fork_generation:
+                cl.clReleaseMemObject(self.memory.mem)
+            _drop(self.memory)
 
 
-cdef int _require_unreleased(object buffer, size_t mem, str name) except -1:
-    cdef _KeptMem kept
-    cdef cl_uint count = 0
-    found = getattr(buffer, "_miopyx_kept", None)
-    if found is None:
-        kept = _KeptMem()
-        check(cl.clRetainMemObject(<void*> mem), "clRetainMemObject")
-        kept.mem = <void*> mem
-        try:
-            buffer._miopyx_kept = kept
-        except AttributeError:  # a pool's buffer: released, it goes back to the pool and its cl_mem lives on
-            pass
-        return 0
-    kept = <_KeptMem?> found
-    check(cl.clGetMemObjectInfo(kept.mem, CL_MEM_REFERENCE_COUNT, sizeof(cl_uint), &count, NULL), "clGetMemObjectInfo")
-    if count < 2 or kept.mem != <void*> mem:
-        raise BadParmError("buffer was released", name, buffer, "a live buffer")
+cdef int _describe(size_t mem, memory_t* memory) except -1:
+    """Ask OpenCL about a cl_mem."""
+    cdef size_t size = 0, origin = 0
+    cdef cl_ulong flags = 0
+    cdef void* ptr = <void*> mem
+    if mem == 0:
+        raise BadParmError("null", "cl_mem", None, "a buffer")
+    memset(memory, 0, sizeof(memory_t))
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_CONTEXT, sizeof(void*), &memory.context, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(void*), &memory.root, NULL),
+          "clGetMemObjectInfo")
+    if memory.root != NULL:  # a sub-buffer
+        check(cl.clGetMemObjectInfo(ptr, CL_MEM_OFFSET, sizeof(size_t), &origin, NULL), "clGetMemObjectInfo")
+    else:
+        memory.root = ptr
+    memory.mem, memory.size, memory.root_offset = ptr, <int64_t> size, <int64_t> origin
+    memory.read_only = (flags & CL_MEM_READ_ONLY) != 0
+    memory.born = fork_generation
     return 0
 
 
-cdef int _bind_mem(size_t mem, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
-                   void* context, binding_t* out) except -1:
-    cdef size_t size = 0, origin = 0
-    cdef void* owner = NULL
-    cdef cl_ulong flags = 0
+cdef int raise_released(object data, str name) except -1:
+    raise BadParmError("buffer was released", name, data, "a live buffer")
+
+
+cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NULL:
+    """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
+    cdef _Tether tether
+    cdef memory_t* memory
+    cdef size_t mem
+    found = getattr(buffer, "_miopyx_memory", None)
+    if found is not None:
+        memory = (<_Tether?> found).memory
+        if memory != NULL and memory.owner == <const PyObject*> buffer and (
+                type(buffer) is buffer_type or <size_t> buffer.int_ptr == <size_t> memory.mem):
+            if is_released(memory):
+                raise_released(buffer, name)
+            return memory
+    mem = buffer.int_ptr
     if mem == 0:
         raise BadParmError("null", name, None, "a buffer")
-    check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_CONTEXT, sizeof(void*), &owner, NULL), "clGetMemObjectInfo")
-    if owner != context:
-        raise BadParmError("buffer of another context", name, hex(mem), "a buffer on the handle's context")
-    check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
-    check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(void*), &owner, NULL),
-          "clGetMemObjectInfo")
-    if owner != NULL:  # a sub-buffer
-        check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_OFFSET, sizeof(size_t), &origin, NULL), "clGetMemObjectInfo")
-    if output:
-        check(cl.clGetMemObjectInfo(<void*> mem, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
-        if flags & CL_MEM_READ_ONLY:
-            raise BadParmError("buffer is read-only", name, hex(mem), "a writable buffer")
-    out.root, out.root_offset = owner if owner != NULL else <void*> mem, <int64_t> origin + offset
+    _describe(mem, scratch)
+    tether = _Tether.__new__(_Tether)
+    try:
+        buffer._miopyx_memory = tether
+    except AttributeError:  # a pool's buffer: released, it goes back to the pool and its cl_mem lives on
+        return scratch
+    memory = <memory_t*> malloc(sizeof(memory_t))
+    if memory == NULL:
+        raise AllocFailedError("no memory to remember a buffer")
+    memory[0] = scratch[0]
+    memory.owner, memory.serial, memory.holders = <const PyObject*> buffer, next_serial(), 1
+    if cl.clRetainMemObject(memory.mem) != 0:
+        free(memory)
+        raise_released(buffer, name)
+    tether.memory = memory
+    return memory
+
+
+cdef int _bind(const memory_t* memory, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
+               void* context, binding_t* out) except -1:
+    if memory.context != context:
+        raise BadParmError("buffer of another context", name, hex(<size_t> memory.mem),
+                           "a buffer on the handle's context")
+    if output and memory.read_only:
+        raise BadParmError("buffer is read-only", name, hex(<size_t> memory.mem), "a writable buffer")
     if tensor != NULL and offset % type_size(<int> tensor.type):
         raise BadParmError("misaligned offset", name, offset, f"multiple of {type_size(<int> tensor.type)}")
-    _require_size(<int64_t> size - offset, need, name)
-    out.ptr, out.offset, out.size, out.kind = <void*> mem, offset, <int64_t> size - offset, CL_MEMORY
+    _require_size(memory.size - offset, need, name)
+    out.ptr, out.offset, out.size, out.kind = memory.mem, offset, memory.size - offset, CL_MEMORY
+    out.root, out.root_offset, out.serial = memory.root, memory.root_offset + offset, memory.serial
     return 0
 
 
-cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int64_t need, bint output, bint on_host,
-                   bint shares_memory, void* context, binding_t* out) except -1:
-    """Write to `out` where the memory of `data` is; at least `need` bytes of it.
+cdef int unbind(bound_t* s) noexcept:
+    """Let go of what a slot remembers."""
+    cdef bound_t old = s[0]
+    s.memory = NULL
+    s.shape = s.strides = s.dtype = NULL
+    if old.memory != NULL:
+        _drop(old.memory)
+    Py_XDECREF(old.shape)
+    Py_XDECREF(old.strides)
+    Py_XDECREF(old.dtype)
+    return 0
 
-    `tensor` and `rank` describe what it must hold, NULL for a workspace.
+
+cdef bint is_bound_array(const bound_t* s, object data, str name) except -1:
+    """Whether `data` is a pyopencl Array over the memory that was found right, with nothing about it changed."""
+    if s.shape == NULL or s.memory == NULL:
+        return False
+    base = getattr(data, "base_data", None)
+    if (base is None or s.memory.owner != <const PyObject*> base or data.shape is not <object> s.shape
+            or data.strides is not <object> s.strides or data.dtype is not <object> s.dtype
+            or data.offset != s.b.offset):
+        return False
+    if is_released(s.memory):
+        raise_released(data, name)
+    return True
+
+
+cdef int bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
+                     bint shares_memory, void* context, bound_t* out) except -1:
+    """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
+
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.
     """
     cdef cl_int code = 0
-    out.temporary = False
+    cdef memory_t scratch
+    cdef memory_t* memory
+    cdef binding_t* b = &out.b
+    unbind(out)
+    b.temporary, b.serial = False, 0
+    if type(data) is buffer_type:
+        memory = _memory_of(data, name, &scratch)
+        _bind(memory, 0, need, name, tensor, output, context, b)
+        return _remember(out, memory)
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
-        raise BadParmError("null" if data is None else "a class", name, data, "an array" if on_host else "a buffer")
-    if on_host:
-        if isinstance(data, int):
-            raise BadParmError("a bare address has no size to check", name, data, "an array over that memory")
-        if hasattr(data, "int_ptr") or hasattr(data, "base_data"):
-            raise BadParmError("OpenCL memory on a host handle", name, type(data).__name__, "a NumPy array")
-        return _bind_host(data, name, tensor, rank, need, output, out)
+        raise BadParmError("null" if data is None else "a class", name, data, "a buffer")
     if isinstance(data, int):
-        return _bind_mem(to_int64(data, name), 0, need, name, tensor, output, context, out)
-    pointer = getattr(data, "int_ptr", None)
-    if pointer is not None:
-        _require_unreleased(data, pointer, name)
-        return _bind_mem(pointer, 0, need, name, tensor, output, context, out)
+        mem = to_int64(data, name)
+        if mem == 0:
+            raise BadParmError("null", name, None, "a buffer")
+        _describe(mem, &scratch)
+        return _bind(&scratch, 0, need, name, tensor, output, context, b)
+    if getattr(data, "int_ptr", None) is not None:
+        return _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
+        shape, strides, dtype = data.shape, data.strides, data.dtype
         if tensor != NULL:
-            strides = None if data.flags.c_contiguous else tuple(data.strides)
-            _check_array(data.dtype, tuple(data.shape), strides, name, tensor, rank)
-        pointer = getattr(base, "int_ptr", None)
-        if pointer is not None:
-            _require_unreleased(base, pointer, name)
-            return _bind_mem(pointer, data.offset, need, name, tensor, output, context, out)
+            _check_array(dtype, tuple(shape), None if data.flags.c_contiguous else tuple(strides), name, tensor,
+                         layout.rank)
+        if getattr(base, "int_ptr", None) is not None:
+            memory = _memory_of(base, name, &scratch)
+            _bind(memory, data.offset, need, name, tensor, output, context, b)
+            if type(base) is buffer_type:
+                Py_INCREF(shape)
+                Py_INCREF(strides)
+                Py_INCREF(dtype)
+                out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
+                _remember(out, memory)
+            return 0
         data = base
     pointer = getattr(data, "svm_ptr", None)
     if pointer is not None:
@@ -246,15 +415,22 @@ cdef int bind_data(object data, str name, const mx_tensor* tensor, int rank, int
         if size is None:
             size = data.nbytes
         _require_size(size, need, name)
-        out.ptr, out.offset, out.size, out.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
-        out.root, out.root_offset = NULL, <int64_t> <uintptr_t> pointer
+        b.ptr, b.offset, b.size, b.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
+        b.root, b.root_offset = NULL, <int64_t> <uintptr_t> pointer
         return 0
     if not shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
-    _bind_host(data, name, tensor, rank, need, output, out)
+    bind_host(data, name, tensor, layout, need, output, b)
     # The device works in host memory: wrap it where it lies.
-    out.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, out.size, out.ptr, &code)
+    b.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, b.size, b.ptr, &code)
     check(code, "clCreateBuffer over host memory")
-    out.kind, out.temporary = CL_MEMORY, True
+    b.kind, b.temporary = CL_MEMORY, True
+    return 0
+
+
+cdef int _remember(bound_t* out, memory_t* memory) noexcept:
+    if memory.owner != NULL:
+        memory.holders += 1
+        out.memory = memory
     return 0

@@ -1,9 +1,7 @@
-"""The spine: devices' facts, solvers' contract, solutions as data, invokers, handles."""
+"""The contract of solvers: devices' facts, problems in, solutions out."""
 
 from libc.stdint cimport int64_t
 
-from ._buffers cimport binding_t
-from ._opencl cimport cl_uint
 from ._problem cimport Problem
 
 cdef enum:
@@ -12,6 +10,13 @@ cdef enum:
     SLOT_Y = 2
     SLOT_WORKSPACE = 3
     SLOTS = 4
+
+# What an argument of a kernel is.
+cdef enum:
+    ARG_VALUE
+    ARG_SLOT
+    ARG_ALPHA
+    ARG_BETA
 
 ctypedef int (*host_function)(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil
 
@@ -72,80 +77,4 @@ cdef class Solver:
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=*)
 
 
-cdef struct slot_arg_t:
-    cl_uint index
-    int slot
-    int width
-    int64_t offset
-    int64_t bound_offset
-
-cdef struct scalar_arg_t:
-    cl_uint index
-    int which            # 0 alpha, 1 beta
-    int width
-
-cdef struct step_t:
-    void* kernel
-    host_function function
-    cl_uint dims
-    size_t global_size[3]
-    size_t local_size[3]
-    bint choose_local
-    int slot_count, scalar_count
-    slot_arg_t* slots
-    scalar_arg_t* scalars
-
-
-cdef class Invoker:
-    cdef readonly Solver solver
-    cdef readonly Solution solution
-    cdef readonly tuple config           # what was tuned, () for a solver without parameters
-    cdef readonly Problem problem
-    cdef Device device
-    cdef int64_t need[SLOTS]             # bytes each slot must hold
-    cdef int output                      # the slot that is written
-    cdef step_t* steps
-    cdef int step_count
-    cdef double alpha, beta
-    cdef bint scalars_bound
-    cdef long long born                  # fork generation
-
-    cdef int run(self, Handle handle, binding_t* slots, double alpha, double beta) except -1
-    cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
-    cdef int _run_device(self, Handle handle, binding_t* slots, double alpha, double beta) except -1
-
-
-cdef class Handle:
-    cdef readonly Device device
-    cdef readonly object queue           # pyopencl CommandQueue, None on the host
-    cdef readonly dict found             # problem bytes -> what Find measured
-    cdef readonly bint profiling
-    cdef readonly double kernel_time     # ms of the last call while profiling
-    cdef void* queue_ptr
-    cdef bint alive, queue_profiles
-    cdef long long born                  # fork generation
-    cdef dict programs
-    cdef list table                      # invokers by hash, open addressing
-    cdef void* arena
-    cdef int64_t arena_size
-    cdef object lock
-    cdef object __weakref__
-
-    cdef int require_alive(self) except -1
-    cdef Invoker lookup(self, const void* data, size_t size, int64_t id)
-    cdef int bind_arena(self, int64_t need, binding_t* out) except -1
-
-
-cdef class Plan:
-    cdef readonly Handle handle
-    cdef readonly Invoker invoker
-    cdef readonly object explanation
-    cdef int slot[3]
-    cdef tuple names
-
-
 cdef bint in_table(tuple table, tuple config) except -1
-cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                 object workspace, object workspace_size, double alpha, double beta) except -1
-cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
-                         object workspace, object workspace_size) except -1

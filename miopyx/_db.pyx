@@ -36,6 +36,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from ._key cimport MAX_KEY, write_find_key
 from ._problem cimport ConvProblem
 
+from . import _learnt
 from .digests import blake2b
 from .errors import InternalError
 
@@ -705,6 +706,7 @@ cdef class RecordFile:
             with self._lock:
                 if not self._text.is_current(self._path):
                     self._text = _read(self._path, self.cache_folder, self._stem)
+                    _learnt.learn()
         # The time before reading: what changed meanwhile is seen by the next call.  Set last: until the new text is
         # there, other threads come here and wait instead of reading the old one.
         self._looked = now

@@ -1,6 +1,6 @@
 """Tensor and convolution descriptors: fixed C arrays, everything derived computed when set."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
     MAX_DIMS = 8
@@ -10,6 +10,7 @@ cdef enum:
 cdef class TensorDescriptor:
     cdef readonly int ndim          # 0 until set
     cdef bint destroyed
+    cdef uint64_t stamp             # of what it was last set to, see next_stamp
     cdef int type
     cdef int cast_type              # -1: none
     cdef int vector_length          # 4 or 8 for the ...c4/c8 layouts, else 1
@@ -26,6 +27,7 @@ cdef class TensorDescriptor:
 
 cdef class ConvolutionDescriptor:
     cdef int spatial                # 0 when destroyed
+    cdef uint64_t stamp             # of what it was last set to
     cdef int mode
     cdef int groups
     cdef int pad[MAX_SPATIAL_DIMS]
@@ -43,5 +45,19 @@ cdef class ConvolutionDescriptor:
 
 cdef int type_size(int data_type) noexcept nogil
 cdef int to_data_type(object value, str name) except -1
-cdef TensorDescriptor as_tensor(object desc, str name)
-cdef ConvolutionDescriptor as_convolution(object desc, str name)
+cdef TensorDescriptor check_tensor(object desc, str name)
+cdef ConvolutionDescriptor check_convolution(object desc, str name)
+
+
+cdef inline TensorDescriptor as_tensor(object desc, str name):
+    """`desc` where it is a live tensor descriptor, else the error that names the parameter."""
+    if type(desc) is TensorDescriptor and not (<TensorDescriptor> desc).destroyed:
+        return <TensorDescriptor> desc
+    return check_tensor(desc, name)
+
+
+cdef inline ConvolutionDescriptor as_convolution(object desc, str name):
+    """`desc` where it is a live convolution descriptor, else the error that names the parameter."""
+    if type(desc) is ConvolutionDescriptor and (<ConvolutionDescriptor> desc).spatial != 0:
+        return <ConvolutionDescriptor> desc
+    return check_convolution(desc, name)

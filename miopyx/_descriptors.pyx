@@ -11,9 +11,18 @@ from ._args cimport checked_add, checked_mul, read_ints, to_int
 from .errors import BadParmError, InvalidValueError, UnknownError
 from .enums import miopenConvolutionFindMode_t, miopenConvolutionMode_t, miopenDataType_t, miopenTensorLayout_t
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    static uint64_t mx_stamps;
+    static inline uint64_t mx_next_stamp(void) { return __atomic_add_fetch(&mx_stamps, 1, __ATOMIC_RELAXED); }
+    """
+    # Each setting of each descriptor of the process gets a number of its own: two equal stamps mean equal content, so
+    # that what was checked and found for a stamp need not be looked at again.  0 is a descriptor that was never set.
+    uint64_t mx_next_stamp() noexcept nogil
+
 cdef enum:
     TRANSPOSE = 1
-    INT_MAX = 0x7FFFFFFF
 
 
 cdef int type_size(int data_type) noexcept nogil:
@@ -59,7 +68,7 @@ _ORDER = {0: (0, 1, 2, 3), 1: (0, 2, 3, 1), 2: (1, 2, 3, 0), 3: (0, 1, 2, 3), 4:
 _VECTOR = {3: 4, 4: 8, 5: 4, 6: 8}
 
 
-cdef TensorDescriptor as_tensor(object desc, str name):
+cdef TensorDescriptor check_tensor(object desc, str name):
     if isinstance(desc, TensorDescriptor):
         if (<TensorDescriptor> desc).destroyed:
             raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
@@ -67,7 +76,7 @@ cdef TensorDescriptor as_tensor(object desc, str name):
     raise BadParmError("not a tensor descriptor", name, desc, "a TensorDescriptor")
 
 
-cdef ConvolutionDescriptor as_convolution(object desc, str name):
+cdef ConvolutionDescriptor check_convolution(object desc, str name):
     if isinstance(desc, ConvolutionDescriptor):
         if (<ConvolutionDescriptor> desc).spatial == 0:
             raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
@@ -132,6 +141,7 @@ cdef class TensorDescriptor:
         memcpy(self.len, lens, ndim * sizeof(int64_t))
         memcpy(self.stride, strides, ndim * sizeof(int64_t))
         self.elements, self.space, self.bytes = elements, space, nbytes
+        self.stamp = mx_next_stamp()
         return 0
 
     cdef int require_set(self, str name) except -1:
@@ -226,6 +236,12 @@ def set_tensor(TensorDescriptor desc, data_type, num_dims, dims, strides, bint w
     desc.set(number, n, lens, steps, 1)
 
 
+def set_cast_type(TensorDescriptor desc, cast_type):
+    """Body of miopenSetTensorCastType."""
+    desc.require_set("tensorDesc")
+    desc.cast_type, desc.stamp = to_data_type(cast_type, "cast_type"), mx_next_stamp()
+
+
 def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
     """Body of miopenSetNdTensorDescriptorWithLayout."""
     cdef int64_t sizes[MAX_DIMS]
@@ -283,6 +299,7 @@ cdef class ConvolutionDescriptor:
         for i in range(2):
             self.stride[i] = self.dilation[i] = 1
         self._start_over()
+        self.stamp = mx_next_stamp()
 
     cdef int _start_over(self) noexcept:
         """What a new descriptor has beside its arguments."""
@@ -311,6 +328,7 @@ cdef class ConvolutionDescriptor:
         self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
         for i in range(spatial):
             self.pad[i], self.stride[i], self.dilation[i] = <int> pad[i], <int> stride[i], <int> dilation[i]
+        self.stamp = mx_next_stamp()
         return 0
 
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1:
@@ -404,6 +422,8 @@ cdef class ConvolutionDescriptor:
 
 
 cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
+    if b == 1:
+        return a  # a 64-bit division takes longer than the rest of an axis
     # Toward zero whatever the cdivision directive says: (in - filter) may be negative.
     return -((-a) // b) if a < 0 else a // b
 
@@ -426,7 +446,7 @@ def set_group_count(ConvolutionDescriptor desc, groups):
     cdef int count = to_int(groups, "groupCount")
     if count < 1:
         raise BadParmError("group count below 1", "groupCount", count, ">= 1")
-    desc.groups = count
+    desc.groups, desc.stamp = count, mx_next_stamp()
 
 
 def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
@@ -440,6 +460,7 @@ def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
             raise BadParmError("negative output pad", f"adjA[{i}]", values[i], ">= 0")
     for i in range(n):
         desc.output_pad[i] = <int> values[i]
+    desc.stamp = mx_next_stamp()
 
 
 _ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1))
@@ -452,7 +473,7 @@ def set_attribute(ConvolutionDescriptor desc, attr, value):
     low, high = _ATTRIBUTE_LIMITS[number]
     if v < low or v > high:
         raise BadParmError("attribute value out of range", "value", v, f"{low} ... {high}")
-    desc.attribute[number] = v
+    desc.attribute[number], desc.stamp = v, mx_next_stamp()
 
 
 def get_attribute(ConvolutionDescriptor desc, attr):
@@ -466,7 +487,7 @@ def set_find_mode(ConvolutionDescriptor desc, mode):
     cdef int number = to_int(mode, "findMode")
     if number < 1 or number > 5:
         raise BadParmError("unknown find mode", "findMode", mode, "a miopenConvolutionFindMode_t")
-    desc.find_mode_set = number
+    desc.find_mode_set, desc.stamp = number, mx_next_stamp()
 
 
 def destroy_tensor(desc):

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._core cimport Handle, Solver
+from ._core cimport Solver
+from ._handle cimport Handle
 from ._problem cimport ConvProblem
 
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
-from ._core import Handle, Solver
+from ._core import Solver
+from ._handle import Handle
 from ._problem import ConvProblem
 from ._survey import Refusal
 

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._core cimport Device, Handle, Solver
+from ._core cimport Device, Solver
+from ._handle cimport Handle
 from ._problem cimport ConvProblem
 from ._records cimport FindItem
 from ._records cimport FindRecord as StoredRecord

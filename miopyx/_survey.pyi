@@ -1,4 +1,5 @@
-from ._core import Handle, Solver
+from ._core import Solver
+from ._handle import Handle
 from ._problem import ConvProblem
 
 ANOTHER_DIRECTION: str

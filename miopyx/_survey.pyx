@@ -1,6 +1,7 @@
 """What can run a problem: one walk over the registry, without an object for a solver that cannot."""
 
-from ._core cimport Device, Handle, Solver
+from ._core cimport Device, Solver
+from ._handle cimport Handle
 from ._problem cimport ConvProblem
 
 from . import switches

@@ -33,7 +33,8 @@ from . import _compile, config, icd, probing, programs
 from .errors import MIOpenError, UnknownError
 
 if TYPE_CHECKING:
-    from ._core import Device, Handle, KernelSpec
+    from ._core import Device, KernelSpec
+    from ._handle import Handle
     from ._opencl import Program
     from .device import DeviceInfo
 

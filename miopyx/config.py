@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import _learnt
 from .errors import InvalidValueError
 
 _FALSE = {"0", "off", "no", "false", "disable", "disabled"}
@@ -157,6 +158,7 @@ def get(name: str) -> Any:
 def forget() -> None:
     """Read the environment anew at the next `get` (for tests)."""
     _values.clear()
+    _learnt.learn()
 
 
 def num_threads() -> int:

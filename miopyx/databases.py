@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import _key, config, logs, places, records
+from . import _key, _learnt, config, logs, places, records
 from ._db import RecordFile
 from ._problem import ConvProblem
 from .device import DeviceInfo
@@ -178,3 +178,4 @@ def forget() -> None:
     """Open everything anew at the next use (for tests)."""
     with _lock:
         _opened.clear()
+    _learnt.learn()

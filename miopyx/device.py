@@ -28,7 +28,7 @@ log = logging.getLogger("miopyx")
 log.addHandler(logging.NullHandler())  # a library is quiet unless its user configures logging
 
 __all__ = [
-    "DeviceInfo", "Verdict", "best", "candidates", "discover", "download", "find", "forget_verdicts", "from_queue",
+    "DeviceInfo", "Verdict", "best", "buffer_type", "candidates", "discover", "download", "find", "forget_verdicts", "from_queue",
     "host_isa", "loader_library", "loader_path", "open_device", "probe", "problems", "queue_profiles", "ranked",
     "timing_queue", "upload",
 ]
@@ -494,6 +494,14 @@ def from_queue(queue: pyopencl.CommandQueue) -> DeviceInfo:
             if info.handle == queue.device:
                 return info
         return _describe(queue.device, -1, -1)
+
+
+def buffer_type() -> type:
+    """Return pyopencl's Buffer."""
+    import pyopencl
+
+    kind: type = pyopencl.Buffer
+    return kind
 
 
 def queue_profiles(queue: pyopencl.CommandQueue) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from ._core import Handle, Invoker
+from ._handle import Handle
+from ._invoker import Invoker
 from ._problem import ConvProblem
 from ._ranking import Candidate, candidates, ranked_by
 from ._survey import refusals

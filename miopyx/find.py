@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable
 from time import perf_counter
 
-from . import config, databases, switches
-from ._core import Handle, Invoker, KernelSpec, Solver
+from . import _learnt, config, databases, switches
+from ._core import KernelSpec, Solver
+from ._handle import Handle
+from ._invoker import Invoker
 from ._problem import ConvProblem
 from ._ranking import Candidate, FindRecord, covers, fallback, known, rank
 from ._survey import ANOTHER_DIRECTION, Refusal, applicable, refusals
@@ -45,6 +47,11 @@ def mode_of(descriptor_mode: int) -> int:
         return NORMAL
     mode: int = descriptor_mode or config.get("MIOPEN_FIND_MODE")
     return mode if mode in (FAST, HYBRID, DYNAMIC_HYBRID) else NORMAL
+
+
+def always_acts() -> bool:
+    """Whether the environment makes every Find do something, whatever is known."""
+    return bool(config.get("MIOPEN_FIND_ENFORCE") != NONE or config.get("MIOPEN_DEBUG_COMPILE_ONLY"))
 
 
 def algorithm_id(algorithm: int) -> int:
@@ -246,6 +253,7 @@ def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: boo
     ordered = sorted(merged.values(), key=lambda c: c.time)
     handle.found[problem.key] = FindRecord(ordered, record.skipped, record.failed,
                                            record.partial and (before is None or before.partial))
+    _learnt.learn()
     items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
              for c in record.candidates]
     failed = [solver.name for solver in record.failed]

@@ -10,7 +10,8 @@ import os
 import stat
 
 from . import _key, config, databases, logs
-from ._core import Handle, Solver
+from ._core import Solver
+from ._handle import Handle
 from ._problem import ConvProblem
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from . import config, databases, logs
-from ._core import Handle, Invoker, Solver
+from ._core import Solver
+from ._handle import Handle
+from ._invoker import Invoker
 from ._problem import BiasProblem, ConvProblem
 from ._ranking import NO_SOLUTION, Candidate, candidates
 from ._survey import ANOTHER_DIRECTION, refusals

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from . import config as environment
-from ._core import Invoker
+from ._invoker import Invoker
 from .configurations import Config, config_text
 from .digests import blake2b
 from .errors import BadParmError, MIOpenError
 
 if TYPE_CHECKING:
-    from ._core import Handle, KernelSpec, Solver
+    from ._core import KernelSpec, Solver
+    from ._handle import Handle
     from ._problem import Problem
 
 CUT_OFF = 2.0  # a configuration that many times slower than the best in its first run is not run again

@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import records
+from . import _learnt, records
 from .errors import InvalidValueError
 from .records import Kind
 
@@ -185,6 +185,7 @@ class UserFile:
         self._contents = _Contents()
         self._end, self._mark, self._tail, self._seen = 0, b"", b"", status
         self._writable = False
+        _learnt.learn()
 
     def _read(self, whole: bool = False) -> None:
         """Read the open file: new lines alone if it grew and ends where it did, else all of it."""
@@ -215,6 +216,7 @@ class UserFile:
         self._end, self._mark, self._tail = start + end, data[max(0, end - _MARK_BYTES):end], data[end:]
         if _is_whole(self._tail):
             contents.add(self._tail)
+        _learnt.learn()
 
     # Writing
 

@@ -660,7 +660,7 @@ perf = mi.miopenFindConvolutionForwardAlgorithm(handle, x, data["x"], w, data["w
 mi.miopenConvolutionForward(handle, 1, x, data["x"], w, data["w"], conv, perf.algo, 0, y, data["y"], None, 0)
 print(float(data["y"].sum()))
 plan = handle.convolution_backward_data(y, w, conv, x)
-mi.miopenInitConvolutionDescriptor(conv, mi.miopenConvolution, 0, 0, 7, 7, 7, 7)
+mi.miopenDestroyConvolutionDescriptor(conv)
 plan(data["y"], data["w"], data["x"], beta=0.5)
 print(float(data["x"].sum()), isinstance(plan, mi.Plan))
 weights = handle.convolution_backward_weights(y, x, mi.ConvolutionDescriptor((1, 1), groups=2), w, solution_id=1003)

@@ -16,6 +16,7 @@ from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._invoker import Invoker
 from miopyx.errors import BadParmError, UnknownError
 
 
@@ -35,10 +36,62 @@ def test_a_plan_survives_its_descriptors(handle, rng):
     problem = Problem(handle, rng)
     plan = problem.plan(0)
     want = problem.truth(0)
-    miopyx.miopenSet4dTensorDescriptor(problem.x, "float32", 1, 1, 1, 1)
+    for desc in (problem.x, problem.w, problem.y):
+        miopyx.miopenDestroyTensorDescriptor(desc)
     miopyx.miopenDestroyConvolutionDescriptor(problem.conv)
     plan(*problem.buffers(0))
     np.testing.assert_allclose(problem.result(0), want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("direction", [0, 1, 2])
+def test_a_descriptor_that_was_changed_is_found(handle, rng, direction):
+    problem = Problem(handle, rng)
+    plan = problem.plan(direction)
+    names = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))[direction]
+    buffers = problem.buffers(direction)
+    want = problem.truth(direction)
+    for desc, name in zip((problem.x, problem.w, problem.y), names, strict=True):
+        lens, strides = desc.lens, desc.strides
+        miopyx.miopenSetTensorDescriptor(desc, "float32", len(lens), [2 * lens[0], *lens[1:]], None)
+        with pytest.raises(BadParmError, match="changed after the plan was made") as caught:
+            plan(*buffers)
+        assert caught.value.parameter == name
+        miopyx.miopenSetTensorDescriptor(desc, "float32", len(lens), lens, strides)
+        plan(*buffers)
+    groups = problem.conv.group_count
+    miopyx.miopenSetConvolutionGroupCount(problem.conv, groups + 1)
+    with pytest.raises(BadParmError, match="convDesc"):
+        plan(*buffers)
+    miopyx.miopenSetConvolutionGroupCount(problem.conv, groups)
+    plan(*buffers)
+    np.testing.assert_allclose(problem.result(direction), want, rtol=1e-5, atol=1e-4)
+
+
+def test_a_changed_descriptor_is_another_problem_for_immediate_mode(handle, rng):
+    """Stamps, not objects, are what a handle remembers calls by."""
+    problem = Problem(handle, rng)
+    call = problem.call("GetSolutionCount", 0)
+    assert call > 0
+    miopyx.miopenSet4dTensorDescriptor(problem.x, "float32", 1, 1, 1, 1)
+    with pytest.raises(BadParmError):
+        problem.call("GetSolutionCount", 0)
+
+
+def test_an_invoker_in_a_cycle_is_collected(handle, rng):
+    """The collector empties objects of a cycle before it frees them: nothing of them may be needed then."""
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+
+    class Borrower(miopyx.Solver):
+        def solution(self, dev, problem, config=None):
+            return plan.solver.solution(dev, problem, plan.invoker.config)
+
+    solver = Borrower()
+    solver.invoker = Invoker(handle, solver, plan.invoker.problem)
+    gone = weakref.ref(solver)
+    del solver
+    gc.collect()
+    assert gone() is None
 
 
 def test_explain_names_every_solver_of_the_direction(handle, rng):

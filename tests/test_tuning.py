@@ -23,7 +23,7 @@ from problems import Problem
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor, config, device, tuning
-from miopyx._core import Invoker
+from miopyx._invoker import Invoker
 from miopyx._problem import ConvProblem
 from miopyx.configurations import config_text, parse_config
 from miopyx.errors import BadParmError, InvalidValueError, UnknownError

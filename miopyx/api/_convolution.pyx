@@ -8,8 +8,12 @@ descriptors to one body in the forward sense (x, w, y).
 from libc.stdint cimport int64_t
 
 from .._args cimport to_double, to_int, to_int64
-from .._core cimport SLOT_W, SLOT_X, SLOT_Y, Handle, Invoker, Plan, check_arguments, execute
-from .._descriptors cimport ConvolutionDescriptor, as_convolution, as_tensor
+from .._core cimport SLOT_W, SLOT_X, SLOT_Y
+from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
+from .._handle cimport Handle, recall
+from .._invoker cimport OWN, Invoker, check_arguments, execute, workspace_bytes
+from .._learnt cimport learnt
+from .._plan cimport Plan
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
 
@@ -33,6 +37,8 @@ cdef tuple _ALGORITHMS = (
 )
 # The buffers of a direction as its functions take them.
 cdef tuple _NAMES = (("x", "w", "y", "workSpace"), ("dy", "w", "dx", "workSpace"), ("dy", "x", "dw", "workSpace"))
+# Descriptors in the forward sense.
+cdef tuple _DESCS = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))
 # The class of new plans; logging puts one here that prints its calls.
 plan_type = Plan
 cdef str _NO_INVOKER = "No invoker was registered for convolution {}. Was find executed?"
@@ -178,7 +184,7 @@ def miopenDestroyConvolutionDescriptor(convDesc):
 
 
 cdef ConvProblem _problem(int d, object x, object w, object y, object conv):
-    cdef tuple names = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))[d]
+    cdef tuple names = <tuple> _DESCS[d]
     return ConvProblem(d, as_tensor(x, names[0]), as_tensor(w, names[1]), as_tensor(y, names[2]),
                        as_convolution(conv, "convDesc"))
 
@@ -195,29 +201,64 @@ cdef int _order(int d, bint transposed, int* slot) noexcept:
     return 0
 
 
-cdef _workspace_size(int d, object handle, object x, object w, object y, object conv):
+cdef enum:
+    TRANSPOSE = 1
+    # What a handle keeps of a problem beside invokers, whose numbers are ids of solvers and algorithms.
+    SOLUTIONS = -1001
+    BIAS = -1002
+    FIND = -1003           # the last one
+    WORKSPACE = -1100      # less the descriptor's find mode
+
+
+cdef class _Answer:
+    """What was answered about a problem, and how much was known then."""
+
+    cdef object value
+    cdef int64_t known
+
+
+cdef object _answer(int d, object handle, object x, object w, object y, object conv, int64_t what):
+    """Return an answer about a problem; it is computed once, and again when something new was learnt."""
     cdef Handle h = _handle(handle)
-    cdef ConvProblem p = _problem(d, x, w, y, conv)
-    return find.workspace_size(h, p, find.mode_of(as_convolution(conv, "convDesc").find_mode_set))
+    cdef TensorDescriptor xd = as_tensor(x, _DESCS[d][0]), wd = as_tensor(w, _DESCS[d][1]), yd = as_tensor(y, _DESCS[d][2])
+    cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
+    cdef ConvProblem p
+    cdef mx_conv_problem key
+    cdef _Answer answer
+    cdef int64_t known = learnt
+    if what == WORKSPACE:
+        what -= cd.find_mode_set
+    answer = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what)
+    if answer is None:
+        fill_conv(&key, d, xd, wd, yd, cd)
+        answer = h.remember(xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what, &key, sizeof(key))
+    if answer is not None and answer.known == known:
+        return answer.value
+    p = ConvProblem(d, xd, wd, yd, cd)
+    if what == SOLUTIONS:
+        value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
+                 for c in _ranking.candidates(h, p)]
+    else:
+        value = find.workspace_size(h, p, find.mode_of(cd.find_mode_set))
+    if answer is None:
+        answer = _Answer()
+        h.keep(p, what, answer)
+    answer.value, answer.known = value, known
+    return value
 
 
 cdef _solution_count(int d, object handle, object x, object w, object y, object conv):
-    cdef Handle h = _handle(handle)
-    count = len(_ranking.candidates(h, _problem(d, x, w, y, conv)))
+    cdef Py_ssize_t count = len(<list> _answer(d, handle, x, w, y, conv, SOLUTIONS))
     if count == 0:
-        preparing.first(h, _problem(d, x, w, y, conv))  # raises with every solver's reason
+        preparing.first(handle, _problem(d, x, w, y, conv))  # raises with every solver's reason
     return count
 
 
 cdef _solutions(int d, object handle, object x, object w, object y, object conv, object most):
-    cdef Handle h = _handle(handle)
     cdef int64_t limit = to_int64(most, "maxSolutionCount")
     if limit < 0:
         raise BadParmError("negative count", "maxSolutionCount", limit, ">= 0")
-    return [
-        miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
-        for c in _ranking.candidates(h, _problem(d, x, w, y, conv))[:limit]
-    ]
+    return (<list> _answer(d, handle, x, w, y, conv, SOLUTIONS))[:limit]
 
 
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
@@ -236,19 +277,29 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
               object b, object c, object workspace, object workspace_size, double alpha, double beta) except -1:
     """Look the invoker up under a solution or algorithm id; immediate mode makes it where there is none yet."""
     cdef Handle h = _handle(handle)
-    cdef mx_conv_problem key
+    cdef TensorDescriptor xd = as_tensor(x, "xDesc"), wd = as_tensor(w, "wDesc"), yd = as_tensor(y, "yDesc")
+    cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
+    cdef int64_t size = workspace_bytes(workspace_size)
     cdef int order[3]
-    cdef Invoker invoker
-    cdef bint transposed = fill_conv(&key, d, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"), as_tensor(y, "yDesc"),
-                                     as_convolution(conv, "convDesc"))
-    invoker = h.lookup(&key, sizeof(key), id)
+    cdef Invoker invoker = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, id)
     if invoker is None:
+        invoker = _invoker(d, h, xd, wd, yd, cd, id, immediate)
+    _order(d, cd.mode == TRANSPOSE, order)
+    return execute(h, invoker, order, <tuple> _NAMES[d], a, b, c, workspace, size, alpha, beta)
+
+
+cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
+                      ConvolutionDescriptor conv, int64_t id, bint immediate):
+    """Return the invoker of a problem that no call with these descriptors asked for before."""
+    cdef mx_conv_problem key
+    fill_conv(&key, d, x, w, y, conv)
+    kept = h.remember(x.stamp, w.stamp, y.stamp, conv.stamp, d, id, &key, sizeof(key))
+    if kept is None:
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
         problem = _problem(d, x, w, y, conv)
-        invoker = preparing.invoker(h, problem, _ranking.solver_for(h, problem, id))
-    _order(d, transposed, order)
-    return execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, alpha, beta)
+        kept = preparing.invoker(h, problem, _ranking.solver_for(h, problem, id))
+    return kept
 
 
 cdef int64_t _algorithm_id(int d, object algo) except? 0:
@@ -269,34 +320,45 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
            object request_count, object workspace, object workspace_size, object exhaustive, object budget):
     cdef Handle h = _handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
-    cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
+    cdef int64_t size = workspace_bytes(workspace_size)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     cdef int order[3]
     cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
+    cdef int64_t known = learnt
+    cdef _Answer answer
     if count < 1:
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
-    if size < 0:
-        raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
     if not isinstance(exhaustive, (bool, int)) or exhaustive not in (0, 1):
         raise BadParmError("not a bool", "exhaustiveSearch", exhaustive, "True or False")
     if budget is not None and not to_double(budget, "budget_ms") > 0:
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
     check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
+    asked = (mode, size, bool(exhaustive), budget)
+    answer = h.lookup(p.data, p.size, FIND)
+    if answer is not None:
+        if answer.known == known and answer.value[0] == asked:
+            return answer.value[1][:count]
+        answer.known = -1
 
     def run(invoker):
-        execute(h, invoker, order, _NAMES[d], a, b, c, workspace, workspace_size, 1.0, 0.0)
+        execute(h, invoker, order, _NAMES[d], a, b, c, workspace, size, 1.0, 0.0)
         return h.kernel_time
 
     with h.timing():
-        record = find.find(h, p, run, size, mode, bool(exhaustive), budget)
+        record = find.find(h, p, run, size, mode, asked[2], budget)
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)
-    return [
-        miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
-        for algorithm, candidate in best.items()
-    ][:count]
+    results = [miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
+               for algorithm, candidate in best.items()]
+    if learnt == known and not exhaustive and not find.always_acts():
+        # Nothing was timed: as long as it is the last Find of this problem, the same call has the same answer.
+        if answer is None:
+            answer = _Answer()
+            h.keep(p, FIND, answer)
+        answer.value, answer.known = (asked, results), known
+    return results[:count]
 
 
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
@@ -314,7 +376,10 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
         plan.invoker = preparing.invoker(h, p, solver)
-    plan.handle, plan.names = h, _NAMES[d]
+    plan.handle, plan.names, plan.descriptors = h, _NAMES[d], (*_DESCS[d], "convDesc")
+    plan.x, plan.w, plan.y, plan.conv, plan.direction, plan.transposed = x, w, y, conv, d, p.transposed
+    plan.stamp[0], plan.stamp[1], plan.stamp[2] = plan.x.stamp, plan.w.stamp, plan.y.stamp
+    plan.stamp[3] = plan.conv.stamp
     plan.explanation = explain.explain(h, p, plan.invoker, chosen, limit)
     _order(d, p.transposed, plan.slot)
     return plan
@@ -338,7 +403,7 @@ def plan_backward_weights(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id=N
 def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
     """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
     for every solver that applies."""
-    return _workspace_size(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc)
+    return _answer(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, WORKSPACE)
 
 
 def miopenFindConvolutionForwardAlgorithm(handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace,
@@ -398,7 +463,7 @@ def miopenConvolutionForwardImmediate(handle, wDesc, w, xDesc, x, convDesc, yDes
 def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
     """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
     for every solver that applies."""
-    return _workspace_size(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc)
+    return _answer(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, WORKSPACE)
 
 
 def miopenFindConvolutionBackwardDataAlgorithm(handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount,
@@ -458,7 +523,7 @@ def miopenConvolutionBackwardDataImmediate(handle, dyDesc, dy, wDesc, w, convDes
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
     """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
     for every solver that applies."""
-    return _workspace_size(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc)
+    return _answer(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, WORKSPACE)
 
 
 def miopenFindConvolutionBackwardWeightsAlgorithm(handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount,
@@ -515,18 +580,26 @@ def miopenConvolutionBackwardWeightsImmediate(handle, dyDesc, dy, xDesc, x, conv
 # Bias
 
 
-cdef int _bias(int direction, object handle, object alpha, object b_desc, object b, object y_desc, object y,
+cdef tuple _BIAS_DESCS = (("bDesc", "yDesc"), ("dbDesc", "dyDesc"))
+cdef tuple _BIAS_NAMES = (("b", None, "y", "workSpace"), ("db", None, "dy", "workSpace"))
+
+
+cdef int _bias(int d, object handle, object alpha, object b_desc, object b, object y_desc, object y,
                object beta) except -1:
     cdef Handle h = _handle(handle)
+    cdef TensorDescriptor bd = as_tensor(b_desc, <str> _BIAS_DESCS[d][0])
+    cdef TensorDescriptor yd = as_tensor(y_desc, <str> _BIAS_DESCS[d][1])
+    cdef Invoker invoker = recall(h, bd.stamp, yd.stamp, 0, 0, d, BIAS)
     cdef BiasProblem p
-    cdef Invoker invoker
     cdef int order[3]
-    names = ("bDesc", "yDesc") if direction == MX_FORWARD else ("dbDesc", "dyDesc")
-    p = BiasProblem(direction, as_tensor(b_desc, names[0]), as_tensor(y_desc, names[1]))
-    invoker = preparing.bias_invoker(h, p)
+    if invoker is None:
+        p = BiasProblem(d, bd, yd)
+        invoker = h.remember(bd.stamp, yd.stamp, 0, 0, d, BIAS, p.data, p.size)
+        if invoker is None:
+            invoker = preparing.bias_invoker(h, p)
+            h.keep(p, BIAS, invoker)
     order[0], order[1], order[2] = SLOT_X, -1, SLOT_Y
-    return execute(h, invoker, order, ("b", None, "y", "workSpace") if direction == MX_FORWARD else
-                   ("db", None, "dy", "workSpace"), b, None, y, None, None, to_double(alpha, "alpha"),
+    return execute(h, invoker, order, <tuple> _BIAS_NAMES[d], b, None, y, None, OWN, to_double(alpha, "alpha"),
                    to_double(beta, "beta"))
 
 

@@ -2,8 +2,8 @@ from typing import Final
 
 import pyopencl
 
-from .._core import Handle as _Handle
-from .._core import Plan
+from .._handle import Handle as _Handle
+from .._plan import Plan
 from .._descriptors import ConvolutionDescriptor, TensorDescriptor
 
 VERSION: Final[tuple[int, int, int]]

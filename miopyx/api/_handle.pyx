@@ -1,6 +1,6 @@
 """Handle functions of miopen.h, library version and error strings."""
 
-from .._core import Handle as _Handle
+from .._handle import Handle as _Handle
 from ..enums import miopenStatus_t
 from ..errors import BadParmError
 

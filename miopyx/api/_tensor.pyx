@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from .._args cimport checked_mul, to_int
 from .._descriptors cimport TensorDescriptor, as_tensor, to_data_type
 
-from .._descriptors import destroy_tensor, set_tensor, set_tensor_layout
+from .._descriptors import destroy_tensor, set_cast_type, set_tensor, set_tensor_layout
 from ..enums import miopenDataType_t
 from ..errors import BadParmError
 
@@ -74,9 +74,7 @@ def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
 
 def miopenSetTensorCastType(tensorDesc, cast_type):
     """Set the type that a solver may convert the tensor to (float8 uses)."""
-    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
-    desc.require_set("tensorDesc")
-    desc.cast_type = to_data_type(cast_type, "cast_type")
+    set_cast_type(as_tensor(tensorDesc, "tensorDesc"), cast_type)
 
 
 def miopenGet4dTensorDescriptor(tensorDesc):

@@ -1,0 +1,412 @@
+"""Handles: a device, its in-order queue, and everything prepared for it.
+
+What was prepared for a problem lies in a table under the problem's bytes and a number that says what it is: a solver's
+id, an algorithm (see `find`), or one of the answers below.  In front of the table stands a memo by the stamps of the
+descriptors, so that a call whose descriptors are as they were neither checks nor packs them again.
+"""
+
+import os
+import weakref
+
+import numpy
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memset
+
+from ._buffers cimport CL_MEMORY, UNBOUND, binding_t, next_serial
+from ._core cimport Device, KernelSpec
+from ._lock cimport acquire, mx_lock, mx_lock_drop, mx_lock_make
+from ._opencl cimport CL_MEM_READ_WRITE, check, cl, cl_int, fork_generation
+from ._problem cimport Problem, hash_bytes
+
+from . import _buffers, _opencl, programs
+from . import config as environment
+from .errors import AllocFailedError, BadParmError, UnknownError
+
+cdef enum:
+    TABLE_START = 16       # entries
+    MEMO_START = 64        # pairs
+    MEMO_MOST = 2048
+
+# Handles that may have to be abandoned after a fork.
+cdef object live = weakref.WeakSet()
+
+
+def _after_fork_in_child():
+    """Leave behind what does not survive: locks that another thread held, and pyopencl's objects.
+
+    The latter are leaked, since releasing them in the child may hang in the driver.
+    """
+    cdef Handle handle
+    for handle in list(live):
+        mx_lock_make(&handle.lock)
+        handle.profiling = False
+        if handle.queue is not None:
+            Py_INCREF(handle.queue)
+            Py_INCREF(handle.device.context)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef class Handle:
+    """A device, its in-order queue, and everything prepared for it: programs, invokers, found times, workspace.
+
+    Parameters
+    ----------
+    device : str, pyopencl.CommandQueue or None
+        None takes the best device that works (MIOPYX_DEVICE, else GPUs, then OpenCL CPUs, then the host); a text names
+        one as ``miopyx doctor`` prints it, ``"host"`` for the host path; a queue is used as it is (in-order only).
+
+    A handle may be used by several threads of a process, not across fork.
+    """
+
+    def __init__(self, device=None):
+        from . import device as devices
+
+        if device is None or isinstance(device, str):
+            self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
+                        else devices.best(), None)
+        else:
+            self.set_queue(device)
+
+    def __cinit__(self, *args, **kwargs):
+        self.found, self.programs = {}, {}
+        self.born = fork_generation
+        if mx_lock_make(&self.lock) != 0:
+            raise AllocFailedError("no memory for a handle's lock")
+        live.add(self)
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.table_mask + 1 if self.table != NULL else 0):
+            Py_XDECREF(self.table[i].problem)
+            Py_XDECREF(self.table[i].value)
+        free(self.table)
+        free(self.memo)
+        if self.queue_ptr != NULL and self.born == fork_generation:
+            if self.arena != NULL:
+                cl.clReleaseMemObject(self.arena)
+            cl.clReleaseCommandQueue(self.queue_ptr)
+
+    cdef int require_alive(self) except -1:
+        if not self.alive:
+            raise BadParmError("handle was destroyed", "handle", self, "a live handle")
+        if self.born != fork_generation and not self.device.is_host:
+            raise UnknownError("handle was made before fork: OpenCL does not survive it, make a new one", "handle",
+                               self, "a handle of this process")
+        return 0
+
+    def _adopt(self, info, queue):
+        """Take a device, and its own queue where none is given."""
+        from . import device as devices
+
+        context = None
+        if info.kind != "host":
+            _opencl.load(devices.loader_path())
+            _buffers.know_buffer(devices.buffer_type())
+            if queue is None:
+                context, queue = devices.open_device(info)
+            else:
+                context = queue.context
+        if self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr):
+            # Programs and invokers belong to a context; times to a device.
+            self._clear()
+            self.drop_arena()
+            self.device = Device(info, context)
+        if self.queue_ptr != NULL:
+            cl.clReleaseCommandQueue(self.queue_ptr)
+            self.queue_ptr = NULL
+        self.queue = queue
+        if queue is not None:
+            self.queue_ptr = <void*> <size_t> queue.int_ptr
+            check(cl.clRetainCommandQueue(self.queue_ptr), "clRetainCommandQueue")
+            self.queue_profiles = devices.queue_profiles(queue)
+        self.alive = True
+
+    def set_queue(self, queue):
+        """Use another queue from now on (miopenSetStream)."""
+        from . import device as devices
+
+        if queue is None:
+            raise UnknownError("Error setting stream to nullptr", "streamID", None, "a pyopencl.CommandQueue")
+        if self.device is not None:
+            self.require_alive()
+            if self.device.is_host:
+                raise BadParmError("a host handle has no queue", "streamID", queue, None)
+        self._adopt(devices.from_queue(queue), queue)
+
+    def stream(self):
+        """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
+        self.require_alive()
+        return self.queue
+
+    def set_profiling(self, bint enable):
+        """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""
+        self.require_alive()
+        if enable and not self.device.is_host and not self.queue_profiles:
+            raise BadParmError("the queue was made without CL_QUEUE_PROFILING_ENABLE", "enable", True, False)
+        self.profiling = enable
+
+    def timing(self):
+        """Return a context in which each call's kernels are timed, on a queue of our own where the user's cannot."""
+        return _Timing(self)
+
+    def last_kernel_time(self):
+        """Milliseconds of the last call while profiling was on (miopenGetKernelTime)."""
+        self.require_alive()
+        return self.kernel_time
+
+    def finish(self):
+        """Wait until everything enqueued has run."""
+        cdef cl_int code
+        self.require_alive()
+        if self.queue_ptr != NULL:
+            with nogil:
+                code = cl.clFinish(self.queue_ptr)
+            check(code, "clFinish")
+
+    def destroy(self):
+        """Let go of everything; using the handle afterwards is a BadParmError."""
+        if self.alive and self.born == fork_generation:
+            self.drop_arena()
+        self.alive = False
+        self._clear()
+
+    def __enter__(self):
+        self.require_alive()
+        return self
+
+    def __exit__(self, *exc):
+        self.destroy()
+
+    def __repr__(self):
+        return f"<Handle {self.device.name if self.device is not None else None}{'' if self.alive else ' destroyed'}>"
+
+    def program(self, KernelSpec spec not None):
+        """Return the built program of `spec`; a handle builds each once."""
+        key = (spec.file, spec.options)
+        program = self.programs.get(key)
+        if program is None:
+            acquire(&self.lock)
+            try:
+                program = self.programs.get(key)
+                if program is None:
+                    program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
+            finally:
+                mx_lock_drop(&self.lock)
+        return program
+
+    def has_program(self, KernelSpec spec not None):
+        """Return whether `program` has this one at once."""
+        self.require_alive()
+        return (spec.file, spec.options) in self.programs
+
+    def keep_program(self, KernelSpec spec not None, program not None, Device device not None):
+        """Take a program that was made elsewhere for `device`, unless the handle has left it.
+
+        Takes no lock: the thread that waits for others to make programs may hold the handle's.
+        """
+        if device is self.device:
+            self.programs.setdefault((spec.file, spec.options), program)
+
+    # The table.  Nothing is ever removed but by a new value for the same problem and number.
+
+    cdef object lookup(self, const void* data, size_t size, int64_t what):
+        """Return what is kept for a problem's bytes under a number, or None."""
+        cdef entry_t* entry
+        if self.table == NULL:
+            return None
+        entry = self._place(data, size, what, hash_bytes(data, size))
+        return None if entry.value == NULL else <object> entry.value
+
+    cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept:
+        """Return the entry of a problem and a number, or the empty one where it belongs."""
+        cdef size_t i = _start(h, what) & self.table_mask
+        cdef Problem problem
+        cdef entry_t* entry
+        while True:
+            entry = &self.table[i]
+            if entry.value == NULL:
+                return entry
+            if entry.hash == h and entry.what == what:
+                problem = <Problem> entry.problem
+                if problem.size == size and memcmp(problem.data, data, size) == 0:
+                    return entry
+            i = (i + 1) & self.table_mask
+
+    cdef int keep(self, Problem problem, int64_t what, object value) except -1:
+        """Keep a value for a problem under a number, in place of the one that stood there."""
+        cdef entry_t* entry
+        cdef PyObject* before
+        if 2 * (self.table_count + 1) > self.table_mask + 1:
+            self._grow_table()
+        entry = self._place(problem.data, problem.size, what, hash_bytes(problem.data, problem.size))
+        before = entry.value
+        if before == <PyObject*> value:
+            return 0
+        Py_INCREF(value)
+        entry.value = <PyObject*> value
+        if before != NULL:
+            self._forget_memo()  # it borrows from the table
+            Py_DECREF(<object> before)
+            return 0
+        Py_INCREF(problem)
+        entry.problem, entry.what = <PyObject*> problem, what
+        entry.hash = hash_bytes(problem.data, problem.size)
+        self.table_count += 1
+        return 0
+
+    cdef int _grow_table(self) except -1:
+        cdef entry_t* old = self.table
+        cdef size_t i, j, size = self.table_mask + 1 if old != NULL else 0
+        cdef size_t mask = 2 * size - 1 if size else TABLE_START - 1
+        cdef entry_t* new = <entry_t*> calloc(mask + 1, sizeof(entry_t))
+        if new == NULL:
+            raise AllocFailedError("no memory for a handle's table", "entries", mask + 1)
+        for i in range(size):
+            if old[i].value != NULL:
+                j = _start(old[i].hash, old[i].what) & mask
+                while new[j].value != NULL:
+                    j = (j + 1) & mask
+                new[j] = old[i]
+        self.table, self.table_mask = new, mask
+        free(old)
+        return 0
+
+    cdef int _clear(self) except -1:
+        """Forget what was prepared."""
+        cdef entry_t* table = self.table
+        cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
+        self._forget_memo()
+        self.table, self.table_mask, self.table_count = NULL, 0, 0
+        self.found, self.programs = {}, {}
+        for i in range(size):
+            Py_XDECREF(table[i].problem)
+            Py_XDECREF(table[i].value)
+        free(table)
+        return 0
+
+    cdef object remember(self, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int direction, int64_t what,
+                         const void* data, size_t size):
+        """Return what is kept for a problem, as `lookup` does, and let `recall` find it by the descriptors' stamps."""
+        cdef memo_t* m
+        value = self.lookup(data, size, what)
+        if value is None:
+            return None
+        if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
+            self._grow_memo()
+        what = 4 * what + direction
+        m = &self.memo[2 * (memo_index(a, b, c, d, what) & self.memo_mask)]
+        self.memo_lost += m[1].value != NULL
+        m[1] = m[0]
+        m.a, m.b, m.c, m.d, m.what, m.value = a, b, c, d, what, <PyObject*> value
+        return value
+
+    cdef int _grow_memo(self) except -1:
+        cdef size_t pairs = 4 * (self.memo_mask + 1) if self.memo != NULL else MEMO_START
+        cdef memo_t* new = <memo_t*> calloc(2 * pairs, sizeof(memo_t))
+        if new == NULL:
+            raise AllocFailedError("no memory for a handle's memo", "entries", 2 * pairs)
+        free(self.memo)
+        self.memo, self.memo_mask, self.memo_lost = new, pairs - 1, 0
+        return 0
+
+    cdef int _forget_memo(self) noexcept:
+        if self.memo != NULL:
+            memset(self.memo, 0, 2 * (self.memo_mask + 1) * sizeof(memo_t))
+        return 0
+
+    def register(self, invoker not None, int64_t id):
+        """Keep `invoker` under `id`, replacing what stood there."""
+        self.keep(invoker.problem, id, invoker)
+
+    def invoker(self, Problem problem not None, int64_t id):
+        """Return the invoker registered under `id`, or None."""
+        return self.lookup(problem.data, problem.size, id)
+
+    # Managed workspace: one buffer a handle that only grows.  The queue is in-order, so users of it never overlap.
+
+    cdef int bind_arena(self, int64_t need, binding_t* out) except -1:
+        cdef cl_int code = 0
+        out.ptr, out.offset, out.size, out.kind, out.temporary, out.serial = NULL, 0, 0, UNBOUND, False, 0
+        if need == 0 or self.device.is_host:
+            return 0
+        if need > self.arena_size:
+            self.drop_arena()
+            self.arena = cl.clCreateBuffer(<void*> self.device.context_ptr, CL_MEM_READ_WRITE, need, NULL, &code)
+            check(code, f"clCreateBuffer of {need} bytes of workspace")
+            self.arena_size, self.arena_serial = need, next_serial()
+        out.ptr, out.size, out.kind, out.serial = self.arena, self.arena_size, CL_MEMORY, self.arena_serial
+        return 0
+
+    def drop_arena(self):
+        """Give the managed workspace back; the driver keeps it until what uses it has run."""
+        if self.arena != NULL:
+            cl.clReleaseMemObject(self.arena)
+            self.arena, self.arena_size = NULL, 0
+
+    # Memory for people who do not want to talk to pyopencl.
+
+    def upload(self, array):
+        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host."""
+        self.require_alive()
+        if self.device.is_host:
+            return numpy.array(array, copy=True, order="C")
+        from . import device as devices
+
+        return devices.upload(self.queue, numpy.ascontiguousarray(array))
+
+    def download(self, buffer, array):
+        """Fill the C-contiguous `array` from memory that `upload` made, waiting for what is enqueued."""
+        self.require_alive()
+        if not array.flags.c_contiguous:
+            raise BadParmError("array is not C-contiguous", "array", array.strides, "C-contiguous")
+        if self.device.is_host:
+            if buffer.nbytes < array.nbytes:
+                raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
+                                   f">= {array.nbytes} bytes")
+            array.reshape(-1).view("u1")[...] = buffer.reshape(-1).view("u1")[:array.nbytes]
+        else:
+            from . import device as devices
+
+            devices.download(self.queue, buffer, array)
+        return array
+
+
+cdef inline uint64_t _start(uint64_t h, int64_t what) noexcept:
+    return (h + <uint64_t> what * 0x9E3779B97F4A7C15ULL) >> 20
+
+
+class _Timing:
+    def __init__(self, Handle handle):
+        self.handle = handle
+
+    def __enter__(self):
+        cdef Handle handle = self.handle
+        acquire(&handle.lock)
+        self.profiling, self.queue = handle.profiling, None
+        try:
+            if handle.queue is not None and not handle.queue_profiles:
+                from . import device as devices
+
+                handle.finish()
+                self.queue = handle.queue
+                handle._adopt(handle.device.info, devices.timing_queue(self.queue))
+            handle.profiling = True
+        except BaseException:
+            mx_lock_drop(&handle.lock)
+            raise
+
+    def __exit__(self, *exc):
+        cdef Handle handle = self.handle
+        try:
+            handle.profiling = self.profiling
+            if self.queue is not None:
+                handle.finish()
+                handle._adopt(handle.device.info, self.queue)
+        finally:
+            mx_lock_drop(&handle.lock)

@@ -1,0 +1,68 @@
+"""Invokers: solutions ready to run, and the call that binds buffers to them and runs them."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from ._buffers cimport binding_t, bound_t, layout_t
+from ._core cimport SLOTS, Device, Solution, Solver, Step, host_function
+from ._handle cimport Handle
+from ._opencl cimport cl_uint
+from ._problem cimport Problem
+
+cdef enum:
+    OWN = -1             # as the size of a workspace: the handle's own
+
+cdef struct slot_arg_t:
+    cl_uint index
+    int slot
+    int width
+    int64_t offset
+    uint64_t serial      # of the cl_mem that the kernel knows, 0 for none
+    int64_t start        # the second argument that it knows, in elements; -1 for none
+
+cdef struct scalar_arg_t:
+    cl_uint index
+    int which            # 0 alpha, 1 beta
+    int width
+
+cdef struct step_t:
+    void* kernel
+    host_function function
+    cl_uint dims
+    size_t global_size[3]
+    size_t local_size[3]
+    bint choose_local
+    int slot_count, scalar_count
+    slot_arg_t* slots
+    scalar_arg_t* scalars
+
+
+cdef class Invoker:
+    cdef readonly Solver solver
+    cdef readonly Solution solution
+    cdef readonly tuple config           # what was tuned, () for a solver without parameters
+    cdef readonly Problem problem
+    cdef Device device
+    cdef const void* data                # the problem's
+    cdef int64_t need[SLOTS]             # bytes each slot must hold
+    cdef layout_t layout[3]
+    cdef bound_t bound[SLOTS][2]         # what the last two calls with different buffers passed for a slot
+    cdef int current[SLOTS]              # which of the two the last call passed
+    cdef bint workspace_apart            # the current workspace was compared with the current tensors
+    cdef bint quick                      # over before another thread could use the GIL
+    cdef step_t* steps
+    cdef int step_count
+    cdef double alpha, beta
+    cdef bint scalars_bound
+    cdef long long born                  # fork generation
+
+    cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
+    cdef int _run_host(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
+    cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil
+    cdef int _run_device(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
+
+
+cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
+                 object workspace, int64_t workspace_size, double alpha, double beta) except -1
+cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
+                         object workspace, int64_t workspace_size) except -1
+cdef int64_t workspace_bytes(object workspace_size) except -1

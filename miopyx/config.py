@@ -155,6 +155,13 @@ def get(name: str) -> Any:
     return value
 
 
+def once(what: str, compute: Callable[[], Any]) -> Any:
+    """Return what follows from variables, computed at the first call and forgotten together with them."""
+    if what not in _values:
+        _values[what] = compute()
+    return _values[what]
+
+
 def forget() -> None:
     """Read the environment anew at the next `get` (for tests)."""
     _values.clear()

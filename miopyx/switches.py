@@ -49,15 +49,10 @@ def _only(text: str) -> frozenset[int] | None:
     return frozenset(ids)
 
 
-_OFF = "solvers that are off"  # beside the variables: what follows from them is forgotten with them
-
-
 def off() -> dict[Solver, str]:
     """Return all solvers that are switched off, with the reason; not to be changed."""
-    known: dict[Solver, str] | None = config._values.get(_OFF)
-    if known is None:
-        known = config._values[_OFF] = _off_by([name for name in _NAMES if not config.get(name)])
-    return known
+    found: dict[Solver, str] = config.once("solvers that are off", _off_now)
+    return found
 
 
 _NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALONE.values(),
@@ -65,8 +60,8 @@ _NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALON
           "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
 
 
-def _off_by(disabled: list[str]) -> dict[Solver, str]:
-    """Return what the switches in `disabled` cover."""
+def _off_now() -> dict[Solver, str]:
+    disabled = [name for name in _NAMES if not config.get(name)]
     found = {}
     for solver in registry.CONV:
         covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", _ALONE.get(solver.name, "")]

@@ -224,7 +224,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)
                 WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * STEP) >> 4),
-                      b_matrix + ((stage * STAGE_BYTES + k * STEP) >> 4), TRANS);
+                      b_matrix + ((stage * STAGE_BYTES + k * STEP) >> 4), "1", TRANS);
         MX_WG_COMMIT();
 #endif
         PLACE_SLICE(slice + AHEAD + 1);

@@ -169,26 +169,6 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
     return k < g->filters ? k * g->y_c : -1;
 }
 
-static inline void mx_barrier_begin(uint barrier_at, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier_at), "r"(count) : "memory");
-}
-
-static inline void mx_barrier_arrive(uint barrier_at)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_at) : "memory");
-}
-
-/* Until the phase of this parity is over: the waiter is never more than a phase behind or ahead. */
-static inline void mx_barrier_wait(uint barrier_at, int parity)
-{
-    int done;
-    do
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
-                     : "=r"(done) : "r"(barrier_at), "r"(parity) : "memory");
-    while (!done);
-}
-
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
 static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const mx_nv_conv *g,
                                  float alpha, float beta, bool plain, int warpgroup)
@@ -431,7 +411,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #pragma unroll
                     for (int i = 0; i < WG_ROWS; i++)
                         WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),
-                              b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), TRANS);
+                              b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), "1", TRANS);
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);
                 if (lane == 0 && slice > 0)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from .._core import Solver
 from ..errors import BadParmError
 from . import _bias
-from .conv import _gemm, _host, _naive, _nvidia
+from .conv import _gemm, _host, _naive, _nvidia, _nvidia_pairs, _nvidia_wgmma
 
 CONV: tuple[Solver, ...] = (
-    _nvidia.NvWgmmaFwd(), _nvidia.NvWgmmaBwd(), _nvidia.NvWgmmaWrw(),
+    _nvidia_wgmma.NvWgmmaFwd(), _nvidia_wgmma.NvWgmmaBwd(), _nvidia_wgmma.NvWgmmaWrw(),
+    _nvidia_pairs.NvPairsFwd(), _nvidia_pairs.NvPairsBwd(), _nvidia_pairs.NvPairsWrw(),
     _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),

@@ -1,4 +1,4 @@
-"""Convolution on NVIDIA's tensor cores as implicit GEMM, one and two spatial axes.
+"""Convolution on NVIDIA's tensor cores by mma.sync as implicit GEMM, one and two spatial axes.
 
 Operands of 16 bits are read with their channels closest, in place where they lie so, else from a packed copy in the
 workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is closest already.
@@ -15,95 +15,40 @@ from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvSolver, is_pointwise, type_token
+from miopyx.solvers.conv._nvidia_common cimport (
+    ALIGN, IMPLICIT_GEMM, INT_LIMIT, divides, mx_nv_conv, refuse_axes, set_grid, set_taps, span, stride_of, sum_parts,
+    taps_of, taps_t, tensor_cores, up, weight_count,
+)
 
 cdef enum:
-    IMPLICIT_GEMM = 5
-    INT_LIMIT = 0x7FFFFFFF
-    SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
-    ALIGN = 256
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
 
-# The structs of kernels/conv_nvidia.h and conv_nvidia_pack.cl, which explain them.
-cdef struct mx_nv_divisor:
-    unsigned int magic, shift
 
-cdef struct mx_nv_conv:
-    int pixels, p, q
-    int filters, channels, reduced
-    int groups, taps_h, taps_w
-    int h, w
-    int step_h, step_w, first_h, first_w, tap_h, tap_w
-    int x_g, x_n, x_c, x_h, x_w
-    int w_first, w_g, w_k, w_h, w_w
-    int y_first, y_g, y_n, y_c, y_h, y_w
-    mx_nv_divisor image, row
-
-# What a direction reads and writes: backward data reads dy and writes dx.
-cdef struct roles_t:
-    const mx_tensor* x
-    const mx_tensor* y
-    int x_slot, y_slot
-    int64_t channels, filters, reduced       # of a group
-    int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
-    bint packs_x, packs_w
-    bint x_across, w_across                  # wgmma reads pixels, or filters, that lie closest
-    int64_t size                             # bytes of an element
-    int64_t x_offset, workspace              # of the packed copies, in bytes
-
-
-cdef int64_t _up(int64_t value, int64_t multiple) noexcept nogil:
-    return (value + multiple - 1) // multiple * multiple
-
-
-cdef int64_t _gcd(int64_t a, int64_t b) noexcept nogil:
-    while b:
-        a, b = b, a % b
-    return a
-
-
-cdef mx_nv_divisor _divisor(int64_t d) noexcept nogil:
-    """What mx_quotient takes: exact for numerators below 2^31."""
-    cdef mx_nv_divisor by
-    by.shift = 0
-    while (<int64_t> 1 << by.shift) < d:
-        by.shift += 1
-    by.magic = <unsigned int> (((<int64_t> 1 << (31 + by.shift)) + d - 1) // d)
-    return by
-
-
-cdef void _set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil:
-    """The pixels of the grid: `images` times p rows of q."""
-    g.p, g.q = <int> p, <int> q
-    g.pixels = <int> (images * p * q)
-    g.image, g.row = _divisor(p * q), _divisor(q)
-
-
-cdef int64_t _stride(const mx_tensor* t, int axis) noexcept nogil:
-    """Zero along an axis of one element, whose stride means nothing."""
-    return t.stride[axis] if t.len[axis] > 1 else 0
-
-
-cdef int64_t _span(const mx_tensor* t) noexcept nogil:
-    cdef int64_t elements = 1
-    cdef int i
-    for i in range(5):
-        elements += (t.len[i] - 1) * t.stride[i]
-    return elements
-
-
-cdef bint _in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
+cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
     """Whether channels of 16 bits can be copied 8 at a time: closest, and 16 bytes apart whichever way one goes."""
-    return t.stride[1] == 1 and channels % 8 == 0 and (_stride(t, 0) | _stride(t, 3) | _stride(t, 4)) % 8 == 0
+    return t.stride[1] == 1 and channels % 8 == 0 and (stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
 
 
-cdef bint _pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
+cdef bint pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
     """Whether the pixels of a 1x1 convolution can be copied 8 at a time: closest, whole images, 16 bytes apart."""
     return (is_pointwise(p, 1) and t.len[3] * t.len[4] % 8 == 0 and (t.len[4] == 1 or t.stride[4] == 1)
-            and (t.len[3] == 1 or t.stride[3] == t.len[4]) and (_stride(t, 0) | _stride(t, 1)) % 8 == 0)
+            and (t.len[3] == 1 or t.stride[3] == t.len[4]) and (stride_of(t, 0) | stride_of(t, 1)) % 8 == 0)
 
 
-cdef roles_t _roles(const mx_conv_problem* p, bint wgmma) noexcept nogil:
+cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
+    """The problem with the pixels of x that a 1x1 filter steps over left out."""
+    cdef mx_conv_problem o = p[0]
+    cdef int i
+    if p.direction != MX_BACKWARD_DATA and p.w.len[3] * p.w.len[4] == 1 and p.pad[1] == 0 and p.pad[2] == 0:
+        for i in range(1, 3):
+            o.x.len[2 + i] = p.y.len[2 + i]
+            o.x.stride[2 + i] *= p.step[i]
+            o.step[i] = 1
+    return o
+
+
+cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     cdef roles_t r
     cdef int64_t multiple = 4 if p.w.type == MX_FLOAT else 8
     memset(&r, 0, sizeof(r))
@@ -116,22 +61,29 @@ cdef roles_t _roles(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.x, r.y, r.x_slot, r.y_slot = &p.y, &p.x, SLOT_Y, SLOT_X
         r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
         r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
-    r.reduced = _up(r.channels, multiple)
+    r.reduced = up(r.channels, multiple)
     # In place, what is copied 16 bytes at a time lies 16 bytes apart whichever way one goes.
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
-                 or (r.w_row | _stride(&p.w, 3) | _stride(&p.w, 4)) % multiple != 0)
-    r.packs_x = p.w.type != MX_FLOAT and not _in_place(r.x, r.channels)
+                 or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
+    r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
-        r.x_across = r.packs_x and _pixels_closest(p, r.x)
+        r.x_across = r.packs_x and pixels_closest(p, r.x)
         r.packs_x = r.packs_x and not r.x_across
         r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
-                      and (r.w_reduced | _stride(&p.w, 0) | _stride(&p.w, 3) | _stride(&p.w, 4)) % 8 == 0)
+                      and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_across
     if r.packs_w:
-        r.workspace = _up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
+        r.workspace = up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
     r.x_offset = r.workspace
     if r.packs_x:
-        r.workspace += _up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
+        r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
+    # Single pixels of 16 bits are slow to store, but not with their channels beside them.
+    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
+                 and (r.y.len[3] * r.y.len[4] % 2 != 0
+                      or p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1))
+    r.y_offset = r.workspace
+    if r.turns_y:
+        r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
     return r
 
 
@@ -141,29 +93,45 @@ cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
                         p.w.len[0] // p.groups * p.w.stride[0], r.w_row, p.w.stride[3], p.w.stride[4], r.w_reduced)
     args = (Arg.slot_of(SLOT_W, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size), Arg.value_of(sizes))
     return Step(KernelSpec("conv_nvidia_pack.cl", "pack_weights", X_TYPE=type_token(p.w.type)), args,
-                (_up(items, 256),), (256,))
+                (up(items, 256),), (256,))
 
 
 cdef Step _pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
     """Copy a tensor of 16 bits to byte `to` of the workspace; `channels` are of one group."""
-    cdef int64_t reduced = _up(channels, 8)
-    cdef int64_t tiles = (_up(x.len[3] * x.len[4], 64) // 64) * (_up(reduced, 64) // 64) * p.groups * x.len[0]
-    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], channels, reduced, _stride(x, 0),
-                        channels * x.stride[1] if p.groups > 1 else 0, _stride(x, 1), _stride(x, 3), _stride(x, 4))
+    cdef int64_t reduced = up(channels, 8)
+    cdef int64_t tiles = (up(x.len[3] * x.len[4], 64) // 64) * (up(reduced, 64) // 64) * p.groups * x.len[0]
+    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], channels, reduced, stride_of(x, 0),
+                        channels * x.stride[1] if p.groups > 1 else 0, stride_of(x, 1), stride_of(x, 3),
+                        stride_of(x, 4))
     args = (Arg.slot_of(slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
     return Step(KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
                 (256,))
 
 
+cdef list _turning(const mx_conv_problem* p, const roles_t* r):
+    """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
+    if not r.turns_y:
+        return []
+    cdef const mx_tensor* y = r.y
+    cdef int64_t tiles = (up(y.len[3] * y.len[4], 64) // 64) * (up(y.len[1], 64) // 64) * y.len[0]
+    sizes = struct.pack("11i", y.len[0], 1, y.len[3], y.len[4], y.len[1], up(y.len[1], 8), stride_of(y, 0), 0,
+                        stride_of(y, 1), stride_of(y, 3), stride_of(y, 4))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(sizes),
+            Arg.alpha(False), Arg.beta(False))
+    return [Step(KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
+                 (256,))]
+
+
 cdef void _set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil:
     g.h, g.w = <int> x.len[3], <int> x.len[4]
     if packed:
-        g.x_c, g.x_g = 1, <int> _up(channels, 8)
+        g.x_c, g.x_g = 1, <int> up(channels, 8)
         g.x_w = <int> groups * g.x_g
         g.x_h = g.x_w * g.w
         g.x_n = g.x_h * g.h
     else:
-        g.x_c, g.x_w, g.x_h, g.x_n = <int> _stride(x, 1), <int> _stride(x, 4), <int> _stride(x, 3), <int> _stride(x, 0)
+        g.x_n, g.x_c, g.x_h, g.x_w = (
+            <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
         g.x_g = <int> (channels * x.stride[1]) if groups > 1 else 0
 
 
@@ -184,33 +152,32 @@ cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept n
         g.w_k = <int> (r.w_reduced if r.w_across else r.w_row)
         g.w_h, g.w_w = <int> p.w.stride[3], <int> p.w.stride[4]
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
-    g.y_c, g.y_w, g.y_h, g.y_n = <int> _stride(y, 1), <int> _stride(y, 4), <int> _stride(y, 3), <int> _stride(y, 0)
+    g.y_n, g.y_c, g.y_h, g.y_w = (
+        <int> stride_of(y, 0), <int> stride_of(y, 1), <int> stride_of(y, 3), <int> stride_of(y, 4))
     g.y_g = <int> (r.filters * y.stride[1]) if p.groups > 1 else 0
+    if r.turns_y:
+        g.y_c, g.y_g, g.y_w = 1, <int> r.filters, <int> up(y.len[1], 8)
+        g.y_h = g.y_w * <int> y.len[4]
+        g.y_n = g.y_h * <int> y.len[3]
     return g
 
 
-cdef bint _divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil:
-    """Whether runs of `vector` elements of y, along its channels or its pixels, stay whole and equally aligned."""
-    if (g.y_first | g.y_g | g.y_n) % vector:
-        return False
-    if last:
-        return g.y_c == 1 and (g.filters | g.y_h | g.y_w) % vector == 0
-    return (g.y_w == 1 or g.p * g.q == 1) and (g.y_h == g.q or g.p == 1) and (g.y_c | g.p * g.q) % vector == 0
-
-
-cdef int64_t _widest(const mx_nv_conv* g, bint last) noexcept nogil:
+cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil:
     """How many elements of 16 bits of y can be stored at once."""
     cdef int64_t vector = 8
-    while not _divides(vector, g, last) and vector > 1:
+    while not divides(vector, g, last) and vector > 1:
         vector //= 2
     return vector
 
 
-cdef tuple _operand_args(const roles_t* r, mx_nv_conv* g):
+cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
         Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
-        Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size), Arg.slot_of(r.y_slot, <int> r.size),
-        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]), Arg.alpha(False), Arg.beta(False),
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
+        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else 0),
+        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
+        Arg.value_of(struct.pack("f", 1)) if r.turns_y else Arg.alpha(False),
+        Arg.value_of(struct.pack("f", 0)) if r.turns_y else Arg.beta(False),
     )
 
 
@@ -220,7 +187,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
     defines = {}
     if p.w.type == MX_FLOAT:
         name = "conv_nvidia_float"
-        vector = 2 if _divides(2, g, False) else 1
+        vector = 2 if divides(2, g, False) else 1
         if g.filters <= 64 or g.taps_h * g.taps_w * g.reduced <= 128:
             # Few products a tile: several small groups a compute unit hide each other's beginnings and ends.
             filters_tile, pixels_tile, threads = 64, 128, 128
@@ -229,30 +196,15 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
         name = "conv_nvidia_half"
-        vector = _widest(g, last)
+        vector = widest(g, last)
         filters_tile, pixels_tile, threads = 128, 128, 128
         if g.filters <= 64:
             filters_tile = 64
             defines.update(WARPS_M=4, WARPS_N=1, WM=32)
         defines.update(X_TYPE=type_token(p.w.type), LAST=int(last))
-    groups = (_up(g.pixels, pixels_tile) // pixels_tile) * (_up(g.filters, filters_tile) // filters_tile) * g.groups
-    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), _operand_args(r, g),
+    groups = (up(g.pixels, pixels_tile) // pixels_tile) * (up(g.filters, filters_tile) // filters_tile) * g.groups
+    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), operand_args(r, g),
                 (groups * threads,), (threads,))
-
-
-cdef void _set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
-    """The pixels of p.y, and the taps of each in p.x."""
-    _set_grid(g, p.y.len[0], p.y.len[3], p.y.len[4])
-    g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
-    g.step_h, g.step_w, g.tap_h, g.tap_w = <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2]
-    g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
-
-
-cdef bint _tensor_cores(Device dev):
-    """mma.sync on tf32 and bfloat16, cp.async: compute capability 8.0 and up, from NVIDIA's own compiler."""
-    info = dev.info
-    return (dev.is_gpu and info.runtime == "nvidia" and "cl_nv_device_attribute_query" in info.extensions
-            and info.isa[2:].isdigit() and int(info.isa[2:]) >= 80)
 
 
 cdef class _NvImplicitGemm(ConvSolver):
@@ -261,18 +213,15 @@ cdef class _NvImplicitGemm(ConvSolver):
         self.dynamic = self.deterministic = self.assembly = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef int i
-        if not _tensor_cores(dev):
+        cdef str why
+        if not tensor_cores(dev):
             return "needs NVIDIA's tensor cores"
         if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
             return "data type"
-        if p.spatial > 2:
-            return "three spatial axes"
-        for i in range(1, 3):
-            if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
-                    or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
-                return "an axis is too long"
-        if (max(_span(&p.x), _span(&p.w), _span(&p.y), self.copied(p)) >= INT_LIMIT // 2):
+        why = refuse_axes(p)
+        if why is not None:
+            return why
+        if max(span(&p.x), span(&p.w), span(&p.y), self.copied(p)) >= INT_LIMIT // 2:
             return "a tensor is too large for 32-bit offsets"
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
@@ -280,11 +229,13 @@ cdef class _NvImplicitGemm(ConvSolver):
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         """Elements of the packed copies."""
-        cdef roles_t r = self.roles(p)
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = self.roles(&read)
         return r.workspace // r.size
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return self.roles(p).workspace
+        cdef mx_conv_problem read = only_read(p)
+        return self.roles(&read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef roles_t r = self.roles(p)
@@ -293,7 +244,7 @@ cdef class _NvImplicitGemm(ConvSolver):
         return min(0.98, 10 * share)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
-        return _roles(p, False)
+        return roles_of(p, False)
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply(p, r, g)
@@ -314,31 +265,12 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef roles_t r = self.roles(p)
-        cdef mx_nv_conv g = _operands(p, &r)
-        _set_taps(&g, p)
-        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
-
-
-# The taps of one axis that meet the pixels `residue + i * step` of dx: number first + j * every, j < count, which reads
-# dy at i + start + j * move.
-cdef struct taps_t:
-    int64_t first, every, count, start, move
-
-
-cdef taps_t _taps(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil:
-    cdef taps_t t
-    cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
-    memset(&t, 0, sizeof(t))
-    t.every = step // _gcd(step, dilation)
-    t.move = -(dilation * t.every // step)
-    for tap in range(min(t.every, p.w.len[2 + axis])):
-        if (residue + p.pad[axis] - tap * dilation) % step == 0:
-            t.first = tap
-            t.count = (p.w.len[2 + axis] - tap + t.every - 1) // t.every
-            t.start = (residue + p.pad[axis] - tap * dilation) // step
-            break
-    return t
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = self.roles(&read)
+        cdef mx_nv_conv g = _operands(&read, &r)
+        set_taps(&g, &read)
+        p = &read
+        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + _turning(p, &r), r.workspace)
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
@@ -359,12 +291,12 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         cdef int64_t a, b
         steps = self.packing(p, &r)
         for a in range(min(p.step[1], p.x.len[3])):
-            th = _taps(p, 1, a)
+            th = taps_of(p, 1, a)
             for b in range(min(p.step[2], p.x.len[4])):
-                tw = _taps(p, 2, b)
+                tw = taps_of(p, 2, b)
                 g = whole
-                _set_grid(&g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
-                          (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
+                set_grid(&g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
+                         (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
                 g.step_h = g.step_w = 1
                 g.taps_h, g.taps_w = <int> th.count, <int> tw.count
                 if th.count == 0 or tw.count == 0:
@@ -375,33 +307,15 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 steps.append(self.multiply(dev, p, &r, &g))
-        return Solution(steps, r.workspace)
+        return Solution(steps + _turning(p, &r), r.workspace)
 
-
-# A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
-cdef struct tile_t:
-    int down, across, threads, resident
-
-# How backward weights in 16 bits are computed; a split has `each` slices of pixels.
-cdef struct parts_t:
-    bint packs_x, packs_y, pixels_closest
-    int64_t reduced, columns          # of a group; `reduced` channels a tap
-    int64_t x_offset, y_offset, parts_offset, workspace
-    int tile
-    int64_t tiles, splits, each
 
 cdef tile_t[2] TILES
 TILES[0] = tile_t(128, 128, 128, 2)
 TILES[1] = tile_t(64, 64, 128, 3)
 cdef tuple TILE_DEFINES = ({}, {"WM": 32, "WN": 32, "STAGES": 4})
-cdef tile_t[4] WGMMA_TILES
-WGMMA_TILES[0] = tile_t(128, 256, 256, 1)
-WGMMA_TILES[1] = tile_t(128, 128, 256, 1)
-WGMMA_TILES[2] = tile_t(64, 256, 128, 1)
-WGMMA_TILES[3] = tile_t(64, 64, 128, 3)
-cdef tuple WGMMA_TILE_DEFINES = ({"STAGES": 4}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4})
 
-cdef parts_t _parts(
+cdef parts_t choose_parts(
     Device dev, const mx_conv_problem* p, const tile_t* tiles, int count, double speed, bint wgmma
 ) noexcept:
     """The tile and the splits that should take least time; `speed` is a compute unit's, in operations a microsecond.
@@ -411,24 +325,24 @@ cdef parts_t _parts(
     read.
     """
     cdef parts_t s
-    cdef int64_t filters = p.w.len[0] // p.groups, slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
     cdef double slice, cost, best = -1
     cdef int i
     memset(&s, 0, sizeof(s))
-    s.packs_x, s.packs_y = not _in_place(&p.x, p.w.len[1]), not _in_place(&p.y, filters)
-    s.pixels_closest = (wgmma and (s.packs_x or s.packs_y) and _pixels_closest(p, &p.x)
-                        and _pixels_closest(p, &p.y))
+    s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
+    s.pixels_closest = (wgmma and (s.packs_x or s.packs_y) and pixels_closest(p, &p.x)
+                        and pixels_closest(p, &p.y))
     s.packs_x, s.packs_y = s.packs_x and not s.pixels_closest, s.packs_y and not s.pixels_closest
-    s.reduced = _up(p.w.len[1], 8)
+    s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     if s.packs_x:
-        s.y_offset = _up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
+        s.y_offset = up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
     s.parts_offset = s.y_offset
     if s.packs_y:
-        s.parts_offset += _up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * _up(filters, 8) * 2, ALIGN)
+        s.parts_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
     for i in range(count):
-        number = (_up(filters, tiles[i].down) // tiles[i].down) * (_up(s.columns, tiles[i].across) // tiles[i].across)
+        number = (up(filters, tiles[i].down) // tiles[i].down) * (up(s.columns, tiles[i].across) // tiles[i].across)
         number *= p.groups
         at_once = units * tiles[i].resident
         slice = tiles[i].resident * max(2.0 * DEPTH * tiles[i].down * tiles[i].across / speed,
@@ -444,23 +358,12 @@ cdef parts_t _parts(
     return s
 
 
-cdef Step _sum(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap):
-    """Add up the parts at byte `offset` of the workspace: rows of `pitch` elements, channels `c`, taps `tap` apart."""
-    cdef int64_t shares = 8 if splits > 16 else 4 if splits > 8 else 1, width = 256 // shares
-    sizes = struct.pack("12i", p.w.len[0], p.w.len[1], p.w.len[3], p.w.len[4], splits, pitch, c, tap,
-                        _stride(&p.w, 0), _stride(&p.w, 1), _stride(&p.w, 3), _stride(&p.w, 4))
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
-            Arg.value_of(sizes), Arg.alpha(False), Arg.beta(False))
-    return Step(KernelSpec("conv_nvidia_sum.cl", "sum_parts", X_TYPE=type_token(p.w.type), SHARES=shares), args,
-                (_up(_weights(p), width) // width * 256,), (256,))
-
-
-cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s, const tile_t* tile, dict defines):
+cdef Solution weights_of_halves(const mx_conv_problem* p, const parts_t* s, const tile_t* tile, dict defines):
     cdef mx_nv_conv g
     cdef mx_nv_conv y
     memset(&g, 0, sizeof(g))
     memset(&y, 0, sizeof(y))
-    _set_taps(&g, p)
+    set_taps(&g, p)
     g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
     g.reduced = <int> s.reduced
     _set_x(&g, &p.x, p.groups, p.w.len[1], s.packs_x)
@@ -478,7 +381,7 @@ cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s, con
             Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
             Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
     steps.append(Step(spec, args, (tile.threads * s.tiles * s.splits,), (tile.threads,)))
-    steps.append(_sum(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
+    steps.append(sum_parts(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
     return Solution(steps, s.workspace)
 
 
@@ -495,19 +398,21 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts(dev, p, TILES, 2, 2.9e6, False)
+        return choose_parts(dev, p, TILES, 2, 2.9e6, False)
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         if p.w.type == MX_FLOAT:
             return 0
-        return max(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * _up(p.w.len[1], 8),
-                   p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * _up(p.w.len[0] // p.groups, 8),
-                   p.w.len[0] * p.w.len[3] * p.w.len[4] * _up(p.w.len[1], 8))
+        cdef mx_conv_problem read = only_read(p)
+        return max(p.x.len[0] * read.x.len[3] * read.x.len[4] * p.groups * up(p.w.len[1], 8),
+                   p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(p.w.len[0] // p.groups, 8),
+                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8))
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         if p.w.type == MX_FLOAT:
-            return _splits(dev, p) * _weights(p) * 4
-        return self.parts(dev, p).workspace
+            return _splits(dev, p) * weight_count(p) * 4
+        cdef mx_conv_problem read = only_read(p)
+        return self.parts(dev, &read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
@@ -516,20 +421,21 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef parts_t s
         cdef mx_nv_conv g
+        cdef mx_conv_problem read = only_read(p)
         cdef int64_t splits, taps = p.w.len[3] * p.w.len[4]
         if p.w.type != MX_FLOAT:
-            s = self.parts(dev, p)
-            return _weights_of_halves(p, &s, &TILES[s.tile], TILE_DEFINES[s.tile])
+            s = self.parts(dev, &read)
+            return weights_of_halves(&read, &s, &TILES[s.tile], TILE_DEFINES[s.tile])
         splits = _splits(dev, p)
         memset(&g, 0, sizeof(g))
-        _set_taps(&g, p)
+        set_taps(&g, p)
         g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
         g.h, g.w = <int> p.x.len[3], <int> p.x.len[4]
         g.x_c, g.x_w, g.x_h, g.x_n = (
-            <int> _stride(&p.x, 1), <int> _stride(&p.x, 4), <int> _stride(&p.x, 3), <int> _stride(&p.x, 0))
+            <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 4), <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 0))
         g.x_g = g.channels * g.x_c
         g.y_c, g.y_w, g.y_h, g.y_n = (
-            <int> _stride(&p.y, 1), <int> _stride(&p.y, 4), <int> _stride(&p.y, 3), <int> _stride(&p.y, 0))
+            <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 4), <int> stride_of(&p.y, 3), <int> stride_of(&p.y, 0))
         g.y_g = g.filters * g.y_c
         spec = KernelSpec("conv_nvidia_weights.cl", "conv_nvidia_weights", WARPS_M=1 if g.filters <= 64 else 2)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
@@ -537,18 +443,14 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
                 Arg.value_of(struct.pack("i", _slices_each(dev, p))))
         return Solution([
             Step(spec, args, (256 * splits * _weight_tiles(p),), (256,)),
-            _sum(p, splits, 0, p.w.len[1] * taps, taps, 1),
-        ], splits * _weights(p) * 4)
-
-
-cdef int64_t _weights(const mx_conv_problem* p) noexcept nogil:
-    return p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4]
+            sum_parts(p, splits, 0, p.w.len[1] * taps, taps, 1),
+        ], splits * weight_count(p) * 4)
 
 
 cdef int64_t _weight_tiles(const mx_conv_problem* p) noexcept nogil:
     cdef int64_t filters = p.w.len[0] // p.groups, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
     cdef int64_t down = 64 if filters <= 64 else 128, across = 256 if filters <= 64 else 128
-    return _up(filters, down) // down * (_up(columns, across) // across) * p.groups
+    return up(filters, down) // down * (up(columns, across) // across) * p.groups
 
 
 cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
@@ -556,7 +458,7 @@ cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
 
     A compute unit works through ceil(tiles * parts / units) of them; beginning and ending one costs OVERHEAD slices.
     """
-    cdef int64_t slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
     cdef int64_t units = max(1, dev.compute_units), parts, each, cost, best = 0, best_each = slices
     for parts in range(1, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD) + 1):
         each = (slices + parts - 1) // parts
@@ -567,120 +469,5 @@ cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
 
 
 cdef int64_t _splits(Device dev, const mx_conv_problem* p) noexcept:
-    cdef int64_t slices = _up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _slices_each(dev, p)
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _slices_each(dev, p)
     return (slices + each - 1) // each
-
-# What wgmma multiplies in one go: pixels and filters of a tile, what a slice and a whole tile take in microseconds.
-cdef struct choice_t:
-    int pixels, filters, in_turns
-    double slice, end
-
-cdef choice_t[5] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0.79, 1.9)
-CHOICES[1] = choice_t(256, 128, 0, 0.80, 2.3)
-CHOICES[2] = choice_t(128, 128, 1, 0.48, 1.2)
-CHOICES[3] = choice_t(128, 64, 1, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
-cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
-
-
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-    cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = _up(g.taps_h * g.taps_w * g.reduced, 64) // 64
-    cdef int64_t tiles, best_tiles = 1, threads
-    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
-    cdef double cost, best = -1
-    cdef int i, chosen = 0
-    for i in range(5):
-        # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
-        if (i == 4) != shared:
-            continue
-        tiles = (_up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
-                 * (_up(g.filters, CHOICES[i].filters) // CHOICES[i].filters))
-        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end)
-        if best < 0 or cost < best:
-            best, best_tiles, chosen = cost, tiles, i
-    # 128 work-items multiply 64 rows, or 128, of up to 256 columns; 128 more copy.
-    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
-    wg_rows = max(1, rows // 64 if CHOICES[chosen].in_turns else rows // 128)
-    threads = 384 if CHOICES[chosen].in_turns else rows // wg_rows * 2 + 128
-    spec = KernelSpec(
-        "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
-        VEC=_widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
-        STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
-        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across), W_ACROSS=int(r.w_across),
-    )
-    return Step(spec, _operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
-
-
-cdef bint _hopper(Device dev):
-    """wgmma, which later generations do not have."""
-    return dev.info.isa[2:] == "90"
-
-
-cdef class NvWgmmaFwd(NvImplicitGemmFwd):
-    """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
-
-    def __cinit__(self):
-        self.id, self.name = 1104, "NvWgmmaFwd"
-
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
-        return _refuse_hopper(dev, p) if why is None else why
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmFwd.index(self, dev, p) + 0.01
-
-    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
-        return _roles(p, True)
-
-    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-        return _multiply_hopper(dev, p, r, g)
-
-
-cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack."""
-
-    def __cinit__(self):
-        self.id, self.name = 1105, "NvWgmmaBwd"
-
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
-        return _refuse_hopper(dev, p) if why is None else why
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmBwd.index(self, dev, p) + 0.01
-
-    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
-        return _roles(p, True)
-
-    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-        return _multiply_hopper(dev, p, r, g)
-
-
-cdef class NvWgmmaWrw(NvImplicitGemmWrw):
-    """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
-
-    def __cinit__(self):
-        self.id, self.name = 1106, "NvWgmmaWrw"
-
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
-        return _refuse_hopper(dev, p) if why is None else why
-
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts(dev, p, WGMMA_TILES, 4, 4.9e6, True)
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmWrw.index(self, dev, p) + 0.01
-
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef parts_t s = self.parts(dev, p)
-        return _weights_of_halves(p, &s, &WGMMA_TILES[s.tile], dict(
-            WGMMA_TILE_DEFINES[s.tile], SM_90A=1, PIXELS_CLOSEST=int(s.pixels_closest)))
-
-
-cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
-    if not _hopper(dev):
-        return "needs wgmma"
-    return "data type" if p.w.type == MX_FLOAT else None

@@ -1,0 +1,129 @@
+"""Floats as pairs of halves: what Inf, NaN and a wide range of values come to, and how exact ordinary numbers are.
+
+The solvers need wgmma; other devices skip these tests.  Shapes, strides and layouts are test_solvers' business.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+
+SOLVERS = ("NvPairsFwd", "NvPairsBwd", "NvPairsWrw")
+CASES = {  # n c h w, k r s, pad, stride
+    "3x3": ((2, 72, 9, 9), (70, 72, 3, 3), 1, 1),
+    "1x1": ((3, 130, 8, 8), (130, 130, 1, 1), 0, 1),
+    "strided": ((2, 66, 10, 10), (70, 66, 3, 3), 1, 2),
+}
+
+
+class Problem:
+    """One convolution in float32 with its operands, and what the host path makes of them in float64."""
+
+    def __init__(self, handle: miopyx.Handle, case: str, rng: np.random.Generator) -> None:
+        x, w, pad, stride = CASES[case]
+        self.handle, self.conv = handle, ConvolutionDescriptor((pad, pad), (stride, stride), (1, 1))
+        y = self.conv.output_lens(TensorDescriptor("float32", x), TensorDescriptor("float32", w))
+        self.lens = (x, w, tuple(y))
+        self.data = [rng.standard_normal(lens).astype(np.float32) for lens in self.lens]
+
+    def operands(self, direction: int) -> list[np.ndarray]:
+        x, w, y = self.data
+        return [[x, w], [y, w], [y, x]][direction]
+
+    def plan(self, handle: miopyx.Handle, dtype: str, direction: int, solution_id: int | None):
+        x, w, y = (TensorDescriptor(dtype, lens) for lens in self.lens)
+        if direction == 0:
+            return handle.convolution_forward(x, w, self.conv, y, solution_id)
+        if direction == 1:
+            return handle.convolution_backward_data(y, w, self.conv, x, solution_id)
+        return handle.convolution_backward_weights(y, x, self.conv, w, solution_id)
+
+    def run(self, direction: int) -> np.ndarray:
+        out = np.full(self.lens[(2, 0, 1)[direction]], np.nan, np.float32)
+        buffer = self.handle.upload(out)
+        operands = [self.handle.upload(a) for a in self.operands(direction)]
+        self.plan(self.handle, "float32", direction, registry.solver_id(SOLVERS[direction]))(*operands, buffer)
+        self.handle.finish()
+        self.handle.download(buffer, out)
+        return out.astype(np.float64)
+
+    def truth(self, host: miopyx.Handle, direction: int, absolute: bool = False) -> np.ndarray:
+        out = np.full(self.lens[(2, 0, 1)[direction]], np.nan)
+        operands = [np.abs(a) if absolute else a for a in self.operands(direction)]
+        self.plan(host, "float64", direction, None)(*(a.astype(np.float64) for a in operands), out)
+        return out
+
+    def terms(self, direction: int) -> int:
+        (n, _, _, _), (k, c, r, s), (_, _, p, q) = self.lens
+        return (c * r * s, k * r * s, n * p * q)[direction]
+
+
+@pytest.fixture
+def pairs(handle):
+    """Skip where the solvers cannot run at all."""
+    x = TensorDescriptor("float32", CASES["1x1"][0])
+    w = TensorDescriptor("float32", CASES["1x1"][1])
+    why = registry.BY_NAME["NvPairsFwd"].why_not(handle.device, ConvProblem(0, x, w, x, ConvolutionDescriptor()))
+    if why is not None:
+        pytest.skip(why)
+    return handle
+
+
+@pytest.fixture
+def host(handles):
+    return handles("host")
+
+
+def bound(problem: Problem, host: miopyx.Handle, direction: int) -> np.ndarray:
+    """What floats are allowed, one product's rounding after the other."""
+    return (2.0**-23 + (problem.terms(direction) + 2) * 2.0**-24) * problem.truth(host, direction, absolute=True)
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("case", CASES)
+def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direction):
+    for value in (np.inf, -np.inf, np.nan):
+        for which in (0, 1):
+            problem = Problem(pairs, case, rng)
+            operand = problem.operands(direction)[which]
+            operand.reshape(-1)[rng.integers(0, operand.size, 3)] = value
+            got, want = problem.run(direction), problem.truth(host, direction)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+            np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+            finite = np.isfinite(want)
+            limit = bound(problem, host, direction)
+            assert (np.abs(got[finite] - want[finite]) <= limit[finite]).all()
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direction):
+    """A range of 2^28 within each operand, at sizes that are nowhere near 1."""
+    for size in (-100, -40, 0, 40, 100):
+        problem = Problem(pairs, case, rng)
+        for which, operand in enumerate(problem.operands(direction)):
+            exponents = rng.integers(-14, 14, operand.shape) + (size if which == 0 else -size // 2)
+            operand *= 2.0 ** exponents.astype(float)
+        error = np.abs(problem.run(direction) - problem.truth(host, direction))
+        assert (error <= bound(problem, host, direction) + 2.0**-140).all(), f"2^{size}"
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("case", CASES)
+def test_ordinary_numbers_are_as_exact_as_floats(pairs, host, rng, case, direction):
+    problem = Problem(pairs, case, rng)
+    want = problem.truth(host, direction)
+    assert np.linalg.norm(problem.run(direction) - want) <= 3e-7 * np.linalg.norm(want)
+
+
+def test_sums_of_few_products_go_another_way(pairs):
+    """A product alone may be off by more than a float's rounding."""
+    x, w = TensorDescriptor("float32", (2, 15, 8, 8)), TensorDescriptor("float32", (64, 15, 1, 1))
+    y = TensorDescriptor("float32", (2, 64, 8, 8))
+    why = registry.BY_NAME["NvPairsFwd"].why_not(pairs.device, ConvProblem(0, x, w, y, ConvolutionDescriptor()))
+    assert why == "too few products for pairs of halves"

@@ -9,10 +9,10 @@ import typing as _typing
 from . import enums as enums
 from . import errors as errors
 from . import logs as _logs
-from ._plan import Plan as Plan
 from ._core import Solver as Solver
 from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from ._descriptors import TensorDescriptor as TensorDescriptor
+from ._plan import Plan as Plan
 from .api._convolution import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._tensor import *  # noqa: F403

@@ -73,6 +73,7 @@ class ConvolutionDescriptor:
 def set_tensor(
     desc: TensorDescriptor, data_type: _DataType, num_dims: _Int, dims: _Ints, strides: _Ints | None, wide: bool
 ) -> None: ...
+def set_cast_type(desc: TensorDescriptor, cast_type: _DataType) -> None: ...
 def set_tensor_layout(
     desc: TensorDescriptor,
     data_type: _DataType,

@@ -18,7 +18,7 @@ from libc.string cimport memcmp, memset
 
 from ._buffers cimport CL_MEMORY, UNBOUND, binding_t, next_serial
 from ._core cimport Device, KernelSpec
-from ._lock cimport acquire, mx_lock, mx_lock_drop, mx_lock_make
+from ._lock cimport acquire, mx_lock_drop, mx_lock_make
 from ._opencl cimport CL_MEM_READ_WRITE, check, cl, cl_int, fork_generation
 from ._problem cimport Problem, hash_bytes
 

@@ -351,8 +351,8 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
 cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? NULL:
     """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither."""
     cdef bound_t* s
-    cdef int i
-    for i in range(2):
+    cdef int _way
+    for _way in range(2):
         s = &bound[place[0]]
         if is_bound(s, data):
             if is_released(s.memory):

@@ -15,7 +15,7 @@ cdef class Plan:
     cdef vectorcall_t vectorcall         # what Python calls for plan(...), see _plan.pyx
     cdef readonly Handle handle
     cdef readonly Invoker invoker
-    cdef readonly object explanation
+    cdef object explaining               # makes the explanation
     cdef int slot[3]
     cdef tuple names
     # What it was made from, in the forward sense; the stamps say in which state.

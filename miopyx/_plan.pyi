@@ -2,7 +2,6 @@ from ._buffers import _Data
 from ._core import Solver
 from ._handle import Handle
 from ._invoker import Invoker
-from .explain import Explanation
 
 class Plan:
     def __init__(self, *args: object, **kwargs: object) -> None: ...
@@ -11,8 +10,6 @@ class Plan:
     def handle(self) -> Handle: ...
     @property
     def invoker(self) -> Invoker: ...
-    @property
-    def explanation(self) -> Explanation: ...
     @property
     def solver(self) -> Solver: ...
     @property

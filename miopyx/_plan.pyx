@@ -80,7 +80,7 @@ cdef class Plan:
 
     def explain(self):
         """Return what was chosen and why, and for every other solver why not, as text."""
-        return str(self.explanation)
+        return "" if self.explaining is None else str(self.explaining())
 
     def __repr__(self):
         return f"<Plan {self.solver} on {self.handle}>"

@@ -28,9 +28,9 @@ log = logging.getLogger("miopyx")
 log.addHandler(logging.NullHandler())  # a library is quiet unless its user configures logging
 
 __all__ = [
-    "DeviceInfo", "Verdict", "best", "buffer_type", "candidates", "discover", "download", "find", "forget_verdicts", "from_queue",
-    "host_isa", "loader_library", "loader_path", "open_device", "probe", "problems", "queue_profiles", "ranked",
-    "timing_queue", "upload",
+    "DeviceInfo", "Verdict", "best", "buffer_type", "candidates", "discover", "download", "find", "forget_verdicts",
+    "from_queue", "host_isa", "loader_library", "loader_path", "open_device", "probe", "problems", "queue_profiles",
+    "ranked", "timing_queue", "upload",
 ]
 
 Kind = Literal["gpu", "cpu", "accelerator", "host"]

@@ -38,8 +38,11 @@ class Explanation(NamedTuple):
 
 
 def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
-            limit: int | None = None) -> Explanation:
-    """Return which solver runs, from where, and for every other one why not."""
+            limit: int | None = None, learnt_since: bool = False) -> Explanation:
+    """Return which solver runs, from where, and for every other one why not.
+
+    `learnt_since` says that more may be known now than when the choice was made.
+    """
     others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
     seen = False
     for other in candidates(handle, problem):
@@ -51,6 +54,8 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
             why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
         elif chosen.source == "forced":
             why = f"another was asked for ({about})"
+        elif not seen and learnt_since:
+            why = f"ranks higher by what was learnt since ({about})"
         elif not seen:
             why = "could not be prepared on this device"
         elif other.solver.last_resort:

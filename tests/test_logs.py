@@ -690,7 +690,7 @@ def test_logging_changes_no_result():
     assert len([line for line in both if "Command" not in line]) == len(calls.splitlines())
     assert re.findall(r"(\S+)\(.*\){", calls.replace(PREFIX, "")) == [
         "miopenFindConvolutionForwardAlgorithm", "miopenConvolutionForward", "Handle.convolution_backward_data",
-        "miopenInitConvolutionDescriptor", "Plan.__call__", "Handle.convolution_backward_weights", "Plan.__call__",
+        "miopenDestroyConvolutionDescriptor", "Plan.__call__", "Handle.convolution_backward_weights", "Plan.__call__",
         "Plan.__call__"]
     plan = calls[calls.index("void Plan"):].split("}\n")[0].splitlines()
     assert plan[0] == "void Plan.__call__(plan, dy, w, dx, alpha, beta){"

@@ -1,9 +1,9 @@
 from typing import SupportsFloat, TypeAlias
 
 from .._buffers import _Data
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int, _Ints
 from .._handle import Handle
 from .._plan import Plan
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int, _Ints
 from ..enums import (
     miopenConvBwdDataAlgorithm_t,
     miopenConvBwdWeightsAlgorithm_t,

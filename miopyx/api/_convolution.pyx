@@ -17,24 +17,20 @@ from .._plan cimport Plan
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
 
-from .. import _ranking, config, explain, find, preparing
+from .. import _ranking, config, enums, find, preparing
 from .._descriptors import (
     destroy_convolution, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
-from ..enums import (
-    miopenConvAlgorithm_t, miopenConvBwdDataAlgorithm_t, miopenConvBwdWeightsAlgorithm_t, miopenConvFwdAlgorithm_t,
-    miopenConvolutionFindMode_t, miopenConvolutionMode_t,
-)
+from ..enums import miopenConvolutionMode_t
 from ..errors import BadParmError, UnknownError
 from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
-cdef dict _ALGORITHM = {int(a): a for a in miopenConvAlgorithm_t}
-cdef tuple _ALGORITHMS = (
-    {int(a): a for a in miopenConvFwdAlgorithm_t},
-    {int(a): a for a in miopenConvBwdDataAlgorithm_t},
-    {int(a): a for a in miopenConvBwdWeightsAlgorithm_t},
-)
+# The enumerations of algorithms, of each direction and of all, by number; made when they are first asked for.
+cdef list _ALGORITHMS = ["miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
+                         "miopenConvAlgorithm_t"]
+cdef enum:
+    ALL = 3
 # The buffers of a direction as its functions take them.
 cdef tuple _NAMES = (("x", "w", "y", "workSpace"), ("dy", "w", "dx", "workSpace"), ("dy", "x", "dw", "workSpace"))
 # Descriptors in the forward sense.
@@ -43,6 +39,13 @@ cdef tuple _DESCS = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"),
 plan_type = Plan
 cdef str _NO_INVOKER = "No invoker was registered for convolution {}. Was find executed?"
 cdef tuple _WORDS = ("forward", "backward", "weights")
+
+
+cdef dict _algorithms(int d):
+    """The members of an enumeration of algorithms by their numbers."""
+    if not isinstance(_ALGORITHMS[d], dict):
+        _ALGORITHMS[d] = {int(a): a for a in getattr(enums, _ALGORITHMS[d])}
+    return <dict> _ALGORITHMS[d]
 
 
 cdef Handle _handle(object handle):
@@ -172,7 +175,7 @@ def miopenSetConvolutionFindMode(convDesc, findMode):
 def miopenGetConvolutionFindMode(convDesc):
     """Return the descriptor's find mode, MIOPEN_FIND_MODE's where none was set (default: DynamicHybrid)."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
-    return desc.find_mode or miopenConvolutionFindMode_t(config.get("MIOPEN_FIND_MODE"))
+    return desc.find_mode or enums.miopenConvolutionFindMode_t(config.get("MIOPEN_FIND_MODE"))
 
 
 def miopenDestroyConvolutionDescriptor(convDesc):
@@ -220,7 +223,9 @@ cdef class _Answer:
 cdef object _answer(int d, object handle, object x, object w, object y, object conv, int64_t what):
     """Return an answer about a problem; it is computed once, and again when something new was learnt."""
     cdef Handle h = _handle(handle)
-    cdef TensorDescriptor xd = as_tensor(x, _DESCS[d][0]), wd = as_tensor(w, _DESCS[d][1]), yd = as_tensor(y, _DESCS[d][2])
+    cdef TensorDescriptor xd = as_tensor(x, <str> (<tuple> _DESCS[d])[0])
+    cdef TensorDescriptor wd = as_tensor(w, <str> (<tuple> _DESCS[d])[1])
+    cdef TensorDescriptor yd = as_tensor(y, <str> (<tuple> _DESCS[d])[2])
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
     cdef ConvProblem p
     cdef mx_conv_problem key
@@ -236,7 +241,7 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
         return answer.value
     p = ConvProblem(d, xd, wd, yd, cd)
     if what == SOLUTIONS:
-        value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _ALGORITHM[c.solver.algorithm])
+        value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _algorithms(ALL)[c.solver.algorithm])
                  for c in _ranking.candidates(h, p)]
     else:
         value = find.workspace_size(h, p, find.mode_of(cd.find_mode_set))
@@ -277,7 +282,9 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
               object b, object c, object workspace, object workspace_size, double alpha, double beta) except -1:
     """Look the invoker up under a solution or algorithm id; immediate mode makes it where there is none yet."""
     cdef Handle h = _handle(handle)
-    cdef TensorDescriptor xd = as_tensor(x, "xDesc"), wd = as_tensor(w, "wDesc"), yd = as_tensor(y, "yDesc")
+    cdef TensorDescriptor xd = as_tensor(x, <str> (<tuple> _DESCS[d])[0])
+    cdef TensorDescriptor wd = as_tensor(w, <str> (<tuple> _DESCS[d])[1])
+    cdef TensorDescriptor yd = as_tensor(y, <str> (<tuple> _DESCS[d])[2])
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef int order[3]
@@ -304,7 +311,7 @@ cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, T
 
 cdef int64_t _algorithm_id(int d, object algo) except? 0:
     cdef int number = to_int(algo, "algo")
-    if number not in _ALGORITHMS[d]:
+    if number not in _algorithms(d):
         raise BadParmError("unknown algorithm", "algo", algo, "an algorithm of this direction")
     return -1 - number
 
@@ -350,7 +357,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)
-    results = [miopenConvAlgoPerf_t(_ALGORITHMS[d][algorithm], candidate.time, candidate.workspace)
+    results = [miopenConvAlgoPerf_t(_algorithms(d)[algorithm], candidate.time, candidate.workspace)
                for algorithm, candidate in best.items()]
     if learnt == known and not exhaustive and not find.always_acts():
         # Nothing was timed: as long as it is the last Find of this problem, the same call has the same answer.
@@ -365,8 +372,10 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
     cdef Handle h = _handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     cdef Plan plan = plan_type.__new__(plan_type)
-    if limit is not None and to_int64(limit, "workspace_limit") < 0:
-        raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
+    if limit is not None:
+        limit = to_int64(limit, "workspace_limit")
+        if limit < 0:
+            raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
     if solution_id is None:
         plan.invoker, chosen = preparing.first(h, p, limit)
     else:
@@ -380,9 +389,18 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
     plan.x, plan.w, plan.y, plan.conv, plan.direction, plan.transposed = x, w, y, conv, d, p.transposed
     plan.stamp[0], plan.stamp[1], plan.stamp[2] = plan.x.stamp, plan.w.stamp, plan.y.stamp
     plan.stamp[3] = plan.conv.stamp
-    plan.explanation = explain.explain(h, p, plan.invoker, chosen, limit)
+    plan.explaining = _explaining(h, p, plan.invoker, chosen, limit, learnt)
     _order(d, p.transposed, plan.slot)
     return plan
+
+
+cdef object _explaining(Handle h, ConvProblem p, Invoker invoker, object chosen, object limit, int64_t known):
+    """Return what a plan calls when somebody asks why; few do."""
+    def explaining():
+        from ..explain import explain
+
+        return explain(h, p, invoker, chosen, limit, known != learnt)
+    return explaining
 
 
 def plan_forward(handle, xDesc, wDesc, convDesc, yDesc, solution_id=None, workspace_limit=None):

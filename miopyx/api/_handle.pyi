@@ -2,9 +2,9 @@ from typing import Final
 
 import pyopencl
 
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor
 from .._handle import Handle as _Handle
 from .._plan import Plan
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 

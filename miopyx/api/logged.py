@@ -16,9 +16,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from .. import logs
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from .._handle import Handle
 from .._plan import Plan
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from . import _convolution, _handle, _tensor
 
 if TYPE_CHECKING:

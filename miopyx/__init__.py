@@ -24,6 +24,10 @@ from .structs import miopenConvSolution_t as miopenConvSolution_t
 
 __version__ = "0.1.0"
 
+# Some versions of logging drop what is logged inside a filter: what does not parse is reported now.
+for _name in ("MIOPEN_LOG_LEVEL", "MIOPEN_ENABLE_LOGGING_MPMT", "MIOPEN_ENABLE_LOGGING_ELAPSED_TIME"):
+    _logs.setting(_name)
+
 # Once, while the package is imported: where nothing is logged, the compiled functions themselves are what is exported.
 if _logs.setting("MIOPEN_ENABLE_LOGGING") or _logs.setting("MIOPEN_ENABLE_LOGGING_CMD"):
     from .api import logged as _logged

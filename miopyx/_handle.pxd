@@ -50,6 +50,7 @@ cdef class Handle:
     cdef int _clear(self) except -1
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept
+    cdef int drop_arena(self) noexcept
     cdef int bind_arena(self, int64_t need, binding_t* out) except -1
 
 

@@ -137,7 +137,12 @@ cdef class Handle:
             self.require_alive()
             if self.device.is_host:
                 raise BadParmError("a host handle has no queue", "streamID", queue, None)
-        self._adopt(devices.from_queue(queue), queue)
+        info = devices.from_queue(queue)
+        acquire(&self.lock)
+        try:
+            self._adopt(info, queue)
+        finally:
+            mx_lock_drop(&self.lock)
 
     def stream(self):
         """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
@@ -163,18 +168,24 @@ cdef class Handle:
     def finish(self):
         """Wait until everything enqueued has run."""
         cdef cl_int code
+        cdef void* ptr
         self.require_alive()
-        if self.queue_ptr != NULL:
+        queue, ptr = self.queue, self.queue_ptr  # both stay, should another thread move the handle meanwhile
+        if ptr != NULL:
             with nogil:
-                code = cl.clFinish(self.queue_ptr)
+                code = cl.clFinish(ptr)
             check(code, "clFinish")
 
     def destroy(self):
         """Let go of everything; using the handle afterwards is a BadParmError."""
-        if self.alive and self.born == fork_generation:
-            self.drop_arena()
-        self.alive = False
-        self._clear()
+        acquire(&self.lock)
+        try:
+            if self.alive and self.born == fork_generation:
+                self.drop_arena()
+            self.alive = False
+            self._clear()
+        finally:
+            mx_lock_drop(&self.lock)
 
     def __enter__(self):
         self.require_alive()
@@ -343,11 +354,12 @@ cdef class Handle:
         out.ptr, out.size, out.kind, out.serial = self.arena, self.arena_size, CL_MEMORY, self.arena_serial
         return 0
 
-    def drop_arena(self):
+    cdef int drop_arena(self) noexcept:
         """Give the managed workspace back; the driver keeps it until what uses it has run."""
         if self.arena != NULL:
             cl.clReleaseMemObject(self.arena)
             self.arena, self.arena_size = NULL, 0
+        return 0
 
     # Memory for people who do not want to talk to pyopencl.
 

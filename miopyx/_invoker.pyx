@@ -206,8 +206,7 @@ cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, 
     `order[i]` is the slot of argument i (-1: there is no such argument), `names[i]` its name; a workspace_size of OWN
     takes the handle's own arena.  Nothing is launched unless everything fits.
     """
-    if invoker.device is not handle.device:
-        raise BadParmError("prepared for a context that the handle has left", "handle", handle, "a new plan")
+    _require_ready(handle, invoker)
     if workspace_size != OWN and workspace_size < invoker.need[SLOT_WORKSPACE]:
         raise UnknownError("workspace is smaller than the solution needs", "workSpaceSize", workspace_size,
                            f">= {invoker.need[SLOT_WORKSPACE]} bytes")
@@ -217,9 +216,17 @@ cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, 
     # memory, lets go of the GIL.
     acquire(&handle.lock)
     try:
+        _require_ready(handle, invoker)  # another thread may have had the lock
         _execute_device(handle, invoker, order, names, a, b, c, workspace, workspace_size, alpha, beta)
     finally:
         mx_lock_drop(&handle.lock)
+    return 0
+
+
+cdef inline int _require_ready(Handle handle, Invoker invoker) except -1:
+    handle.require_alive()
+    if invoker.device is not handle.device:
+        raise BadParmError("prepared for a context that the handle has left", "handle", handle, "a new plan")
     return 0
 
 

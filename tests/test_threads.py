@@ -1,0 +1,450 @@
+"""Threads that share handles and plans; buffers, descriptors and handles that change under a caller; forks."""
+
+import contextlib
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from endurance_threads import KINDS, ROLES, Whole, run_threads, stress
+from problems import DIRECTIONS, NAMES, Problem
+
+import miopyx
+from miopyx import BadParmError, TensorDescriptor, UnknownError
+
+SCRIPT = Path(__file__).with_name("endurance_threads.py")
+
+
+# Many threads, one handle
+
+
+def test_stress(device_name, seed):
+    result = stress(device_name, threads=8, calls=400, seed=seed)
+    assert not result["failures"], result["failures"][0]
+    assert result["calls"] == 8 * 400
+    assert result["checked"] > 400
+    assert set(result["ways"]) == {way.__name__ for role in ROLES for way in role}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ground_moves_while_threads_call(device_name, kind, seed):
+    """In a process of its own: what would go wrong here takes the process with it."""
+    if device_name == "host" and kind in ("stream", "release", "repoint"):
+        return  # of OpenCL alone
+    done = subprocess.run([sys.executable, "-P", SCRIPT, "fault", "--device", device_name, "--kind", kind, "--seconds",
+                           "1", "--seed", str(seed)], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = json.loads(done.stdout)["outcomes"]
+    assert outcomes["right"] > 0
+
+
+def test_kernel_times_while_profiling_is_switched(handle, rng):
+    problem = Problem(handle, rng)
+    plan, stop, times = problem.plan(0), threading.Event(), []
+
+    def switch():
+        while not stop.is_set():
+            miopyx.miopenEnableProfiling(handle, True)
+            miopyx.miopenEnableProfiling(handle, False)
+
+    def call():
+        mine = copy.copy(problem)
+        mine.data = [*problem.data[:2], handle.upload(problem.host[2])]
+        for _ in range(1000):
+            plan(*mine.buffers(0))
+            times.append(miopyx.miopenGetKernelTime(handle))
+        stop.set()
+
+    try:
+        run_threads([switch, call])
+    finally:
+        miopyx.miopenEnableProfiling(handle, False)
+    assert min(times) >= 0
+    assert max(times) < 60_000  # milliseconds
+
+
+def test_find_times_its_own_kernels(device_name, user_folder, rng):
+    """Calls of other threads on the handle must not be taken for what Find runs."""
+    with miopyx.Handle(device_name) as handle:
+        large, small = Problem(handle, rng, x=(4, 32, 28, 28), k=32), Problem(handle, rng, x=(1, 1, 4, 4), k=1)
+        miopyx.miopenSetConvolutionFindMode(large.conv, 1)
+        with miopyx.Handle(device_name) as other:
+            alone = Problem(other, rng, x=(4, 32, 28, 28), k=32)
+            miopyx.miopenSetConvolutionFindMode(alone.conv, 1)
+            want = {found.algo: found.time for found in alone.find(0)}
+        for file in user_folder.rglob("*"):
+            file.unlink()
+        plan, stop, found = small.plan(0), threading.Event(), []
+
+        def disturb():
+            while not stop.is_set():
+                plan(*small.buffers(0))
+
+        def search():
+            try:
+                found.extend(large.find(0))
+            finally:
+                stop.set()
+
+        run_threads([search, disturb, disturb])
+        assert {result.algo for result in found} == set(want)
+        assert all(result.time > want[result.algo] / 10 for result in found), (found, want)
+
+
+def test_a_signal_ends_waiting_for_a_handle(opencl_handle, rng):
+    handle = opencl_handle
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    inside, done = threading.Event(), threading.Event()
+
+    class Ended(Exception):
+        pass
+
+    def hold():
+        with handle.timing():
+            inside.set()
+            done.wait(60)
+
+    def end(*_):
+        raise Ended
+
+    before = signal.signal(signal.SIGALRM, end)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        inside.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Ended):
+            plan(*problem.buffers(0))
+        assert thread.is_alive()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        done.set()
+        thread.join()
+    plan(*problem.buffers(0))
+    problem.close(0)
+
+
+# Buffers
+
+
+def refusal(call):
+    """Return the parameter that a call was refused for, None where it was accepted."""
+    try:
+        call()
+    except BadParmError as e:
+        return e.parameter
+    return None
+
+
+def right_or_refused(plan, problem, buffers):
+    """Call and compare; return whether the call was accepted."""
+    problem.poison(0)
+    at_fault = refusal(lambda: plan(*buffers, problem.data[2]))
+    assert at_fault in (None, "x", "w")
+    if at_fault is None:
+        np.testing.assert_array_equal(problem.result(0), problem.truth(0))
+    return at_fault is None
+
+
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")  # of NumPy's, about what is done here
+def test_arrays_that_change_between_calls(rng):
+    with miopyx.Handle("host") as host:
+        problem = Whole(host, rng, x=(2, 6, 8, 8))
+        plan, weights = problem.plan(0), problem.host[1]
+        x = problem.host[0].copy()
+        assert right_or_refused(plan, problem, (x, weights))
+        x.resize(3 * x.size, refcheck=False)  # longer, elsewhere, and one-dimensional: memory that holds the tensor
+        assert right_or_refused(plan, problem, (x, weights))
+        x.resize(problem.host[0].size - 1, refcheck=False)
+        assert not right_or_refused(plan, problem, (x, weights))
+        x = problem.host[0].copy()
+        for change in (
+            lambda: setattr(x, "shape", (6, 2, 8, 8)),
+            lambda: setattr(x, "shape", x.size),
+            lambda: setattr(x, "shape", problem.x.lens),
+            lambda: setattr(x, "strides", (x.strides[0], x.strides[1], x.strides[3], x.strides[2])),
+            lambda: setattr(x, "strides", (0, 0, 0, 0)),
+        ):
+            plan(problem.host[0], weights, problem.data[2])
+            change()
+            right_or_refused(plan, problem, (x, weights))
+        x = problem.host[0].copy()
+        assert right_or_refused(plan, problem, (x, weights))
+        x.dtype = np.int32
+        assert not right_or_refused(plan, problem, (x, weights))
+        x.dtype = np.float32
+        y = np.zeros(problem.y.lens, np.float32)
+        plan(x, weights, y)
+        y.flags.writeable = False
+        with pytest.raises(BadParmError, match="read-only"):
+            plan(x, weights, y)
+
+
+def test_each_call_sees_the_buffer_it_was_given(handle, rng):
+    """New buffers may have the addresses of old ones, as Python objects and for the driver."""
+    problem = Whole(handle, rng, x=(1, 2, 6, 5), k=3)
+    plan, size = problem.plan(0), problem.call("GetSolutionWorkspaceSize", 0, problem.plan(0).solver.id)
+    for turn in range(60):
+        problem.host = [rng.integers(-3, 4, a.shape).astype(a.dtype) for a in problem.host]
+        problem.data = None
+        problem.reset()
+        problem.poison(0)
+        if turn % 2:
+            problem.immediate(0, plan.solver.id, size)
+        else:
+            plan(*problem.buffers(0))
+        np.testing.assert_array_equal(problem.result(0), problem.truth(0))
+        if turn % 5 == 0:  # what was checked before does not vouch for others
+            x, w, y = problem.data
+            short = handle.upload(problem.host[0].reshape(-1)[:-1])
+            for bad in ((short, w, y), (x, w, x), (w, w, y), (x, y, y), (y, w, x)):
+                with pytest.raises(BadParmError):
+                    plan(*bad)
+                plan(x, w, y)
+
+
+def test_released_buffers(opencl_handle, rng):
+    handle = opencl_handle
+    problem = Whole(handle, rng)
+    plan = problem.plan(0)
+    solution = problem.call("GetSolution", 0, 1)[0]
+    for which in range(3):
+        problem.reset()
+        plan(*problem.buffers(0))
+        handle.finish()
+        problem.data[which].release()
+        for _ in range(20):  # the driver may hold the memory for a while
+            refused = [refusal(call) for call in (
+                lambda: plan(*problem.buffers(0)),
+                lambda: problem.immediate(0, solution.solution_id, solution.workspace_size),
+            )]
+            assert set(refused) <= {None, "xwy"[which]}
+            handle.finish()
+            if None not in refused:
+                break
+        else:
+            assert handle.device.is_gpu, "a released buffer was never noticed"
+        others = Whole(handle, rng)  # whoever comes next may get the memory
+        others.plan(0)(*others.buffers(0))
+        np.testing.assert_array_equal(others.result(0), others.truth(0))
+
+
+@pytest.mark.filterwarnings("ignore:Non-empty compiler output")  # of pyopencl's own kernels, on some drivers
+def test_opencl_arrays_that_change_between_calls(opencl_handle, rng):
+    import pyopencl.array as cl_array
+
+    handle = opencl_handle
+    problem = Whole(handle, rng)
+    plan, weights = problem.plan(0), problem.data[1]
+    x = cl_array.to_device(handle.queue, problem.host[0])
+    assert right_or_refused(plan, problem, (x, weights))
+    problem.host[0] = problem.host[0][::-1].copy()
+    x.base_data = handle.upload(problem.host[0])
+    assert right_or_refused(plan, problem, (x, weights))
+    good = x.base_data
+    x.base_data = handle.upload(problem.host[0].reshape(-1)[:-1])
+    assert not right_or_refused(plan, problem, (x, weights))
+    x.base_data = good
+    assert right_or_refused(plan, problem, (x, weights))
+    x.base_data = handle.upload(np.concatenate([np.zeros(64, np.float32), problem.host[0].reshape(-1)]))
+    x.offset = 256
+    assert right_or_refused(plan, problem, (x, weights))
+    x.offset = 260
+    assert not right_or_refused(plan, problem, (x, weights))
+    x.offset = 256
+    x.dtype = np.dtype(np.int32)
+    assert not right_or_refused(plan, problem, (x, weights))
+    x.dtype = np.dtype(np.float32)
+    assert right_or_refused(plan, problem, (x, weights))
+    x.base_data = good
+    handle.finish()
+    x.offset = 0
+    assert right_or_refused(plan, problem, (x, weights))
+    good.release()
+    for _ in range(20):
+        if not right_or_refused(plan, problem, (x, weights)):
+            break
+    else:
+        assert handle.device.is_gpu, "a released buffer was never noticed"
+
+
+# Descriptors
+
+
+DESCRIPTORS = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
+def test_descriptors_that_change_after_the_plan_was_made(handle, rng, direction):
+    problem = Whole(handle, rng)
+    truth = problem.truth(direction)
+
+    def works(plan):
+        problem.reset()
+        problem.poison(direction)
+        plan(*problem.buffers(direction))
+        np.testing.assert_array_equal(problem.result(direction), truth)
+
+    def is_refused(plan, name):
+        for _ in range(2):
+            with pytest.raises(BadParmError) as caught:
+                plan(*problem.buffers(direction))
+            assert caught.value.parameter == name
+
+    set4d = miopyx.miopenSet4dTensorDescriptor
+    for desc, name in zip((problem.x, problem.w, problem.y), DESCRIPTORS[direction], strict=True):
+        plan = problem.plan(direction)
+        lens = desc.lens
+        set4d(desc, "float32", *lens)
+        works(plan)
+        for changed in (("float32", 4, (lens[0] + 1, *lens[1:]), None), ("float16", 4, lens, None),
+                        ("float32", 4, lens, (10**6, 10**4, 100, 1)), ("float32", 5, (*lens, 1), None)):
+            miopyx.miopenSetTensorDescriptor(desc, *changed)
+            is_refused(plan, name)
+            set4d(desc, "float32", *lens)
+            works(plan)
+    plan = problem.plan(direction)
+    init = miopyx.miopenInitConvolutionDescriptor
+    for change in (lambda: init(problem.conv, 0, 0, 0, 1, 1, 1, 1), lambda: init(problem.conv, 1, 1, 1, 1, 1, 1, 1),
+                   lambda: miopyx.miopenSetConvolutionGroupCount(problem.conv, 2),
+                   lambda: miopyx.miopenInitConvolutionNdDescriptor(problem.conv, 1, [1], [1], [1], 0)):
+        change()
+        is_refused(plan, "convDesc")
+        init(problem.conv, 0, 1, 1, 1, 1, 1, 1)
+        works(plan)
+    miopyx.miopenSetConvolutionFindMode(problem.conv, 2)  # says how to choose, not what to compute
+    works(plan)
+
+
+def test_destroyed_descriptors_do_not_matter_to_a_plan(handle, rng):
+    problem = Whole(handle, rng)
+    plan, truth = problem.plan(0), problem.truth(0)
+    for desc in (problem.x, problem.w, problem.y):
+        miopyx.miopenDestroyTensorDescriptor(desc)
+    miopyx.miopenDestroyConvolutionDescriptor(problem.conv)
+    problem.poison(0)
+    plan(*problem.buffers(0))
+    np.testing.assert_array_equal(problem.result(0), truth)
+    with pytest.raises(BadParmError, match="destroyed"):
+        problem.plan(0)
+
+
+def test_calls_follow_their_descriptors(handle, rng):
+    """Immediate mode has no plan: what the descriptors say now counts, however often they said something else."""
+    problems = [Whole(handle, rng, x=(1, 3, 5 + i, 6), k=4) for i in range(3)]
+    truths = [p.truth(0) for p in problems]
+    sizes = [p.call("GetSolution", 0, 1)[0] for p in problems]
+    shared = copy.copy(problems[0])
+    shared.x, shared.y = TensorDescriptor(), TensorDescriptor()
+    for _ in range(10):
+        for i in map(int, rng.permutation(3)):
+            shared.data, shared.host = list(problems[i].data), problems[i].host
+            shared.poison(0)
+            for mine, source in ((shared.x, problems[i].x), (shared.y, problems[i].y)):
+                miopyx.miopenSet4dTensorDescriptor(mine, "float32", *source.lens)
+            shared.immediate(0, sizes[i].solution_id, sizes[i].workspace_size)
+            np.testing.assert_array_equal(shared.result(0), truths[i])
+
+
+# Forks
+
+
+def in_child(function):
+    """Run `function` in a child of fork; return its exit status, None where it had to be killed."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            signal.alarm(30)
+            os._exit(0 if function() else 1)
+        os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return None if code == -signal.SIGALRM else code
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forks_while_threads_call(handle, rng):
+    """A child may go on with host handles; what is OpenCL's is refused; both whatever the other threads were doing."""
+    host = miopyx.Handle("host")
+    problem = Whole(handle, rng)
+    on_host = Whole(host, rng, x=(2, 8, 16, 16), k=16)  # large enough for several threads
+    plan, host_plan = problem.plan(0), on_host.plan(0)
+    truth, host_truth = problem.truth(0), on_host.truth(0)
+    stop = threading.Event()
+
+    def call():
+        mine, on_this_host = problem.of_a_thread(0), on_host.of_a_thread(0)
+        while not stop.is_set():
+            plan(*mine.buffers(0))
+            host_plan(*on_this_host.buffers(0))
+
+    def child():
+        out = np.zeros_like(on_host.host[2])
+        host_plan(*on_host.host[:2], out)
+        if not np.array_equal(out, host_truth):
+            return False
+        with miopyx.Handle("host") as fresh:
+            again = copy.copy(on_host)
+            again.handle = fresh
+            again.plan(0)(*on_host.host[:2], out)
+        if handle.device.is_host:
+            out = np.zeros_like(problem.host[2])
+            plan(*problem.host[:2], out)
+            return np.array_equal(out, truth) and np.array_equal(problem.plan(0).workspace, plan.workspace)
+        solution_id = plan.solver.id
+        for use in (lambda: plan(*problem.buffers(0)), lambda: problem.plan(0), handle.finish,
+                    lambda: problem.call("GetSolution", 0, 1), lambda: problem.find(0, 0),
+                    lambda: problem.immediate(0, solution_id, 0), lambda: handle.upload(out)):
+            try:
+                use()
+            except UnknownError as e:
+                if "fork" not in str(e):
+                    return False
+            else:
+                return False
+        miopyx.miopenDestroy(handle)
+        return True
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        codes = [in_child(child) for _ in range(8)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert codes == [0] * 8
+    problem.poison(0)
+    plan(*problem.buffers(0))
+    np.testing.assert_array_equal(problem.result(0), truth)
+
+
+def test_a_destroyed_handle_refuses_everything(device_name, rng):
+    handle = miopyx.Handle(device_name)
+    problem = Whole(handle, rng)
+    plans = [problem.plan(d) for d in DIRECTIONS]
+    found = problem.find(0)[0]
+    solution = problem.call("GetSolution", 0, 1)[0]
+    buffers = [problem.buffers(d) for d in DIRECTIONS]
+    workspace = problem.workspace(found.memory)
+    problem.workspace = lambda size: workspace
+    for d in DIRECTIONS:
+        plans[d](*buffers[d])
+    miopyx.miopenDestroy(handle)
+    for use in (
+        *(lambda d=d: plans[d](*buffers[d]) for d in DIRECTIONS),
+        lambda: problem.immediate(0, solution.solution_id, solution.workspace_size),
+        lambda: problem.run(0, found.algo, found.memory),
+        lambda: problem.find(0, found.memory),
+        lambda: miopyx.miopenEnableProfiling(handle, True),
+    ):
+        with pytest.raises(BadParmError, match="destroyed"):
+            use()

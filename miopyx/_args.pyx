@@ -41,7 +41,7 @@ cdef double convert_real(object value, str name) except? -1:
         raise BadParmError("not a real number", name, value, "float")
     try:
         return float(getattr(value, "value", value))
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever a strange object raises
         raise BadParmError("not a real number", name, value, "float") from None
 
 

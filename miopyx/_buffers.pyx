@@ -23,7 +23,8 @@ from ._args cimport to_int64
 from ._descriptors cimport type_size
 from ._opencl cimport (
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_SIZE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_ulong, fork_generation,
+    CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong,
+    fork_generation,
 )
 from ._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
@@ -167,11 +168,12 @@ cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept
     return True
 
 
-cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
-                   binding_t* out) except -1:
+cdef object bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
+                      bint output, binding_t* out):
     """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
 
-    `tensor` and `layout` describe what it must hold, NULL for a workspace.
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps the memory where it
+    is: the caller holds it until the call is over.
     """
     global _bfloat16
     cdef int64_t size, last = 0, width
@@ -179,7 +181,7 @@ cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_
     if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
         out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
         out.root_offset = <int64_t> <uintptr_t> out.ptr
-        return 0
+        return None
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
         raise BadParmError("null" if data is None else "a class", name, data, "an array")
     if isinstance(data, int):
@@ -218,7 +220,7 @@ cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_
         raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
     _require_size(size, need, name)
     out.ptr, out.size, out.root_offset = <void*> <uintptr_t> address, size, address
-    return 0
+    return data
 
 
 # OpenCL memory
@@ -226,12 +228,13 @@ cdef int bind_host(object data, str name, const mx_tensor* tensor, const layout_
 
 cdef uint64_t serials = 0
 cdef object buffer_type = None   # pyopencl's, once it was imported
+cdef object memory_type = None
 
 
-def know_buffer(type_):
-    """Tell the type whose objects always name the same cl_mem, and take attributes: pyopencl.Buffer."""
-    global buffer_type
-    buffer_type = type_
+def know_buffer(type_, base):
+    """Tell the type whose objects always name the same cl_mem, pyopencl.Buffer, and what all memory derives from."""
+    global buffer_type, memory_type
+    buffer_type, memory_type = type_, base
 
 
 cdef uint64_t next_serial() noexcept:
@@ -265,10 +268,12 @@ cdef int _describe(size_t mem, memory_t* memory) except -1:
     """Ask OpenCL about a cl_mem."""
     cdef size_t size = 0, origin = 0
     cdef cl_ulong flags = 0
+    cdef cl_uint kind = 0
     cdef void* ptr = <void*> mem
-    if mem == 0:
-        raise BadParmError("null", "cl_mem", None, "a buffer")
     memset(memory, 0, sizeof(memory_t))
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_TYPE, sizeof(cl_uint), &kind, NULL), "clGetMemObjectInfo")
+    if kind != CL_MEM_OBJECT_BUFFER:
+        raise BadParmError("memory that is no buffer", "cl_mem", hex(mem), "a buffer")
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_CONTEXT, sizeof(void*), &memory.context, NULL), "clGetMemObjectInfo")
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
     check(cl.clGetMemObjectInfo(ptr, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
@@ -288,27 +293,37 @@ cdef int raise_released(object data, str name) except -1:
     raise BadParmError("buffer was released", name, data, "a live buffer")
 
 
+cdef size_t _address_of(object buffer, str name) except 0:
+    """The cl_mem that an object names."""
+    kind = type(buffer)
+    if kind.__module__.startswith("pyopencl") and memory_type is not None and not isinstance(buffer, memory_type):
+        raise BadParmError("not memory", name, kind.__name__, "a buffer")  # a program's address, say
+    try:
+        mem = int(buffer.int_ptr)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise BadParmError(f"int_ptr is no address: {e}", name, buffer, "a buffer") from None
+    if not 0 < mem < 1 << 64:
+        raise BadParmError("null" if mem == 0 else "int_ptr is no address", name, mem, "a buffer")
+    return mem
+
+
 cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NULL:
     """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
     cdef _Tether tether
     cdef memory_t* memory
-    cdef size_t mem
+    cdef size_t mem = _address_of(buffer, name)
     found = getattr(buffer, "_miopyx_memory", None)
     if found is not None:
         memory = (<_Tether?> found).memory
-        if memory != NULL and memory.owner == <const PyObject*> buffer and (
-                type(buffer) is buffer_type or <size_t> buffer.int_ptr == <size_t> memory.mem):
+        if memory != NULL and memory.owner == <const PyObject*> buffer and mem == <size_t> memory.mem:
             if is_released(memory):
                 raise_released(buffer, name)
             return memory
-    mem = buffer.int_ptr
-    if mem == 0:
-        raise BadParmError("null", name, None, "a buffer")
     _describe(mem, scratch)
     tether = _Tether.__new__(_Tether)
     try:
         buffer._miopyx_memory = tether
-    except AttributeError:  # a pool's buffer: released, it goes back to the pool and its cl_mem lives on
+    except AttributeError:  # it takes none: asked about in each call
         return scratch
     memory = <memory_t*> malloc(sizeof(memory_t))
     if memory == NULL:
@@ -364,11 +379,12 @@ cdef bint is_bound_array(const bound_t* s, object data, str name) except -1:
     return True
 
 
-cdef int bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need, bint output,
-                     bint shares_memory, void* context, bound_t* out) except -1:
+cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
+                        bint output, bint shares_memory, void* context, bound_t* out):
     """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
 
-    `tensor` and `layout` describe what it must hold, NULL for a workspace.
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps host memory where it
+    is: the caller holds it until the call is over.
     """
     cdef cl_int code = 0
     cdef memory_t scratch
@@ -379,17 +395,22 @@ cdef int bind_device(object data, str name, const mx_tensor* tensor, const layou
     if type(data) is buffer_type:
         memory = _memory_of(data, name, &scratch)
         _bind(memory, 0, need, name, tensor, output, context, b)
-        return _remember(out, memory)
+        _remember(out, memory)
+        return None
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
         raise BadParmError("null" if data is None else "a class", name, data, "a buffer")
     if isinstance(data, int):
         mem = to_int64(data, name)
         if mem == 0:
             raise BadParmError("null", name, None, "a buffer")
+        if mem < 0:
+            raise BadParmError("not a cl_mem", name, mem, "an address")
         _describe(mem, &scratch)
-        return _bind(&scratch, 0, need, name, tensor, output, context, b)
+        _bind(&scratch, 0, need, name, tensor, output, context, b)
+        return None
     if getattr(data, "int_ptr", None) is not None:
-        return _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
+        _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
+        return None
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
         shape, strides, dtype = data.shape, data.strides, data.dtype
@@ -405,7 +426,7 @@ cdef int bind_device(object data, str name, const mx_tensor* tensor, const layou
                 Py_INCREF(dtype)
                 out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
                 _remember(out, memory)
-            return 0
+            return None
         data = base
     pointer = getattr(data, "svm_ptr", None)
     if pointer is not None:
@@ -417,16 +438,16 @@ cdef int bind_device(object data, str name, const mx_tensor* tensor, const layou
         _require_size(size, need, name)
         b.ptr, b.offset, b.size, b.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
         b.root, b.root_offset = NULL, <int64_t> <uintptr_t> pointer
-        return 0
+        return None
     if not shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
-    bind_host(data, name, tensor, layout, need, output, b)
+    held = bind_host(data, name, tensor, layout, need, output, b)
     # The device works in host memory: wrap it where it lies.
     b.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, b.size, b.ptr, &code)
     check(code, "clCreateBuffer over host memory")
     b.kind, b.temporary = CL_MEMORY, True
-    return 0
+    return held
 
 
 cdef int _remember(bound_t* out, memory_t* memory) noexcept:

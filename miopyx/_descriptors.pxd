@@ -9,7 +9,7 @@ cdef enum:
 
 cdef class TensorDescriptor:
     cdef readonly int ndim          # 0 until set
-    cdef bint destroyed
+    cdef bint destroyed             # its content stays, for plans that were made of it
     cdef uint64_t stamp             # of what it was last set to, see next_stamp
     cdef int type
     cdef int cast_type              # -1: none
@@ -26,7 +26,8 @@ cdef class TensorDescriptor:
 
 
 cdef class ConvolutionDescriptor:
-    cdef int spatial                # 0 when destroyed
+    cdef int spatial
+    cdef bint destroyed             # its content stays, for plans that were made of it
     cdef uint64_t stamp             # of what it was last set to
     cdef int mode
     cdef int groups
@@ -58,6 +59,6 @@ cdef inline TensorDescriptor as_tensor(object desc, str name):
 
 cdef inline ConvolutionDescriptor as_convolution(object desc, str name):
     """`desc` where it is a live convolution descriptor, else the error that names the parameter."""
-    if type(desc) is ConvolutionDescriptor and (<ConvolutionDescriptor> desc).spatial != 0:
+    if type(desc) is ConvolutionDescriptor and not (<ConvolutionDescriptor> desc).destroyed:
         return <ConvolutionDescriptor> desc
     return check_convolution(desc, name)

@@ -78,7 +78,7 @@ cdef TensorDescriptor check_tensor(object desc, str name):
 
 cdef ConvolutionDescriptor check_convolution(object desc, str name):
     if isinstance(desc, ConvolutionDescriptor):
-        if (<ConvolutionDescriptor> desc).spatial == 0:
+        if (<ConvolutionDescriptor> desc).destroyed:
             raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
         return <ConvolutionDescriptor> desc
     raise BadParmError("not a convolution descriptor", name, desc, "a ConvolutionDescriptor")
@@ -495,7 +495,7 @@ def destroy_tensor(desc):
     if desc is not None:
         if not isinstance(desc, TensorDescriptor):
             raise BadParmError("not a tensor descriptor", "tensorDesc", desc, "a TensorDescriptor")
-        (<TensorDescriptor> desc).ndim, (<TensorDescriptor> desc).destroyed = 0, True
+        (<TensorDescriptor> desc).destroyed = True
 
 
 def destroy_convolution(desc):
@@ -503,4 +503,4 @@ def destroy_convolution(desc):
     if desc is not None:
         if not isinstance(desc, ConvolutionDescriptor):
             raise BadParmError("not a convolution descriptor", "convDesc", desc, "a ConvolutionDescriptor")
-        (<ConvolutionDescriptor> desc).spatial = 0
+        (<ConvolutionDescriptor> desc).destroyed = True

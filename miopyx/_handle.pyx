@@ -29,7 +29,7 @@ from .errors import AllocFailedError, BadParmError, UnknownError
 cdef enum:
     TABLE_START = 16       # entries
     MEMO_START = 64        # pairs
-    MEMO_MOST = 2048
+    MEMO_MOST = 4096
 
 # Handles that may have to be abandoned after a fork.
 cdef object live = weakref.WeakSet()
@@ -107,13 +107,14 @@ cdef class Handle:
         context = None
         if info.kind != "host":
             _opencl.load(devices.loader_path())
-            _buffers.know_buffer(devices.buffer_type())
+            _buffers.know_buffer(*devices.memory_types())
             if queue is None:
                 context, queue = devices.open_device(info)
             else:
                 context = queue.context
-        if self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr):
-            # Programs and invokers belong to a context; times to a device.
+        if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
+                or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
+            # Programs and invokers belong to a context and a device, times to a device.
             self._clear()
             self.drop_arena()
             self.device = Device(info, context)
@@ -140,6 +141,9 @@ cdef class Handle:
         info = devices.from_queue(queue)
         acquire(&self.lock)
         try:
+            if self.profiling and not devices.queue_profiles(queue):
+                raise BadParmError("profiling is on and the queue was made without CL_QUEUE_PROFILING_ENABLE",
+                                   "streamID", queue, "a queue that profiles")
             self._adopt(info, queue)
         finally:
             mx_lock_drop(&self.lock)
@@ -147,14 +151,22 @@ cdef class Handle:
     def stream(self):
         """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
         self.require_alive()
-        return self.queue
+        acquire(&self.lock)  # Find may be timing on a queue of its own
+        try:
+            return self.queue
+        finally:
+            mx_lock_drop(&self.lock)
 
     def set_profiling(self, bint enable):
         """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""
         self.require_alive()
-        if enable and not self.device.is_host and not self.queue_profiles:
-            raise BadParmError("the queue was made without CL_QUEUE_PROFILING_ENABLE", "enable", True, False)
-        self.profiling = enable
+        acquire(&self.lock)  # Find's times must not be switched off under it
+        try:
+            if enable and not self.device.is_host and not self.queue_profiles:
+                raise BadParmError("the queue was made without CL_QUEUE_PROFILING_ENABLE", "enable", True, False)
+            self.profiling = enable
+        finally:
+            mx_lock_drop(&self.lock)
 
     def timing(self):
         """Return a context in which each call's kernels are timed, on a queue of our own where the user's cannot."""

@@ -47,11 +47,13 @@ cdef class Invoker:
     cdef layout_t layout[3]
     cdef bound_t bound[SLOTS][2]         # what the last two calls with different buffers passed for a slot
     cdef int current[SLOTS]              # which of the two the last call passed
+    cdef bint apart                      # the current tensors were compared with each other
     cdef bint workspace_apart            # the current workspace was compared with the current tensors
+    cdef int64_t calls_anew
     cdef bint quick                      # over before another thread could use the GIL
     cdef step_t* steps
     cdef int step_count
-    cdef double alpha, beta
+    cdef double scalars[2]               # alpha and beta that the kernels know
     cdef bint scalars_bound
     cdef long long born                  # fork generation
 

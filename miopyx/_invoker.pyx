@@ -8,7 +8,7 @@ from time import perf_counter
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
 from ._args cimport to_int64
 from ._buffers cimport (
@@ -28,7 +28,8 @@ from .errors import AllocFailedError, BadParmError, UnknownError, error
 
 cdef enum:
     # About ten microseconds on the host: letting go of the GIL and getting it back costs as much as a tiny problem.
-    QUICK_FLOPS = 1 << 18
+    QUICK_FLOPS = 1 << 17
+    QUICK_BYTES = 1 << 16
 
 
 cdef class Invoker:
@@ -48,7 +49,7 @@ cdef class Invoker:
                 self.need[i] = tensor_bytes(problem.tensor[i])
                 fill_layout(&self.layout[i], problem.tensor[i], problem.rank)
         self.need[SLOT_WORKSPACE] = self.solution.workspace
-        self.quick = problem.flops < QUICK_FLOPS
+        self.quick = problem.flops < QUICK_FLOPS and self.need[0] + self.need[1] + self.need[2] < QUICK_BYTES
         self.steps = <step_t*> calloc(len(self.solution.steps), sizeof(step_t))
         if self.steps == NULL:
             raise AllocFailedError("no memory for an invoker")
@@ -114,7 +115,8 @@ cdef class Invoker:
         scalars[0], scalars[1] = alpha, beta
         for i in range(SLOTS):
             pointers[i] = slots[i].ptr
-        start = perf_counter() if handle.profiling else 0.0
+        cdef bint profile = handle.profiling  # once: another thread may switch it
+        start = perf_counter() if profile else 0.0
         if self.quick:
             status = self._run_steps(pointers, scalars, threads)
         else:
@@ -122,7 +124,7 @@ cdef class Invoker:
                 status = self._run_steps(pointers, scalars, threads)
         if status != 0:
             raise error(status, f"{self.solver.name} failed")
-        if handle.profiling:
+        if profile:
             handle.kernel_time = (perf_counter() - start) * 1e3
         return 0
 
@@ -144,9 +146,13 @@ cdef class Invoker:
         cdef float narrow
         cdef double wide
         cdef void* event = NULL
-        cdef bint new_scalars = not self.scalars_bound or alpha != self.alpha or beta != self.beta
+        cdef double scalars[2]
+        cdef bint new_scalars
         cdef bint profile = handle.profiling
         cdef double elapsed = 0
+        scalars[0], scalars[1] = alpha, beta
+        # By their bits: 0 and -0 are not the same.
+        new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(scalars)) != 0
         self.scalars_bound = False  # should a call below fail half way
         for i in range(self.step_count):
             s = &self.steps[i]
@@ -178,7 +184,7 @@ cdef class Invoker:
                                             &event if profile else NULL), "clEnqueueNDRangeKernel")
             if profile:
                 elapsed += _event_ms(event)
-        self.alpha, self.beta, self.scalars_bound = alpha, beta, True
+        self.scalars[0], self.scalars[1], self.scalars_bound = alpha, beta, True
         if profile:
             handle.kernel_time = elapsed
         return 0
@@ -236,18 +242,27 @@ cdef int _execute_host(Handle handle, Invoker invoker, const int* order, tuple n
     cdef binding_t* slots[SLOTS]
     cdef Problem problem = invoker.problem
     cdef int i, slot
+    held_a = held_b = held_c = held_workspace = None  # until the call is over
     for i in range(SLOTS):
         bound[i].kind, bound[i].ptr = UNBOUND, NULL
         slots[i] = &bound[i]
-    for i in range(3):
-        slot = order[i]
-        if slot >= 0:
-            bind_host(a if i == 0 else b if i == 1 else c, <str> names[i], problem.tensor[slot], &invoker.layout[slot],
-                      invoker.need[slot], slot == problem.output, slots[slot])
+    if order[0] >= 0:
+        held_a = _bind_host(invoker, a, order[0], <str> names[0], slots)
+    if order[1] >= 0:
+        held_b = _bind_host(invoker, b, order[1], <str> names[1], slots)
+    if order[2] >= 0:
+        held_c = _bind_host(invoker, c, order[2], <str> names[2], slots)
     if workspace_size > 0 and invoker.need[SLOT_WORKSPACE] > 0:
-        bind_host(workspace, "workSpace", NULL, NULL, workspace_size, True, slots[SLOT_WORKSPACE])
+        held_workspace = bind_host(workspace, "workSpace", NULL, NULL, workspace_size, True, slots[SLOT_WORKSPACE])
+    _require_ready(handle, invoker)
     _require_apart(problem, order, names, slots, invoker.need)
     return invoker._run_host(handle, slots, alpha, beta)
+
+
+cdef object _bind_host(Invoker invoker, object data, int slot, str name, binding_t** slots):
+    cdef Problem problem = invoker.problem
+    return bind_host(data, name, problem.tensor[slot], &invoker.layout[slot], invoker.need[slot],
+                     slot == problem.output, slots[slot])
 
 
 cdef int _execute_device(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
@@ -278,7 +293,7 @@ cdef bint _is_as_before(Invoker invoker, const int* order, tuple names, object a
     cdef int place[SLOTS]
     cdef int i, slot
     cdef bint with_workspace = workspace_size != OWN and invoker.need[SLOT_WORKSPACE] != 0
-    cdef bint together = invoker.workspace_apart or not with_workspace
+    cdef bint together = invoker.apart and (invoker.workspace_apart or not with_workspace)
     for i in range(4 if with_workspace else 3):
         slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
         if slot >= 0:
@@ -302,7 +317,7 @@ cdef bint _is_as_before(Invoker invoker, const int* order, tuple names, object a
             slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
             if slot >= 0:
                 invoker.current[slot] = place[slot]
-        invoker.workspace_apart = with_workspace
+        invoker.apart, invoker.workspace_apart = True, with_workspace
     return True
 
 
@@ -314,11 +329,15 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
     cdef Device dev = handle.device
     cdef Problem problem = invoker.problem
     cdef int64_t need = invoker.need[SLOT_WORKSPACE]
+    cdef binding_t mine[SLOTS]  # what is looked at may call us again, and bind the same slots
     cdef bound_t* s
     cdef int i, slot
     cdef int place[SLOTS]
     cdef bint blocking = False
     cdef str name
+    cdef int64_t calls = invoker.calls_anew + 1
+    cdef list held = []
+    invoker.calls_anew = calls
     for i in range(SLOTS):
         place[i] = invoker.current[i]
     try:
@@ -333,19 +352,23 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
                 place[slot] = 1 - invoker.current[slot]
                 s = &invoker.bound[slot][place[slot]]
                 if i < 3:
-                    bind_device(data, name, problem.tensor[slot], &invoker.layout[slot], invoker.need[slot],
-                                slot == problem.output, dev.shares_memory, <void*> dev.context_ptr, s)
+                    held.append(bind_device(data, name, problem.tensor[slot], &invoker.layout[slot],
+                                            invoker.need[slot], slot == problem.output, dev.shares_memory,
+                                            <void*> dev.context_ptr, s))
                 else:
-                    bind_device(data, name, NULL, NULL, workspace_size, True, dev.shares_memory,
-                                <void*> dev.context_ptr, s)
-            slots[slot] = &s.b
+                    held.append(bind_device(data, name, NULL, NULL, workspace_size, True, dev.shares_memory,
+                                            <void*> dev.context_ptr, s))
+            mine[slot] = s.b
+            slots[slot] = &mine[slot]
             blocking = blocking or s.b.temporary
+        _require_ready(handle, invoker)
         _require_apart(problem, order, names, slots, invoker.need)
         if need != 0 and workspace_size == OWN:
             handle.bind_arena(need, &arena)
             slots[SLOT_WORKSPACE] = &arena
         for i in range(SLOTS):
             invoker.current[i] = place[i]
+        invoker.apart = calls == invoker.calls_anew
         invoker.workspace_apart = need != 0 and workspace_size != OWN
         invoker._run_device(handle, slots, alpha, beta)
         if blocking:
@@ -380,6 +403,7 @@ cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple
     cdef int64_t need[SLOTS]
     cdef Device dev = handle.device
     cdef int i, slot
+    cdef list held = []
     memset(bound, 0, sizeof(bound))
     for i in range(SLOTS):
         slots[i] = &bound[i].b
@@ -393,12 +417,13 @@ cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple
             if i < 3:
                 fill_layout(&layout, problem.tensor[slot], problem.rank)
             if dev.is_host:
-                bind_host(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL, &layout if i < 3 else NULL,
-                          need[slot], i == 3 or slot == problem.output, slots[slot])
+                held.append(bind_host(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
+                                      &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
+                                      slots[slot]))
             else:
-                bind_device(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
-                            &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
-                            dev.shares_memory, <void*> dev.context_ptr, &bound[slot])
+                held.append(bind_device(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
+                                        &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
+                                        dev.shares_memory, <void*> dev.context_ptr, &bound[slot]))
         _require_apart(problem, order, names, slots, need)
     finally:
         _release_temporaries(slots)

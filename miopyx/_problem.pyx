@@ -8,6 +8,7 @@ convolution that maps its output to its input.  Nothing below this module knows 
 from libc.string cimport memset
 
 from ._args cimport checked_add, checked_mul
+from ._descriptors cimport as_convolution, as_tensor
 from ._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_FLOAT, MX_INT32, MX_INT8, MX_SPATIAL, mx_tensor,
 )
@@ -206,7 +207,8 @@ cdef class ConvProblem(Problem):
 
     def __init__(self, int direction, TensorDescriptor x not None, TensorDescriptor w not None,
                  TensorDescriptor y not None, ConvolutionDescriptor conv not None):
-        self.transposed = fill_conv(&self.c, direction, x, w, y, conv)
+        self.transposed = fill_conv(&self.c, direction, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"),
+                                    as_tensor(y, "yDesc"), as_convolution(conv, "convDesc"))
         self.rank = x.ndim
         self.output = _output(&self.c)
 

@@ -148,7 +148,9 @@ class _UserRecords:
         return self.file.get(key) if self.file is not None else None
 
     def update(self, key: bytes, change: Callable[[bytes | None], bytes | None]) -> bool:
-        return self.file is not None and self.file.update(key, change)
+        done = self.file is not None and self.file.update(key, change)
+        _learnt.learn()  # afterwards: an answer that was made meanwhile may not have it
+        return done
 
 
 class _SystemRecords:

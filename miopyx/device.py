@@ -28,8 +28,8 @@ log = logging.getLogger("miopyx")
 log.addHandler(logging.NullHandler())  # a library is quiet unless its user configures logging
 
 __all__ = [
-    "DeviceInfo", "Verdict", "best", "buffer_type", "candidates", "discover", "download", "find", "forget_verdicts",
-    "from_queue", "host_isa", "loader_library", "loader_path", "open_device", "probe", "problems", "queue_profiles",
+    "DeviceInfo", "Verdict", "best", "candidates", "discover", "download", "find", "forget_verdicts",
+    "from_queue", "host_isa", "loader_library", "loader_path", "memory_types", "open_device", "probe", "problems", "queue_profiles",
     "ranked", "timing_queue", "upload",
 ]
 
@@ -496,12 +496,11 @@ def from_queue(queue: pyopencl.CommandQueue) -> DeviceInfo:
         return _describe(queue.device, -1, -1)
 
 
-def buffer_type() -> type:
-    """Return pyopencl's Buffer."""
+def memory_types() -> tuple[type, type]:
+    """Return pyopencl's Buffer, and the class of all its memory objects."""
     import pyopencl
 
-    kind: type = pyopencl.Buffer
-    return kind
+    return pyopencl.Buffer, pyopencl.MemoryObjectHolder
 
 
 def queue_profiles(queue: pyopencl.CommandQueue) -> bool:

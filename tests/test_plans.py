@@ -77,6 +77,123 @@ def test_a_changed_descriptor_is_another_problem_for_immediate_mode(handle, rng)
         problem.call("GetSolutionCount", 0)
 
 
+def test_changed_back_and_destroyed_descriptors_together(handle, rng):
+    problem = Problem(handle, rng)
+    plan = problem.plan(0)
+    want = problem.truth(0)
+    lens = problem.w.lens
+    miopyx.miopenSetTensorDescriptor(problem.w, "float32", len(lens), lens, None)
+    miopyx.miopenDestroyTensorDescriptor(problem.x)
+    miopyx.miopenDestroyConvolutionDescriptor(problem.conv)
+    plan(*problem.buffers(0))
+    np.testing.assert_allclose(problem.result(0), want, rtol=1e-5, atol=1e-4)
+
+
+def test_zero_and_minus_zero_are_two_alphas(opencl_handle, rng):
+    problem = Problem(opencl_handle, rng)
+    plan = problem.plan(0)
+    signs = []
+    for alpha in (0.0, -0.0, 0.0):
+        plan(*problem.buffers(0), alpha=alpha)
+        signs.append(np.signbit(problem.result(0)))
+    np.testing.assert_array_equal(signs[2], signs[0])
+    assert (signs[1] != signs[0]).any()
+
+
+@pytest.mark.parametrize("number", [2**31, 2**62 + 1001, 2**62 - 1001, 2**62 - 1100, 2**63 - 1])
+def test_solution_ids_do_not_wrap(handle, rng, number):
+    problem = Problem(handle, rng)
+    for _ in range(2):
+        problem.call("GetSolutionCount", 0)
+        with pytest.raises(BadParmError, match="unknown solution id"):
+            problem.immediate(0, number, 0)
+
+
+def test_bytes_stay_while_a_call_computes(rng):
+    """A bytearray that is resized under a call: Python refuses while somebody holds its memory."""
+    with miopyx.Handle("host") as host:
+        x, w = TensorDescriptor("float64", (8, 64, 64, 64)), TensorDescriptor("float64", (64, 64, 3, 3))
+        conv = ConvolutionDescriptor((1, 1))
+        y = TensorDescriptor("float64", conv.output_lens(x, w))
+        plan = host.convolution_forward(x, w, conv, y)
+        raw, out = bytearray(rng.standard_normal(x.lens).tobytes()), np.empty(y.lens)
+        filters, refused, begun = rng.standard_normal(w.lens), [], threading.Event()
+
+        def resize():
+            begun.wait()
+            while not refused and thread_is_running[0]:
+                with contextlib.suppress(BufferError):
+                    raw.append(0)
+                    raw.pop()
+                    continue
+                refused.append(True)
+
+        thread_is_running = [True]
+        thread = threading.Thread(target=resize)
+        thread.start()
+        begun.set()
+        with contextlib.suppress(BadParmError):  # between two steps of the other thread it is a byte too long
+            plan(raw, filters, out)
+        thread_is_running[0] = False
+        thread.join()
+        assert refused
+
+
+def test_other_objects_of_pyopencl_are_no_memory(opencl_handle, rng):
+    import pyopencl as cl
+
+    problem = Problem(opencl_handle, rng)
+    plan, (_, w, y) = problem.plan(0), problem.buffers(0)
+    context = opencl_handle.queue.context
+    program = cl.Program(context, "__kernel void k(void) {}").build()
+    kernel = cl.Kernel(program, "k")
+    device = opencl_handle.queue.device
+    for thing in (context, opencl_handle.queue, device, device.platform, program, kernel):
+        with pytest.raises(BadParmError, match="not memory"):
+            plan(thing, w, y)
+    if device.image_support:
+        image = cl.create_image(context, cl.mem_flags.READ_WRITE,
+                                cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), shape=(64, 64))
+        with pytest.raises(BadParmError, match="no buffer"):
+            plan(image, w, y)
+    for number in (-1, 2**70, "a", 1.5j):
+        class Odd:
+            int_ptr = number
+
+        with pytest.raises(BadParmError):
+            plan(Odd(), w, y)
+
+
+def test_a_call_inside_a_call_disturbs_nothing(opencl_handle, rng):
+    problem, other = Problem(opencl_handle, rng), Problem(opencl_handle, rng)
+    plan, (x, w, y) = problem.plan(0), problem.buffers(0)
+    x2, _, y2 = other.buffers(0)
+
+    class Duck:
+        @property
+        def int_ptr(self):
+            plan(x2, w, y2)
+            return w.int_ptr
+
+    for _ in range(3):
+        plan(x, Duck(), y)
+        problem.close(0)
+        plan(x, w, y)
+        problem.close(0)
+
+
+def test_profiling_needs_a_queue_that_profiles(opencl_handle):
+    import pyopencl as cl
+
+    context = opencl_handle.queue.context
+    profiling = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    with miopyx.Handle(profiling) as handle:
+        miopyx.miopenEnableProfiling(handle, True)
+        with pytest.raises(BadParmError, match="CL_QUEUE_PROFILING_ENABLE"):
+            miopyx.miopenSetStream(handle, cl.CommandQueue(context))
+        assert miopyx.miopenGetStream(handle) == profiling
+
+
 def test_an_invoker_in_a_cycle_is_collected(handle, rng):
     """The collector empties objects of a cycle before it frees them: nothing of them may be needed then."""
     problem = Problem(handle, rng)

@@ -154,7 +154,9 @@ def miopenGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc
     desc.output_dims(as_tensor(inputTensorDesc, "inputTensorDesc"), as_tensor(filterDesc, "filterDesc"), out)
     if desc.spatial == 2:
         return 4, (out[0], out[1], out[2], out[3])
-    return desc.spatial + 2, tuple([out[i] for i in range(desc.spatial + 2)])
+    if desc.spatial == 3:
+        return 5, (out[0], out[1], out[2], out[3], out[4])
+    return 3, (out[0], out[1], out[2])
 
 
 def miopenSetConvolutionAttribute(convDesc, attr, value):
@@ -318,7 +320,7 @@ cdef int64_t _algorithm_id(int d, object algo) except? 0:
 
 cdef int64_t _solution_id(object solution_id) except? -1:
     cdef int64_t id = to_int64(solution_id, "solution_id")
-    if id < 1:
+    if id < 1 or id > 0x7FFFFFFF:
         raise BadParmError("unknown solution id", "solution_id", id, "an id that GetSolution returned")
     return id
 
@@ -341,7 +343,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
     check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
-    asked = (mode, size, bool(exhaustive), budget)
+    asked = (d, mode, size, bool(exhaustive), budget)
     answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
         if answer.known == known and answer.value[0] == asked:
@@ -353,7 +355,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         return h.kernel_time
 
     with h.timing():
-        record = find.find(h, p, run, size, mode, asked[2], budget)
+        record = find.find(h, p, run, size, mode, bool(exhaustive), budget)
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)

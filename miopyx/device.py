@@ -29,8 +29,8 @@ log.addHandler(logging.NullHandler())  # a library is quiet unless its user conf
 
 __all__ = [
     "DeviceInfo", "Verdict", "best", "candidates", "discover", "download", "find", "forget_verdicts",
-    "from_queue", "host_isa", "loader_library", "loader_path", "memory_types", "open_device", "probe", "problems", "queue_profiles",
-    "ranked", "timing_queue", "upload",
+    "from_queue", "host_isa", "loader_library", "loader_path", "memory_types", "open_device", "probe", "problems",
+    "queue_profiles", "ranked", "timing_queue", "upload",
 ]
 
 Kind = Literal["gpu", "cpu", "accelerator", "host"]

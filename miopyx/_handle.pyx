@@ -182,7 +182,7 @@ cdef class Handle:
         cdef cl_int code
         cdef void* ptr
         self.require_alive()
-        queue, ptr = self.queue, self.queue_ptr  # both stay, should another thread move the handle meanwhile
+        _queue, ptr = self.queue, self.queue_ptr  # both stay, should another thread move the handle meanwhile
         if ptr != NULL:
             with nogil:
                 code = cl.clFinish(ptr)

@@ -241,7 +241,7 @@ cdef int _execute_host(Handle handle, Invoker invoker, const int* order, tuple n
     cdef binding_t bound[SLOTS]
     cdef binding_t* slots[SLOTS]
     cdef Problem problem = invoker.problem
-    cdef int i, slot
+    cdef int i
     held_a = held_b = held_c = held_workspace = None  # until the call is over
     for i in range(SLOTS):
         bound[i].kind, bound[i].ptr = UNBOUND, NULL

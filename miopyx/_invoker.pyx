@@ -329,7 +329,9 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
     cdef Device dev = handle.device
     cdef Problem problem = invoker.problem
     cdef int64_t need = invoker.need[SLOT_WORKSPACE]
-    cdef binding_t mine[SLOTS]  # what is looked at may call us again, and bind the same slots
+    # What is looked at may call us again, and bind the same slots: they change when nothing of Python's runs any more.
+    cdef binding_t mine[SLOTS]
+    cdef bound_t fresh
     cdef bound_t* s
     cdef int i, slot
     cdef int place[SLOTS]
@@ -337,6 +339,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
     cdef str name
     cdef int64_t calls = invoker.calls_anew + 1
     cdef list held = []
+    memset(&fresh, 0, sizeof(fresh))
     invoker.calls_anew = calls
     for i in range(SLOTS):
         place[i] = invoker.current[i]
@@ -349,15 +352,18 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
             name = <str> names[i]
             s = _found(invoker.bound[slot], &place[slot], data, name)
             if s == NULL or (i == 3 and s.b.size < workspace_size):
-                place[slot] = 1 - invoker.current[slot]
-                s = &invoker.bound[slot][place[slot]]
                 if i < 3:
                     held.append(bind_device(data, name, problem.tensor[slot], &invoker.layout[slot],
                                             invoker.need[slot], slot == problem.output, dev.shares_memory,
-                                            <void*> dev.context_ptr, s))
+                                            <void*> dev.context_ptr, &fresh))
                 else:
                     held.append(bind_device(data, name, NULL, NULL, workspace_size, True, dev.shares_memory,
-                                            <void*> dev.context_ptr, s))
+                                            <void*> dev.context_ptr, &fresh))
+                place[slot] = 1 - invoker.current[slot]
+                s = &invoker.bound[slot][place[slot]]
+                unbind(s)
+                s[0] = fresh
+                memset(&fresh, 0, sizeof(fresh))
             mine[slot] = s.b
             slots[slot] = &mine[slot]
             blocking = blocking or s.b.temporary
@@ -374,6 +380,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
         if blocking:
             _wait_and_sync(handle, slots)
     finally:
+        unbind(&fresh)
         _release_temporaries(slots)
     return 0
 

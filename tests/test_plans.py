@@ -1,6 +1,7 @@
 """Prepared plans, explanations, the memory that calls accept, and the life of a handle."""
 
 import contextlib
+import copy
 import gc
 import os
 import signal
@@ -166,22 +167,33 @@ def test_other_objects_of_pyopencl_are_no_memory(opencl_handle, rng):
             plan(Odd(), w, y)
 
 
+def problem_of(filters, rest):
+    """Return a problem with the filters of one and everything else of another."""
+    mixed = copy.copy(rest)
+    mixed.host = [rest.host[0], filters.host[1], rest.host[2]]
+    return mixed
+
+
 def test_a_call_inside_a_call_disturbs_nothing(opencl_handle, rng):
     problem, other = Problem(opencl_handle, rng), Problem(opencl_handle, rng)
     plan, (x, w, y) = problem.plan(0), problem.buffers(0)
     x2, _, y2 = other.buffers(0)
 
+    elsewhere = opencl_handle.upload(2 * problem.host[1])  # twice the filters
+
     class Duck:
         @property
         def int_ptr(self):
             plan(x2, w, y2)
-            return w.int_ptr
+            return elsewhere.int_ptr
 
     for _ in range(3):
         plan(x, Duck(), y)
-        problem.close(0)
+        np.testing.assert_allclose(problem.result(0), 2 * problem.truth(0), rtol=1e-5, atol=1e-4)
         plan(x, w, y)
         problem.close(0)
+        plan(x2, w, y2)
+        problem_of(problem, other).close(0)
 
 
 def test_profiling_needs_a_queue_that_profiles(opencl_handle):

@@ -8,16 +8,15 @@ cdef enum:
     SLOT_X = 0
     SLOT_W = 1
     SLOT_Y = 2
-    SLOT_WORKSPACE = 3
-    SLOTS = 4
+    SLOT_WORKSPACE = -1    # behind a problem's last slot
 
 # What an argument of a kernel is.
 cdef enum:
     ARG_VALUE
     ARG_SLOT
-    ARG_ALPHA
-    ARG_BETA
+    ARG_SCALAR
 
+# What runs on the host: a problem's struct, the memory of its slots with the workspace last, the call's numbers.
 ctypedef int (*host_function)(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil
 
 

@@ -80,7 +80,7 @@ cdef class KernelSpec:
 
 
 cdef class Arg:
-    """One argument of a step: bytes, a buffer slot with an offset in bytes, or alpha or beta."""
+    """One argument of a step: bytes, a buffer slot with an offset in bytes, or a number that comes with each call."""
 
     @staticmethod
     def value_of(bytes value not None):
@@ -96,16 +96,19 @@ cdef class Arg:
         return arg
 
     @staticmethod
-    def alpha(bint wide):
+    def scalar_of(int number, bint wide):
+        """Number 0 ... of the call's scalars, as a double if `wide`, else as a float."""
         cdef Arg arg = Arg()
-        arg.kind, arg.width = ARG_ALPHA, 8 if wide else 4
+        arg.kind, arg.slot, arg.width = ARG_SCALAR, number, 8 if wide else 4
         return arg
 
     @staticmethod
+    def alpha(bint wide):
+        return Arg.scalar_of(0, wide)
+
+    @staticmethod
     def beta(bint wide):
-        cdef Arg arg = Arg()
-        arg.kind, arg.width = ARG_BETA, 8 if wide else 4
-        return arg
+        return Arg.scalar_of(1, wide)
 
 
 cdef class Step:

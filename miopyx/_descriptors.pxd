@@ -7,10 +7,13 @@ cdef enum:
     MAX_SPATIAL_DIMS = 3
 
 
-cdef class TensorDescriptor:
-    cdef readonly int ndim          # 0 until set
+cdef class Descriptor:
     cdef bint destroyed             # its content stays, for plans that were made of it
     cdef uint64_t stamp             # of what it was last set to, see next_stamp
+
+
+cdef class TensorDescriptor(Descriptor):
+    cdef readonly int ndim          # 0 until set
     cdef int type
     cdef int cast_type              # -1: none
     cdef int vector_length          # 4 or 8 for the ...c4/c8 layouts, else 1
@@ -25,10 +28,8 @@ cdef class TensorDescriptor:
     cdef int require_set(self, str name) except -1
 
 
-cdef class ConvolutionDescriptor:
+cdef class ConvolutionDescriptor(Descriptor):
     cdef int spatial
-    cdef bint destroyed             # its content stays, for plans that were made of it
-    cdef uint64_t stamp             # of what it was last set to
     cdef int mode
     cdef int groups
     cdef int pad[MAX_SPATIAL_DIMS]
@@ -46,19 +47,19 @@ cdef class ConvolutionDescriptor:
 
 cdef int type_size(int data_type) noexcept nogil
 cdef int to_data_type(object value, str name) except -1
-cdef TensorDescriptor check_tensor(object desc, str name)
-cdef ConvolutionDescriptor check_convolution(object desc, str name)
+cdef uint64_t next_stamp() noexcept nogil
+cdef object check_descriptor(object desc, type kind, str name)
 
 
 cdef inline TensorDescriptor as_tensor(object desc, str name):
     """`desc` where it is a live tensor descriptor, else the error that names the parameter."""
     if type(desc) is TensorDescriptor and not (<TensorDescriptor> desc).destroyed:
         return <TensorDescriptor> desc
-    return check_tensor(desc, name)
+    return <TensorDescriptor> check_descriptor(desc, TensorDescriptor, name)
 
 
 cdef inline ConvolutionDescriptor as_convolution(object desc, str name):
     """`desc` where it is a live convolution descriptor, else the error that names the parameter."""
     if type(desc) is ConvolutionDescriptor and not (<ConvolutionDescriptor> desc).destroyed:
         return <ConvolutionDescriptor> desc
-    return check_convolution(desc, name)
+    return <ConvolutionDescriptor> check_descriptor(desc, ConvolutionDescriptor, name)

@@ -17,7 +17,9 @@ _Int: TypeAlias = SupportsIndex
 _Ints: TypeAlias = Sequence[_Int] | NDArray[np.integer[Any]]
 _DataType: TypeAlias = miopenDataType_t | int | str | np.dtype[Any] | type[np.generic]
 
-class TensorDescriptor:
+class Descriptor: ...
+
+class TensorDescriptor(Descriptor):
     def __init__(
         self,
         data_type: _DataType | None = None,
@@ -42,7 +44,7 @@ class TensorDescriptor:
     @property
     def layout(self) -> miopenTensorLayout_t | None: ...
 
-class ConvolutionDescriptor:
+class ConvolutionDescriptor(Descriptor):
     def __init__(
         self,
         pads: _Ints | None = None,
@@ -94,5 +96,4 @@ def set_output_pads(desc: ConvolutionDescriptor, spatial: _Int, pads: _Ints) -> 
 def set_attribute(desc: ConvolutionDescriptor, attr: miopenConvolutionAttrib_t | _Int, value: _Int) -> None: ...
 def get_attribute(desc: ConvolutionDescriptor, attr: miopenConvolutionAttrib_t | _Int) -> int: ...
 def set_find_mode(desc: ConvolutionDescriptor, mode: miopenConvolutionFindMode_t | _Int) -> None: ...
-def destroy_tensor(desc: TensorDescriptor | None) -> None: ...
-def destroy_convolution(desc: ConvolutionDescriptor | None) -> None: ...
+def destroy(desc: Descriptor | None, kind: type[Descriptor], name: str) -> None: ...

@@ -68,23 +68,33 @@ _ORDER = {0: (0, 1, 2, 3), 1: (0, 2, 3, 1), 2: (1, 2, 3, 0), 3: (0, 1, 2, 3), 4:
 _VECTOR = {3: 4, 4: 8, 5: 4, 6: 8}
 
 
-cdef TensorDescriptor check_tensor(object desc, str name):
-    if isinstance(desc, TensorDescriptor):
-        if (<TensorDescriptor> desc).destroyed:
-            raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
-        return <TensorDescriptor> desc
-    raise BadParmError("not a tensor descriptor", name, desc, "a TensorDescriptor")
+cdef uint64_t next_stamp() noexcept nogil:
+    """A number that no setting of any descriptor had before."""
+    return mx_next_stamp()
 
 
-cdef ConvolutionDescriptor check_convolution(object desc, str name):
-    if isinstance(desc, ConvolutionDescriptor):
-        if (<ConvolutionDescriptor> desc).destroyed:
-            raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
-        return <ConvolutionDescriptor> desc
-    raise BadParmError("not a convolution descriptor", name, desc, "a ConvolutionDescriptor")
+cdef class Descriptor:
+    """Base of all descriptors."""
 
 
-cdef class TensorDescriptor:
+cdef object check_descriptor(object desc, type kind, str name):
+    """`desc` where it is a live descriptor of a class."""
+    if not isinstance(desc, kind):
+        raise BadParmError("another kind of object", name, desc, f"a {kind.__name__}")
+    if (<Descriptor> desc).destroyed:
+        raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
+    return desc
+
+
+def destroy(desc, type kind not None, str name not None):
+    """Body of the functions that destroy descriptors: None is fine, a later use of the descriptor is an error."""
+    if desc is not None:
+        if not isinstance(desc, kind):
+            check_descriptor(desc, kind, name)
+        (<Descriptor> desc).destroyed = True
+
+
+cdef class TensorDescriptor(Descriptor):
     """Type, lengths and strides of a tensor (miopenTensorDescriptor_t).
 
     Parameters
@@ -270,7 +280,7 @@ def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
     desc.set(number, count, sizes, steps, vector)
 
 
-cdef class ConvolutionDescriptor:
+cdef class ConvolutionDescriptor(Descriptor):
     """Mode, pads, strides, dilations, groups and attributes of a convolution (miopenConvolutionDescriptor_t).
 
     Parameters
@@ -488,19 +498,3 @@ def set_find_mode(ConvolutionDescriptor desc, mode):
     if number < 1 or number > 5:
         raise BadParmError("unknown find mode", "findMode", mode, "a miopenConvolutionFindMode_t")
     desc.find_mode_set, desc.stamp = number, mx_next_stamp()
-
-
-def destroy_tensor(desc):
-    """Body of miopenDestroyTensorDescriptor: None is fine, a later use of the descriptor is an error."""
-    if desc is not None:
-        if not isinstance(desc, TensorDescriptor):
-            raise BadParmError("not a tensor descriptor", "tensorDesc", desc, "a TensorDescriptor")
-        (<TensorDescriptor> desc).destroyed = True
-
-
-def destroy_convolution(desc):
-    """Body of miopenDestroyConvolutionDescriptor: None is fine, a later use of the descriptor is an error."""
-    if desc is not None:
-        if not isinstance(desc, ConvolutionDescriptor):
-            raise BadParmError("not a convolution descriptor", "convDesc", desc, "a ConvolutionDescriptor")
-        (<ConvolutionDescriptor> desc).destroyed = True

@@ -14,9 +14,12 @@ cdef struct entry_t:
     PyObject* problem    # owned, as is the value
     PyObject* value
 
+cdef enum:
+    STAMPS = 7           # descriptors of a call, at most
+
 cdef struct memo_t:
-    uint64_t a, b, c, d  # stamps of descriptors
-    int64_t what         # with the caller's direction, which the table's problems have in them
+    uint64_t stamp[STAMPS]  # of descriptors
+    int64_t call         # which function asked, and all that is not in a descriptor
     PyObject* value      # the table's
 
 
@@ -43,8 +46,8 @@ cdef class Handle:
     cdef int require_alive(self) except -1
     cdef object lookup(self, const void* data, size_t size, int64_t what)
     cdef int keep(self, Problem problem, int64_t what, object value) except -1
-    cdef object remember(self, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int direction, int64_t what,
-                         const void* data, size_t size)
+    cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,
+                         size_t size)
     cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept
     cdef int _grow_table(self) except -1
     cdef int _clear(self) except -1
@@ -54,19 +57,40 @@ cdef class Handle:
     cdef int bind_arena(self, int64_t need, binding_t* out) except -1
 
 
-cdef inline size_t memo_index(uint64_t a, uint64_t b, uint64_t c, uint64_t d, int64_t what) noexcept:
-    return (a * 0x9E3779B97F4A7C15ULL ^ b * 0xD6E8FEB86659FD93ULL ^ c * 0xA4093822299F31D1ULL
-            ^ d * 0xC2B2AE3D27D4EB4FULL ^ <uint64_t> what * 0x165667B19E3779F9ULL) >> 32
+cdef Handle check_handle(object handle)
 
 
-cdef inline object recall(Handle handle, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int direction, int64_t what):
-    """Return what was remembered for a call with descriptors of these stamps, or None."""
-    cdef memo_t* m
+cdef inline Handle as_handle(object handle):
+    """`handle` where it is a live handle, else the error that says what it is."""
+    if isinstance(handle, Handle):
+        (<Handle> handle).require_alive()
+        return <Handle> handle
+    return check_handle(handle)
+
+
+cdef inline size_t memo_index(const uint64_t* stamp, int count, int64_t call) noexcept:
+    cdef uint64_t h = <uint64_t> call * 0x165667B19E3779F9ULL
     cdef int i
-    what = 4 * what + direction
+    for i in range(count):
+        h = (h ^ stamp[i]) * 0x9E3779B97F4A7C15ULL
+        h ^= h >> 29
+    return h >> 32
+
+
+cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64_t call):
+    """Return what was remembered for a call with descriptors of these stamps, or None.
+
+    A call has always the same number of descriptors.
+    """
+    cdef memo_t* m
+    cdef int i, j
     if handle.memo != NULL:
-        m = &handle.memo[2 * (memo_index(a, b, c, d, what) & handle.memo_mask)]
+        m = &handle.memo[2 * (memo_index(stamp, count, call) & handle.memo_mask)]
         for i in range(2):
-            if m[i].a == a and m[i].b == b and m[i].c == c and m[i].d == d and m[i].what == what:
-                return <object> m[i].value if m[i].value != NULL else None
+            if m[i].call == call and m[i].value != NULL:
+                for j in range(count):
+                    if m[i].stamp[j] != stamp[j]:
+                        break
+                else:
+                    return <object> m[i].value
     return None

@@ -313,20 +313,22 @@ cdef class Handle:
         free(table)
         return 0
 
-    cdef object remember(self, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int direction, int64_t what,
-                         const void* data, size_t size):
+    cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,
+                         size_t size):
         """Return what is kept for a problem, as `lookup` does, and let `recall` find it by the descriptors' stamps."""
         cdef memo_t* m
+        cdef int i
         value = self.lookup(data, size, what)
         if value is None:
             return None
         if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
             self._grow_memo()
-        what = 4 * what + direction
-        m = &self.memo[2 * (memo_index(a, b, c, d, what) & self.memo_mask)]
+        m = &self.memo[2 * (memo_index(stamp, count, call) & self.memo_mask)]
         self.memo_lost += m[1].value != NULL
         m[1] = m[0]
-        m.a, m.b, m.c, m.d, m.what, m.value = a, b, c, d, what, <PyObject*> value
+        for i in range(count):
+            m.stamp[i] = stamp[i]
+        m.call, m.value = call, <PyObject*> value
         return value
 
     cdef int _grow_memo(self) except -1:
@@ -399,6 +401,10 @@ cdef class Handle:
 
             devices.download(self.queue, buffer, array)
         return array
+
+
+cdef Handle check_handle(object handle):
+    raise BadParmError("not a handle", "handle", handle, "a Handle")
 
 
 cdef inline uint64_t _start(uint64_t h, int64_t what) noexcept:

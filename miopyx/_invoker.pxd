@@ -1,15 +1,18 @@
 """Invokers: solutions ready to run, and the call that binds buffers to them and runs them."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 from ._buffers cimport binding_t, bound_t, layout_t
-from ._core cimport SLOTS, Device, Solution, Solver, Step, host_function
+from ._core cimport Device, Solution, Solver, Step, host_function
 from ._handle cimport Handle
 from ._opencl cimport cl_uint
 from ._problem cimport Problem
+from ._types cimport MX_SCALARS, MX_SLOTS
 
 cdef enum:
     OWN = -1             # as the size of a workspace: the handle's own
+    SLOTS = MX_SLOTS + 1  # the workspace stands behind a problem's last slot
 
 cdef struct slot_arg_t:
     cl_uint index
@@ -21,7 +24,7 @@ cdef struct slot_arg_t:
 
 cdef struct scalar_arg_t:
     cl_uint index
-    int which            # 0 alpha, 1 beta
+    int which
     int width
 
 cdef struct step_t:
@@ -36,6 +39,14 @@ cdef struct step_t:
     scalar_arg_t* scalars
 
 
+# One slot of an invoker.
+cdef struct slot_t:
+    int64_t need         # bytes that it must hold
+    layout_t layout      # of arrays, where the problem has a tensor for it
+    bound_t bound[2]     # what the last two calls with different buffers passed
+    int current          # which of the two the last call passed
+
+
 cdef class Invoker:
     cdef readonly Solver solver
     cdef readonly Solution solution
@@ -43,28 +54,33 @@ cdef class Invoker:
     cdef readonly Problem problem
     cdef Device device
     cdef const void* data                # the problem's
-    cdef int64_t need[SLOTS]             # bytes each slot must hold
-    cdef layout_t layout[3]
-    cdef bound_t bound[SLOTS][2]         # what the last two calls with different buffers passed for a slot
-    cdef int current[SLOTS]              # which of the two the last call passed
+    cdef slot_t* slot                    # the problem's, then the workspace's
+    cdef int count                       # without the workspace
     cdef bint apart                      # the current tensors were compared with each other
     cdef bint workspace_apart            # the current workspace was compared with the current tensors
     cdef int64_t calls_anew
     cdef bint quick                      # over before another thread could use the GIL
     cdef step_t* steps
     cdef int step_count
-    cdef double scalars[2]               # alpha and beta that the kernels know
+    cdef double scalars[MX_SCALARS]      # what the kernels know
     cdef bint scalars_bound
     cdef long long born                  # fork generation
 
     cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
-    cdef int _run_host(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
+    cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1
     cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil
-    cdef int _run_device(self, Handle handle, binding_t** slots, double alpha, double beta) except -1
+    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars) except -1
 
 
-cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                 object workspace, int64_t workspace_size, double alpha, double beta) except -1
-cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
-                         object workspace, int64_t workspace_size) except -1
+# The memory that a call passes: `count` objects and the workspace behind them, if there is one; object i goes to slot
+# order[i], nowhere where that is -1; names[i] is what the caller calls it.
+cdef struct call_t:
+    const int* order
+    int count
+    PyObject** data
+    int64_t workspace_size
+
+
+cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars) except -1
+cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1
 cdef int64_t workspace_bytes(object workspace_size) except -1

@@ -6,23 +6,25 @@ right about it; the same buffer again is only asked whether it was released.  Ke
 
 from time import perf_counter
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from ._args cimport to_int64
 from ._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array, is_released,
     layout_t, raise_released, tensor_bytes, unbind,
 )
-from ._core cimport ARG_BETA, ARG_SLOT, ARG_VALUE, SLOT_WORKSPACE, SLOTS, Arg, Device, Solver, Step
+from ._core cimport ARG_SLOT, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Solver, Step
 from ._handle cimport Handle
 from ._lock cimport acquire, mx_lock_drop
 from ._opencl cimport (
     CL_MAP_READ, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl, cl_int, cl_uint,
     cl_ulong, fork_generation,
 )
-from ._problem cimport Problem
+from ._problem cimport Problem, same_layout
+from ._types cimport mx_tensor
 
 from .errors import AllocFailedError, BadParmError, UnknownError, error
 
@@ -40,16 +42,23 @@ cdef class Invoker:
 
     def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None, tuple config=None):
         cdef int i
+        cdef int64_t bytes = 0
         self.solver, self.problem, self.data, self.device = solver, problem, problem.data, handle.device
+        self.slot = <slot_t*> calloc(problem.count + 1, sizeof(slot_t))
+        if self.slot == NULL:
+            raise AllocFailedError("no memory for an invoker")
+        self.count = problem.count
         self.born = fork_generation
         self.config = solver.default_config(handle.device, problem) if config is None else config
         self.solution = solver.solution(handle.device, problem, self.config)
-        for i in range(3):
+        for i in range(self.count):
+            self.slot[i].need = problem.raw[i]
             if problem.tensor[i] != NULL:
-                self.need[i] = tensor_bytes(problem.tensor[i])
-                fill_layout(&self.layout[i], problem.tensor[i], problem.rank)
-        self.need[SLOT_WORKSPACE] = self.solution.workspace
-        self.quick = problem.flops < QUICK_FLOPS and self.need[0] + self.need[1] + self.need[2] < QUICK_BYTES
+                self.slot[i].need = tensor_bytes(problem.tensor[i])
+                fill_layout(&self.slot[i].layout, problem.tensor[i], problem.rank[i])
+            bytes += self.slot[i].need
+        self.slot[self.count].need = self.solution.workspace
+        self.quick = problem.flops < QUICK_FLOPS and bytes < QUICK_BYTES
         self.steps = <step_t*> calloc(len(self.solution.steps), sizeof(step_t))
         if self.steps == NULL:
             raise AllocFailedError("no memory for an invoker")
@@ -59,9 +68,11 @@ cdef class Invoker:
 
     def __dealloc__(self):
         cdef int i
-        for i in range(SLOTS):
-            unbind(&self.bound[i][0])
-            unbind(&self.bound[i][1])
+        if self.slot != NULL:
+            for i in range(self.count + 1):
+                unbind(&self.slot[i].bound[0])
+                unbind(&self.slot[i].bound[1])
+            free(self.slot)
         if self.steps == NULL:
             return
         for i in range(self.step_count):
@@ -95,25 +106,24 @@ cdef class Invoker:
                 check(cl.clSetKernelArg(s.kernel, index, len(arg.value), value), f"clSetKernelArg({index})")
                 index += 1
             elif arg.kind == ARG_SLOT:
-                s.slots[s.slot_count].index, s.slots[s.slot_count].slot = index, arg.slot
+                s.slots[s.slot_count].index = index
+                s.slots[s.slot_count].slot = self.count if arg.slot == SLOT_WORKSPACE else arg.slot
                 s.slots[s.slot_count].width, s.slots[s.slot_count].offset = arg.width, arg.offset
                 s.slots[s.slot_count].start = -1
                 s.slot_count += 1
                 index += 2
             else:
                 s.scalars[s.scalar_count].index, s.scalars[s.scalar_count].width = index, arg.width
-                s.scalars[s.scalar_count].which = arg.kind == ARG_BETA
+                s.scalars[s.scalar_count].which = arg.slot
                 s.scalar_count += 1
                 index += 1
         return 0
 
-    cdef int _run_host(self, Handle handle, binding_t** slots, double alpha, double beta) except -1:
+    cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1:
         """Run all steps.  Everything was checked before."""
-        cdef double scalars[2]
         cdef void* pointers[SLOTS]
         cdef int i, status, threads = self.device.threads
-        scalars[0], scalars[1] = alpha, beta
-        for i in range(SLOTS):
+        for i in range(self.count + 1):
             pointers[i] = slots[i].ptr
         cdef bint profile = handle.profiling  # once: another thread may switch it
         start = perf_counter() if profile else 0.0
@@ -136,7 +146,7 @@ cdef class Invoker:
                 break
         return status
 
-    cdef int _run_device(self, Handle handle, binding_t** slots, double alpha, double beta) except -1:
+    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars) except -1:
         """Enqueue all steps; kernels are told what they do not know yet.  Everything was checked before."""
         cdef int i, j
         cdef step_t* s
@@ -146,13 +156,11 @@ cdef class Invoker:
         cdef float narrow
         cdef double wide
         cdef void* event = NULL
-        cdef double scalars[2]
         cdef bint new_scalars
         cdef bint profile = handle.profiling
         cdef double elapsed = 0
-        scalars[0], scalars[1] = alpha, beta
         # By their bits: 0 and -0 are not the same.
-        new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(scalars)) != 0
+        new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(self.scalars)) != 0
         self.scalars_bound = False  # should a call below fail half way
         for i in range(self.step_count):
             s = &self.steps[i]
@@ -174,7 +182,7 @@ cdef class Invoker:
                     a.start = b.offset + a.offset
             if new_scalars:
                 for j in range(s.scalar_count):
-                    wide = beta if s.scalars[j].which else alpha
+                    wide = scalars[s.scalars[j].which]
                     narrow = <float> wide
                     check(cl.clSetKernelArg(s.kernel, s.scalars[j].index, s.scalars[j].width,
                                             <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
@@ -184,7 +192,8 @@ cdef class Invoker:
                                             &event if profile else NULL), "clEnqueueNDRangeKernel")
             if profile:
                 elapsed += _event_ms(event)
-        self.scalars[0], self.scalars[1], self.scalars_bound = alpha, beta, True
+        memcpy(self.scalars, scalars, sizeof(self.scalars))
+        self.scalars_bound = True
         if profile:
             handle.kernel_time = elapsed
         return 0
@@ -205,25 +214,24 @@ cdef double _event_ms(void* event) except? -1:
     return <double> (end - start) * 1e-6
 
 
-cdef int execute(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                 object workspace, int64_t workspace_size, double alpha, double beta) except -1:
-    """Check and bind the tensors and the workspace of a call, then run it.
+cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars) except -1:
+    """Check and bind the memory of a call, then run it; `scalars` are MX_SCALARS numbers.
 
-    `order[i]` is the slot of argument i (-1: there is no such argument), `names[i]` its name; a workspace_size of OWN
-    takes the handle's own arena.  Nothing is launched unless everything fits.
+    A workspace size of OWN takes the handle's own arena.  Nothing is launched unless everything fits.
     """
+    cdef int64_t need = invoker.slot[invoker.count].need
     _require_ready(handle, invoker)
-    if workspace_size != OWN and workspace_size < invoker.need[SLOT_WORKSPACE]:
-        raise UnknownError("workspace is smaller than the solution needs", "workSpaceSize", workspace_size,
-                           f">= {invoker.need[SLOT_WORKSPACE]} bytes")
+    if call.workspace_size != OWN and call.workspace_size < need:
+        raise UnknownError("workspace is smaller than the solution needs", "workSpaceSize", call.workspace_size,
+                           f">= {need} bytes")
     if handle.device.is_host:
-        return _execute_host(handle, invoker, order, names, a, b, c, workspace, workspace_size, alpha, beta)
+        return _execute_host(handle, invoker, call, names, scalars)
     # The arena and the kernels' arguments belong to one call at a time; waiting, for a kernel's time or for host
     # memory, lets go of the GIL.
     acquire(&handle.lock)
     try:
         _require_ready(handle, invoker)  # another thread may have had the lock
-        _execute_device(handle, invoker, order, names, a, b, c, workspace, workspace_size, alpha, beta)
+        _execute_device(handle, invoker, call, names, scalars)
     finally:
         mx_lock_drop(&handle.lock)
     return 0
@@ -236,131 +244,141 @@ cdef inline int _require_ready(Handle handle, Invoker invoker) except -1:
     return 0
 
 
-cdef int _execute_host(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                       object workspace, int64_t workspace_size, double alpha, double beta) except -1:
+cdef int _execute_host(Handle handle, Invoker invoker, const call_t* call, tuple names,
+                       const double* scalars) except -1:
     cdef binding_t bound[SLOTS]
     cdef binding_t* slots[SLOTS]
     cdef Problem problem = invoker.problem
-    cdef int i
-    held_a = held_b = held_c = held_workspace = None  # until the call is over
-    for i in range(SLOTS):
+    cdef slot_t* s
+    cdef int i, slot, count = invoker.count
+    cdef list held = None  # until the call is over
+    for i in range(count + 1):
         bound[i].kind, bound[i].ptr = UNBOUND, NULL
         slots[i] = &bound[i]
-    if order[0] >= 0:
-        held_a = _bind_host(invoker, a, order[0], <str> names[0], slots)
-    if order[1] >= 0:
-        held_b = _bind_host(invoker, b, order[1], <str> names[1], slots)
-    if order[2] >= 0:
-        held_c = _bind_host(invoker, c, order[2], <str> names[2], slots)
-    if workspace_size > 0 and invoker.need[SLOT_WORKSPACE] > 0:
-        held_workspace = bind_host(workspace, "workSpace", NULL, NULL, workspace_size, True, slots[SLOT_WORKSPACE])
+    for i in range(call.count):
+        slot = call.order[i]
+        if slot >= 0:
+            s = &invoker.slot[slot]
+            keep = bind_host(<object> call.data[i], <str> names[i], problem.tensor[slot],
+                             &s.layout if problem.tensor[slot] != NULL else NULL, s.need,
+                             problem.written >> slot & 1, slots[slot])
+            if keep is not None:
+                held = _with(held, keep)
+    if call.workspace_size > 0 and invoker.slot[count].need > 0:
+        held = _with(held, bind_host(<object> call.data[call.count], <str> names[call.count], NULL, NULL,
+                                     call.workspace_size, True, slots[count]))
     _require_ready(handle, invoker)
-    _require_apart(problem, order, names, slots, invoker.need)
-    return invoker._run_host(handle, slots, alpha, beta)
+    _require_apart(problem, call, names, slots, invoker.slot)
+    return invoker._run_host(handle, slots, scalars)
 
 
-cdef object _bind_host(Invoker invoker, object data, int slot, str name, binding_t** slots):
-    cdef Problem problem = invoker.problem
-    return bind_host(data, name, problem.tensor[slot], &invoker.layout[slot], invoker.need[slot],
-                     slot == problem.output, slots[slot])
+cdef inline list _with(list held, object keep):
+    if held is None:
+        return [keep]
+    held.append(keep)
+    return held
 
 
-cdef int _execute_device(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                         object workspace, int64_t workspace_size, double alpha, double beta) except -1:
+cdef int _execute_device(Handle handle, Invoker invoker, const call_t* call, tuple names,
+                         const double* scalars) except -1:
     cdef binding_t* slots[SLOTS]
     cdef binding_t none
     cdef binding_t arena
-    cdef bint own = workspace_size == OWN
-    cdef int i
+    cdef int i, count = invoker.count
     none.kind, none.temporary = UNBOUND, False
-    for i in range(SLOTS):
+    for i in range(count + 1):
         slots[i] = &none
-    if not _is_as_before(invoker, order, names, a, b, c, workspace, workspace_size, slots):
-        return _execute_anew(handle, invoker, order, names, a, b, c, workspace, workspace_size, alpha, beta, slots)
-    if own and invoker.need[SLOT_WORKSPACE] != 0:
-        handle.bind_arena(invoker.need[SLOT_WORKSPACE], &arena)
-        slots[SLOT_WORKSPACE] = &arena
-    return invoker._run_device(handle, slots, alpha, beta)
+    if not _is_as_before(invoker, call, names, slots):
+        return _execute_anew(handle, invoker, call, names, scalars, slots)
+    if call.workspace_size == OWN and invoker.slot[count].need != 0:
+        handle.bind_arena(invoker.slot[count].need, &arena)
+        slots[count] = &arena
+    return invoker._run_device(handle, slots, scalars)
 
 
-cdef bint _is_as_before(Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                        object workspace, int64_t workspace_size, binding_t** slots) except -1:
+cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, binding_t** slots) except -1:
     """Whether all memory is what one of the last two calls passed, each in its slot; `slots` gets it.
 
     What the last call passed was found right together; of other combinations nothing may overlap.
     """
     cdef bound_t* s
+    cdef slot_t* held
     cdef int place[SLOTS]
-    cdef int i, slot
-    cdef bint with_workspace = workspace_size != OWN and invoker.need[SLOT_WORKSPACE] != 0
+    cdef int i, slot, count = invoker.count
+    cdef bint with_workspace = call.workspace_size != OWN and invoker.slot[count].need != 0
     cdef bint together = invoker.apart and (invoker.workspace_apart or not with_workspace)
-    for i in range(4 if with_workspace else 3):
-        slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
+    cdef const PyObject* data
+    for i in range(call.count + with_workspace):
+        slot = call.order[i] if i < call.count else count
         if slot >= 0:
-            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
-            place[slot] = invoker.current[slot]
-            s = &invoker.bound[slot][place[slot]]
-            if not is_bound(s, data):
+            data = call.data[i]
+            held = &invoker.slot[slot]
+            place[slot] = held.current
+            s = &held.bound[place[slot]]
+            if not is_bound(s, <object> data):
                 together = False
                 place[slot] = 1 - place[slot]
-                s = &invoker.bound[slot][place[slot]]
-                if not is_bound(s, data):
+                s = &held.bound[place[slot]]
+                if not is_bound(s, <object> data):
                     return False
-            if i == 3 and s.b.size < workspace_size:
+            if slot == count and s.b.size < call.workspace_size:
                 return False
             if is_released(s.memory):
-                raise_released(data, <str> names[i])
+                raise_released(<object> data, <str> names[i])
             slots[slot] = &s.b
     if not together:
-        _require_apart(invoker.problem, order, names, slots, invoker.need)
-        for i in range(4 if with_workspace else 3):
-            slot = order[i] if i < 3 else <int> SLOT_WORKSPACE
+        _require_apart(invoker.problem, call, names, slots, invoker.slot)
+        for i in range(call.count + with_workspace):
+            slot = call.order[i] if i < call.count else count
             if slot >= 0:
-                invoker.current[slot] = place[slot]
+                invoker.slot[slot].current = place[slot]
         invoker.apart, invoker.workspace_apart = True, with_workspace
     return True
 
 
-cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple names, object a, object b, object c,
-                       object workspace, int64_t workspace_size, double alpha, double beta,
+cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
                        binding_t** slots) except -1:
     """Bind what is new.  What is remembered changes only when everything was found right."""
     cdef binding_t arena
     cdef Device dev = handle.device
     cdef Problem problem = invoker.problem
-    cdef int64_t need = invoker.need[SLOT_WORKSPACE]
+    cdef int i, slot, count = invoker.count
+    cdef int64_t need = invoker.slot[count].need
     # What is looked at may call us again, and bind the same slots: they change when nothing of Python's runs any more.
     cdef binding_t mine[SLOTS]
     cdef bound_t fresh
     cdef bound_t* s
-    cdef int i, slot
+    cdef slot_t* held
     cdef int place[SLOTS]
     cdef bint blocking = False
+    cdef object data
     cdef str name
     cdef int64_t calls = invoker.calls_anew + 1
-    cdef list held = []
+    cdef list kept = []
     memset(&fresh, 0, sizeof(fresh))
     invoker.calls_anew = calls
-    for i in range(SLOTS):
-        place[i] = invoker.current[i]
+    for i in range(count + 1):
+        place[i] = invoker.slot[i].current
     try:
-        for i in range(4):
-            slot = SLOT_WORKSPACE if i == 3 else order[i]
-            if slot < 0 or (i == 3 and (need == 0 or workspace_size == OWN)):
+        for i in range(call.count + 1):
+            slot = call.order[i] if i < call.count else count
+            if slot < 0 or (slot == count and (need == 0 or call.workspace_size == OWN)):
                 continue
-            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
+            data = <object> call.data[i]
             name = <str> names[i]
-            s = _found(invoker.bound[slot], &place[slot], data, name)
-            if s == NULL or (i == 3 and s.b.size < workspace_size):
-                if i < 3:
-                    held.append(bind_device(data, name, problem.tensor[slot], &invoker.layout[slot],
-                                            invoker.need[slot], slot == problem.output, dev.shares_memory,
+            held = &invoker.slot[slot]
+            s = _found(held.bound, &place[slot], data, name)
+            if s == NULL or (slot == count and s.b.size < call.workspace_size):
+                if slot < count:
+                    kept.append(bind_device(data, name, problem.tensor[slot],
+                                            &held.layout if problem.tensor[slot] != NULL else NULL, held.need,
+                                            problem.written >> slot & 1, dev.shares_memory,
                                             <void*> dev.context_ptr, &fresh))
                 else:
-                    held.append(bind_device(data, name, NULL, NULL, workspace_size, True, dev.shares_memory,
+                    kept.append(bind_device(data, name, NULL, NULL, call.workspace_size, True, dev.shares_memory,
                                             <void*> dev.context_ptr, &fresh))
-                place[slot] = 1 - invoker.current[slot]
-                s = &invoker.bound[slot][place[slot]]
+                place[slot] = 1 - held.current
+                s = &held.bound[place[slot]]
                 unbind(s)
                 s[0] = fresh
                 memset(&fresh, 0, sizeof(fresh))
@@ -368,20 +386,20 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const int* order, tuple n
             slots[slot] = &mine[slot]
             blocking = blocking or s.b.temporary
         _require_ready(handle, invoker)
-        _require_apart(problem, order, names, slots, invoker.need)
-        if need != 0 and workspace_size == OWN:
+        _require_apart(problem, call, names, slots, invoker.slot)
+        if need != 0 and call.workspace_size == OWN:
             handle.bind_arena(need, &arena)
-            slots[SLOT_WORKSPACE] = &arena
-        for i in range(SLOTS):
-            invoker.current[i] = place[i]
+            slots[count] = &arena
+        for i in range(count + 1):
+            invoker.slot[i].current = place[i]
         invoker.apart = calls == invoker.calls_anew
-        invoker.workspace_apart = need != 0 and workspace_size != OWN
-        invoker._run_device(handle, slots, alpha, beta)
+        invoker.workspace_apart = need != 0 and call.workspace_size != OWN
+        invoker._run_device(handle, slots, scalars)
         if blocking:
-            _wait_and_sync(handle, slots)
+            _wait_and_sync(handle, slots, count + 1)
     finally:
         unbind(&fresh)
-        _release_temporaries(slots)
+        _release_temporaries(slots, count + 1)
     return 0
 
 
@@ -401,40 +419,45 @@ cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? 
     return NULL
 
 
-cdef int check_arguments(Handle handle, Problem problem, const int* order, tuple names, object a, object b, object c,
-                         object workspace, int64_t workspace_size) except -1:
+cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1:
     """What `execute` checks before it launches anything, for a caller that will launch several solutions."""
     cdef bound_t bound[SLOTS]
     cdef binding_t* slots[SLOTS]
-    cdef layout_t layout
-    cdef int64_t need[SLOTS]
+    cdef slot_t wanted[SLOTS]
+    cdef slot_t* s
     cdef Device dev = handle.device
-    cdef int i, slot
-    cdef list held = []
+    cdef const mx_tensor* tensor
+    cdef const layout_t* layout
+    cdef int i, slot, count = problem.count
+    cdef list kept = []
     memset(bound, 0, sizeof(bound))
-    for i in range(SLOTS):
+    memset(wanted, 0, sizeof(wanted))
+    for i in range(count + 1):
         slots[i] = &bound[i].b
-        need[i] = tensor_bytes(problem.tensor[i]) if i < 3 and problem.tensor[i] != NULL else workspace_size
+        s = &wanted[i]
+        s.need = call.workspace_size if i == count else problem.raw[i]
+        if i < count and problem.tensor[i] != NULL:
+            s.need = tensor_bytes(problem.tensor[i])
+            fill_layout(&s.layout, problem.tensor[i], problem.rank[i])
     try:
-        for i in range(4):
-            slot = SLOT_WORKSPACE if i == 3 else order[i]
-            if i == 3 and workspace_size == 0:
+        for i in range(call.count + 1):
+            slot = call.order[i] if i < call.count else count
+            if slot < 0 or (slot == count and call.workspace_size == 0):
                 continue
-            data = a if i == 0 else b if i == 1 else c if i == 2 else workspace
-            if i < 3:
-                fill_layout(&layout, problem.tensor[slot], problem.rank)
+            s = &wanted[slot]
+            tensor = problem.tensor[slot] if slot < count else NULL
+            layout = &s.layout if tensor != NULL else NULL
+            output = slot == count or problem.written >> slot & 1
             if dev.is_host:
-                held.append(bind_host(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
-                                      &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
+                kept.append(bind_host(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
                                       slots[slot]))
             else:
-                held.append(bind_device(data, <str> names[i], problem.tensor[slot] if i < 3 else NULL,
-                                        &layout if i < 3 else NULL, need[slot], i == 3 or slot == problem.output,
+                kept.append(bind_device(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
                                         dev.shares_memory, <void*> dev.context_ptr, &bound[slot]))
-        _require_apart(problem, order, names, slots, need)
+        _require_apart(problem, call, names, slots, wanted)
     finally:
-        _release_temporaries(slots)
-        for i in range(SLOTS):
+        _release_temporaries(slots, count + 1)
+        for i in range(count + 1):
             unbind(&bound[i])
     return 0
 
@@ -447,34 +470,39 @@ cdef int64_t workspace_bytes(object workspace_size) except -1:
     return size
 
 
-cdef int _release_temporaries(binding_t** slots) noexcept:
+cdef int _release_temporaries(binding_t** slots, int count) noexcept:
     cdef int i
-    for i in range(SLOTS):
+    for i in range(count):
         if slots[i].temporary:
             slots[i].temporary = False
             cl.clReleaseMemObject(slots[i].ptr)
     return 0
 
 
-cdef int _require_apart(Problem problem, const int* order, tuple names, binding_t** slots,
-                        const int64_t* need) except -1:
-    """What is written, the output and the workspace, must not share memory with anything."""
-    cdef int i, j, k
-    for k in range(2):
-        i = problem.output if k == 0 else <int> SLOT_WORKSPACE
-        for j in range(SLOTS):
-            if i != j and _overlap(slots[i], slots[j], need[i], need[j]):
-                raise BadParmError(f"shares memory with {names[_argument(order, i)]}", names[_argument(order, j)],
-                                   f"{need[j]} bytes at {slots[j].root_offset}", "memory of its own")
+cdef int _require_apart(Problem problem, const call_t* call, tuple names, binding_t** slots,
+                        const slot_t* wanted) except -1:
+    """What is written, outputs and the workspace, must not share memory with anything, unless it may lie in place."""
+    cdef int i, j, count = problem.count
+    for i in range(count + 1):
+        if i < count and not problem.written >> i & 1:
+            continue
+        for j in range(count + 1):
+            if i != j and _overlap(slots[i], slots[j], wanted[i].need, wanted[j].need):
+                if (i == problem.output and j < count and problem.in_place >> j & 1
+                        and slots[i].root_offset == slots[j].root_offset
+                        and same_layout(problem.tensor[i], problem.tensor[j])):
+                    continue
+                raise BadParmError(f"shares memory with {names[_argument(call, i)]}", names[_argument(call, j)],
+                                   f"{wanted[j].need} bytes at {slots[j].root_offset}", "memory of its own")
     return 0
 
 
-cdef int _argument(const int* order, int slot) noexcept:
+cdef int _argument(const call_t* call, int slot) noexcept:
     cdef int i
-    for i in range(3):
-        if order[i] == slot:
+    for i in range(call.count):
+        if call.order[i] == slot:
             return i
-    return 3
+    return call.count
 
 
 cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64_t need_b) noexcept:
@@ -483,7 +511,7 @@ cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64
     return a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a
 
 
-cdef int _wait_and_sync(Handle handle, binding_t** slots) except -1:
+cdef int _wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
     """Host memory was lent to the device: wait, and map it, which is when OpenCL promises its content."""
     cdef cl_int code
     cdef int j
@@ -491,7 +519,7 @@ cdef int _wait_and_sync(Handle handle, binding_t** slots) except -1:
     with nogil:
         code = cl.clFinish(handle.queue_ptr)
     check(code, "clFinish")
-    for j in range(SLOTS):
+    for j in range(count):
         if slots[j].temporary:
             address = cl.clEnqueueMapBuffer(handle.queue_ptr, slots[j].ptr, CL_TRUE, CL_MAP_READ, 0, slots[j].size, 0,
                                             NULL, NULL, &code)

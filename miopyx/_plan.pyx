@@ -1,14 +1,18 @@
 """Prepared plans: what a tight loop holds on to."""
 
 from cpython.object cimport PyObject
-from libc.string cimport memcmp
+from libc.string cimport memcpy
 
 from ._args cimport to_double
-from ._invoker cimport OWN, execute
-from ._problem cimport fill_conv
-from ._types cimport mx_conv_problem
+from ._descriptors cimport Descriptor
+from ._handle cimport Handle
+from ._invoker cimport OWN, Invoker, call_t, execute
+from ._types cimport MX_SCALARS, MX_SLOTS
 
 from .errors import BadParmError, MIOpenError
+
+# The class of new plans; logging puts one here that prints its calls.
+plan_type = None
 
 cdef extern from *:
     """
@@ -24,11 +28,12 @@ cdef extern from *:
 
 
 cdef class Plan:
-    """A convolution chosen, compiled and validated once: ``plan(a, b, c)`` binds the buffers and enqueues.
+    """An operation chosen, compiled and validated once: ``plan(*buffers)`` binds the buffers and enqueues.
 
-    The three buffers stand in the order of the function that made the plan: (x, w, y), (dy, w, dx) or (dy, x, dw).
-    The workspace is the handle's own.  A plan is for the descriptors as they were: once one of them was set to
-    something else, calling it is a BadParmError.  Destroying them is fine.
+    The buffers stand in the order of the function that made the plan, as in (x, w, y), (dy, w, dx) or (dy, x, dw) for
+    convolutions; numbers, as alpha and beta, may follow by position or name.  The workspace is the handle's own.  A
+    plan is for the descriptors as they were: once one of them was set to something else, calling it is a BadParmError.
+    Destroying them is fine.
     """
 
     def __init__(self):
@@ -37,34 +42,53 @@ cdef class Plan:
     def __cinit__(self, *args, **kwargs):
         self.vectorcall = <vectorcall_t> _call
 
-    def __call__(self, a, b, c, alpha=1.0, beta=0.0):
-        self._run(a, b, c, to_double(alpha, "alpha"), to_double(beta, "beta"))
+    def __call__(self, *args, **kwargs):
+        cdef PyObject* data[MX_SLOTS + 1]
+        cdef double scalars[MX_SCALARS]
+        cdef int i
+        if self.handle is None:
+            raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
+        if len(args) < self.count or len(args) > self.count + len(self.scalars):
+            raise TypeError(f"a plan of {', '.join(map(str, self.names[:self.count]))} "
+                            f"and the numbers {self.scalars} was called with {len(args)} arguments")
+        memcpy(scalars, self.default, sizeof(scalars))
+        for i in range(self.count):
+            data[i] = <PyObject*> args[i]
+        for i in range(len(args) - self.count):
+            scalars[i] = to_double(args[self.count + i], self.scalars[i])
+        for name, value in kwargs.items():
+            if name not in self.scalars or self.scalars.index(name) < len(args) - self.count:
+                raise TypeError(f"a plan got an unexpected argument {name!r}; its numbers are {self.scalars}")
+            scalars[<int> self.scalars.index(name)] = to_double(value, name)
+        self._run(data, scalars)
 
-    cdef int _run(self, object a, object b, object c, double alpha, double beta) except -1:
+    cdef int _run(self, PyObject** data, const double* scalars) except -1:
+        cdef call_t call
+        cdef int i
         if self.handle is None:
             raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
         self.handle.require_alive()
-        if (self.x.stamp != self.stamp[0] or self.w.stamp != self.stamp[1] or self.y.stamp != self.stamp[2]
-                or self.conv.stamp != self.stamp[3]):
-            self._require_unchanged()
-        return execute(self.handle, self.invoker, self.slot, self.names, a, b, c, None, OWN, alpha, beta)
+        for i in range(len(self.descriptors)):
+            if (<Descriptor> self.descriptors[i]).stamp != self.stamp[i]:
+                self._require_unchanged()
+                break
+        call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, OWN
+        return execute(self.handle, self.invoker, &call, self.names, scalars)
 
     cdef int _require_unchanged(self) except -1:
         """Descriptors were set again: fine if that says the same."""
-        cdef mx_conv_problem now
         cdef bint same
         cdef int i
+        stamps = [(<Descriptor> d).stamp for d in self.descriptors]
         try:
-            same = (fill_conv(&now, self.direction, self.x, self.w, self.y, self.conv) == self.transposed
-                    and memcmp(&now, self.invoker.problem.data, sizeof(now)) == 0)
+            same = self.identity() == self.made_of
         except MIOpenError:
             same = False
-        stamps = (self.x.stamp, self.w.stamp, self.y.stamp, self.conv.stamp)
-        for i in range(4):
+        for i in range(len(stamps)):
             if stamps[i] != self.stamp[i]:
                 if not same:
-                    raise BadParmError("descriptor was changed after the plan was made", self.descriptors[i],
-                                       (self.x, self.w, self.y, self.conv)[i], "a new plan")
+                    raise BadParmError("descriptor was changed after the plan was made", self.descriptor_names[i],
+                                       self.descriptors[i], "a new plan")
                 self.stamp[i] = stamps[i]
         return 0
 
@@ -72,6 +96,16 @@ cdef class Plan:
     def solver(self):
         """The solver that was chosen."""
         return None if self.invoker is None else self.invoker.solver
+
+    @property
+    def buffers(self):
+        """The names of the buffers that a call takes."""
+        return () if self.names is None else self.names[:self.count]
+
+    @property
+    def numbers(self):
+        """The numbers that a call takes behind its buffers, with their defaults."""
+        return {} if self.scalars is None else {name: self.default[i] for i, name in enumerate(self.scalars)}
 
     @property
     def workspace(self):
@@ -86,19 +120,38 @@ cdef class Plan:
         return f"<Plan {self.solver} on {self.handle}>"
 
 
+plan_type = Plan
+
+
+cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple descriptor_names,
+                    object identity, object explaining, tuple scalars):
+    """`scalars` are pairs of a name and a default."""
+    cdef Plan plan = plan_type.__new__(plan_type)
+    cdef int i
+    plan.handle, plan.invoker, plan.names, plan.explaining = handle, invoker, names, explaining
+    plan.descriptors, plan.descriptor_names = descriptors, descriptor_names
+    for i in range(len(descriptors)):
+        plan.stamp[i] = (<Descriptor> descriptors[i]).stamp
+    plan.identity, plan.made_of = identity, identity()
+    plan.scalars = tuple([name for name, _ in scalars])
+    for i in range(MX_SCALARS):
+        plan.default[i] = scalars[i][1] if i < len(scalars) else 0.0
+    return plan
+
+
 # Cython calls objects through tp_call, which wants its arguments in a tuple: making and dropping that costs a third of
 # a repeated call.  So plans carry a vectorcall, as Python's own callables do (PEP 590).
 
 
 cdef object _call(PyObject* self, PyObject* const* args, size_t count, PyObject* names):
     cdef Plan plan = <Plan> self
-    count = PyVectorcall_NARGS(count)
-    if count == 3 and names == NULL:
-        plan._run(<object> args[0], <object> args[1], <object> args[2], 1.0, 0.0)
+    cdef Py_ssize_t n = PyVectorcall_NARGS(count)
+    if n == plan.count and names == NULL and plan.handle is not None:
+        plan._run(<PyObject**> args, plan.default)
         return None
     given = () if names == NULL else <tuple> <object> names
-    values = [<object> args[i] for i in range(count + len(given))]
-    return plan.__call__(*values[:count], **dict(zip(given, values[count:])))
+    values = [<object> args[i] for i in range(n + len(given))]
+    return plan.__call__(*values[:n], **dict(zip(given, values[n:])))
 
 
 cdef int _offer_vectorcall() except -1:

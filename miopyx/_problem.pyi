@@ -3,6 +3,8 @@ from ._descriptors import ConvolutionDescriptor, TensorDescriptor
 class Problem:
     @property
     def key(self) -> bytes: ...
+    @property
+    def flops(self) -> int: ...
 
 class ConvProblem(Problem):
     def __init__(
@@ -19,5 +21,3 @@ class ConvProblem(Problem):
 
 class BiasProblem(Problem):
     def __init__(self, direction: int, b: TensorDescriptor, y: TensorDescriptor) -> None: ...
-    @property
-    def flops(self) -> int: ...

@@ -57,26 +57,45 @@ cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil:
 cdef class Problem:
     """Base of all problems: `data` and `size` are the identity."""
 
+    cdef int hold(self, int slot, const mx_tensor* tensor, int rank) noexcept:
+        """Let a slot hold a tensor of a descriptor of `rank` dimensions."""
+        self.tensor[slot], self.rank[slot] = tensor, rank
+        return 0
+
     @property
     def key(self):
         """The struct's bytes."""
         return (<const unsigned char*> self.data)[:self.size]
 
+    @property
+    def flops(self):
+        """About how many operations: one for each element of each tensor."""
+        cdef int slot, axis
+        total = 0
+        for slot in range(self.count):
+            if self.tensor[slot] != NULL:
+                product = 1
+                for axis in range(MX_AXES):
+                    product *= self.tensor[slot].len[axis]
+                total += product
+        return total
 
-cdef int _fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept:
+
+cdef int fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept:
+    """Write a descriptor of at most five dimensions."""
     # n and c come first; the spatial axes are the last ones, missing ones have length 1 and stride 0.
     cdef int i, missing = MX_AXES - desc.ndim
     t.type = desc.type
-    for i in range(2):
-        t.len[i], t.stride[i] = desc.len[i], desc.stride[i]
-    for i in range(2, 2 + missing):
+    for i in range(MX_AXES):
         t.len[i], t.stride[i] = 1, 0
+    for i in range(min(2, desc.ndim)):
+        t.len[i], t.stride[i] = desc.len[i], desc.stride[i]
     for i in range(2, desc.ndim):
         t.len[i + missing], t.stride[i + missing] = desc.len[i], desc.stride[i]
     return 0
 
 
-cdef int _require_plain(TensorDescriptor desc, str name) except -1:
+cdef int require_plain(TensorDescriptor desc, str name) except -1:
     if desc.vector_length != 1:
         raise MIOpenNotImplementedError("no solver reads vectorised layouts", name, desc, "NCHW or NHWC")
     if desc.cast_type >= 0 and desc.cast_type != desc.type:
@@ -84,7 +103,7 @@ cdef int _require_plain(TensorDescriptor desc, str name) except -1:
     return 0
 
 
-cdef int _require_no_overlap(TensorDescriptor desc, str name) except -1:
+cdef int require_no_overlap(TensorDescriptor desc, str name) except -1:
     """Two indices of an output must never name one address: two threads would race for it."""
     cdef int64_t reach = 0
     cdef int order[8]
@@ -104,6 +123,17 @@ cdef int _require_no_overlap(TensorDescriptor desc, str name) except -1:
                                f"> {reach} for length {desc.len[axis]}")
         reach += desc.stride[axis] * (desc.len[axis] - 1)
     return 0
+
+
+cdef bint same_layout(const mx_tensor* a, const mx_tensor* b) noexcept:
+    """Whether two tensors of equal lengths name the same places of their memory, element for element."""
+    cdef int i
+    if a.type != b.type:
+        return False
+    for i in range(MX_AXES):
+        if a.len[i] != b.len[i] or (a.len[i] > 1 and a.stride[i] != b.stride[i]):
+            return False
+    return True
 
 
 cdef int _override = -2  # not read yet
@@ -138,9 +168,9 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     if x.ndim != rank or w.ndim != rank or y.ndim != rank:
         raise BadParmError("ranks differ or do not fit the convolution", f"{x_name}, {w_name}, {y_name}",
                            (x.ndim, w.ndim, y.ndim), rank)
-    _require_plain(x, x_name)
-    _require_plain(w, w_name)
-    _require_plain(y, y_name)
+    require_plain(x, x_name)
+    require_plain(w, w_name)
+    require_plain(y, y_name)
     if x.type == MX_INT8:
         if y.type != MX_INT32 and y.type != MX_FLOAT and y.type != MX_INT8:
             raise BadParmError("output type of an int8 convolution", y_name, y.dtype, "int32, float32 or int8")
@@ -169,12 +199,12 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
             p.direction = MX_BACKWARD_DATA
         elif direction == MX_BACKWARD_DATA:
             p.direction = MX_FORWARD
-        _fill_tensor(&p.x, y)
-        _fill_tensor(&p.y, x)
+        fill_tensor(&p.x, y)
+        fill_tensor(&p.y, x)
     else:
-        _fill_tensor(&p.x, x)
-        _fill_tensor(&p.y, y)
-    _fill_tensor(&p.w, w)
+        fill_tensor(&p.x, x)
+        fill_tensor(&p.y, y)
+    fill_tensor(&p.w, w)
     for i in range(missing):
         p.step[i] = p.dilation[i] = 1
     for i in range(conv.spatial):
@@ -183,8 +213,12 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
         # Kernels add pads, strides and dilations to positions in 64 bits.
         checked_add(checked_mul(p.y.len[2 + missing + i], p.step[missing + i], "strideA"),
                     checked_mul(p.w.len[2 + missing + i], p.dilation[missing + i], "dilationA"), "padA")
-    _require_no_overlap(y if direction == MX_FORWARD else x if direction == MX_BACKWARD_DATA else w,
-                        y_name if direction == MX_FORWARD else x_name if direction == MX_BACKWARD_DATA else w_name)
+    if direction == MX_FORWARD:
+        require_no_overlap(y, y_name)
+    elif direction == MX_BACKWARD_DATA:
+        require_no_overlap(x, x_name)
+    else:
+        require_no_overlap(w, w_name)
     return transpose
 
 
@@ -209,12 +243,10 @@ cdef class ConvProblem(Problem):
                  TensorDescriptor y not None, ConvolutionDescriptor conv not None):
         self.transposed = fill_conv(&self.c, direction, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"),
                                     as_tensor(y, "yDesc"), as_convolution(conv, "convDesc"))
-        self.rank = x.ndim
-        self.output = _output(&self.c)
+        _complete(self)
 
     def __cinit__(self, *args):
-        self.data, self.size = &self.c, sizeof(mx_conv_problem)
-        self.tensor[0], self.tensor[1], self.tensor[2] = &self.c.x, &self.c.w, &self.c.y
+        self.data, self.size, self.count = &self.c, sizeof(mx_conv_problem), 3
 
     @property
     def direction(self):
@@ -249,16 +281,23 @@ cdef class ConvProblem(Problem):
                 f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}>")
 
 
-cdef inline int _output(const mx_conv_problem* c) noexcept:
-    return 2 if c.direction == MX_FORWARD else 0 if c.direction == MX_BACKWARD_DATA else 1
+cdef int _complete(ConvProblem problem) noexcept:
+    """Say what the slots hold, once the struct is written."""
+    cdef mx_conv_problem* c = &problem.c
+    cdef int rank = <int> c.spatial + 2
+    problem.hold(0, &c.x, rank)
+    problem.hold(1, &c.w, rank)
+    problem.hold(2, &c.y, rank)
+    problem.output = 2 if c.direction == MX_FORWARD else 0 if c.direction == MX_BACKWARD_DATA else 1
+    problem.written = 1 << problem.output
+    return 0
 
 
 cdef ConvProblem problem_of(const mx_conv_problem* c):
     """Return the problem of a struct that was filled and checked elsewhere."""
     cdef ConvProblem problem = ConvProblem.__new__(ConvProblem)
     problem.c = c[0]
-    problem.rank = <int> c.spatial + 2
-    problem.output = _output(c)
+    _complete(problem)
     return problem
 
 
@@ -267,8 +306,8 @@ cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, Tensor
     cdef int i
     b.require_set("bDesc" if direction == MX_FORWARD else "dbDesc")
     y.require_set("yDesc" if direction == MX_FORWARD else "dyDesc")
-    _require_plain(b, "bDesc")
-    _require_plain(y, "yDesc")
+    require_plain(b, "bDesc")
+    require_plain(y, "yDesc")
     if y.ndim > MX_AXES or y.ndim < 2:
         raise UnknownError("rank of a bias operation", "yDesc", y.ndim, f"2 ... {MX_AXES}")
     if b.ndim != y.ndim:
@@ -283,12 +322,12 @@ cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, Tensor
                                f"1 or {y.len[i]}")
     memset(p, 0, sizeof(mx_bias_problem))
     p.direction = direction
-    _fill_tensor(&p.y, y)
-    _fill_tensor(&p.b, b)
+    fill_tensor(&p.y, y)
+    fill_tensor(&p.b, b)
     if direction == MX_FORWARD:
-        _require_no_overlap(y, "yDesc")
+        require_no_overlap(y, "yDesc")
     else:
-        _require_no_overlap(b, "dbDesc")
+        require_no_overlap(b, "dbDesc")
     return 0
 
 
@@ -297,18 +336,10 @@ cdef class BiasProblem(Problem):
 
     def __init__(self, int direction, TensorDescriptor b not None, TensorDescriptor y not None):
         fill_bias(&self.c, direction, b, y)
-        self.rank = y.ndim
+        self.hold(0, &self.c.b, y.ndim)
+        self.hold(2, &self.c.y, y.ndim)
         self.output = 2 if direction == MX_FORWARD else 0
-
-    @property
-    def flops(self):
-        """Additions: one for each element of y."""
-        cdef mx_bias_problem* c = &self.c
-        product = 1
-        for factor in tuple(c.y.len):
-            product *= factor
-        return product
+        self.written = 1 << self.output
 
     def __cinit__(self, *args):
-        self.data, self.size = &self.c, sizeof(mx_bias_problem)
-        self.tensor[0], self.tensor[1], self.tensor[2] = &self.c.b, NULL, &self.c.y
+        self.data, self.size, self.count = &self.c, sizeof(mx_bias_problem), 3

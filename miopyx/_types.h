@@ -13,6 +13,9 @@
 
 enum { MX_AXES = 5, MX_SPATIAL = 3 };
 
+/* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
+enum { MX_SLOTS = 8, MX_SCALARS = 4 };
+
 /* miopenDataType_t */
 enum {
     MX_HALF = 0, MX_FLOAT = 1, MX_INT32 = 2, MX_INT8 = 3, MX_BFLOAT16 = 5, MX_DOUBLE = 6, MX_FLOAT8 = 7,
@@ -27,6 +30,12 @@ typedef struct {
     int64_t len[MX_AXES];
     int64_t stride[MX_AXES];
 } mx_tensor;
+
+/* Tensors walked together; the last axis is the innermost, axes that are not needed come first, with length 1. */
+typedef struct {
+    int64_t len[MX_AXES];
+    int64_t stride[4][MX_AXES];
+} mx_grid;
 
 typedef struct {
     int64_t direction;
@@ -44,5 +53,65 @@ typedef struct {
     int64_t direction;         /* MX_FORWARD: y = alpha (y + b) + beta y; MX_BACKWARD_DATA: b = alpha sum(y) + beta b */
     mx_tensor y, b;
 } mx_bias_problem;
+
+/* What the other operations compute.  Each problem of theirs starts with one of these. */
+enum {
+    MX_OP_TENSOR = 1, MX_SET_TENSOR, MX_SCALE_TENSOR, MX_TRANSFORM_TENSOR, MX_CAST_TENSOR,
+    MX_POOLING_FORWARD, MX_POOLING_BACKWARD, MX_ACTIVATION_FORWARD, MX_ACTIVATION_BACKWARD,
+    MX_LRN_FORWARD, MX_LRN_BACKWARD, MX_SOFTMAX_FORWARD, MX_SOFTMAX_BACKWARD,
+    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD
+};
+
+/* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
+typedef struct {
+    int64_t what;              /* MX_OP_TENSOR ... MX_CAST_TENSOR */
+    int64_t op;                /* miopenTensorOp_t */
+    int64_t flags;
+    mx_tensor a, b, c;
+} mx_tensor_problem;
+
+typedef struct {
+    int64_t what;              /* MX_POOLING_... */
+    int64_t mode;              /* miopenPoolingMode_t */
+    int64_t spatial;
+    int64_t save;              /* forward: indices are wanted */
+    int64_t index_type, index_mode;
+    int64_t window[MX_SPATIAL];
+    int64_t pad[MX_SPATIAL];
+    int64_t step[MX_SPATIAL];
+    mx_tensor x, y;            /* backward: dx and dy */
+} mx_pooling_problem;
+
+typedef struct {
+    int64_t what;              /* MX_ACTIVATION_... */
+    int64_t mode;              /* miopenActivationMode_t */
+    double alpha, beta, gamma;
+    mx_tensor x, y, dx, dy;    /* what the mode does not read is 0 */
+} mx_activation_problem;
+
+typedef struct {
+    int64_t what;              /* MX_LRN_... */
+    int64_t mode;              /* miopenLRNMode_t */
+    int64_t n;
+    int64_t save;              /* forward: scales are wanted */
+    double alpha, beta, k;
+    mx_tensor x, y, dx, dy;
+} mx_lrn_problem;
+
+typedef struct {
+    int64_t what;              /* MX_SOFTMAX_... */
+    int64_t algorithm;         /* miopenSoftmaxAlgorithm_t */
+    int64_t mode;              /* miopenSoftmaxMode_t */
+    mx_tensor x, y, dx, dy;
+} mx_softmax_problem;
+
+typedef struct {
+    int64_t what;              /* MX_BN_... */
+    int64_t mode;              /* miopenBatchNormMode_t */
+    int64_t save, running;     /* training: saved and running statistics are wanted; backward: save: they are given */
+    mx_tensor x, y;            /* y: dy backward */
+    mx_tensor dx;
+    mx_tensor scale, bias, mean, variance;
+} mx_batchnorm_problem;
 
 #endif

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from ._handle import Handle
 from ._invoker import Invoker
-from ._problem import ConvProblem
+from ._problem import ConvProblem, Problem
 from ._ranking import Candidate, candidates, ranked_by
 from ._survey import refusals
+from .solvers import registry
 
 
 class Explanation(NamedTuple):
@@ -68,3 +69,19 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
     return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others))
+
+
+def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
+    """Return which solver runs an operation that is not a convolution, and why not those before it."""
+    launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
+    lines = [
+        f"{problem!r} on {handle.device.name}",
+        f"solver    {prepared.solver.id}/{prepared.solver.name} (the first that applies)",
+        f"workspace {prepared.solution.workspace} bytes",
+        f"kernels   {', '.join(name if n == 1 else f'{n} x {name}' for name, n in launches.items())}",
+    ]
+    for solver in registry.OTHERS[type(problem).__name__]:
+        if solver is not prepared.solver:
+            why = solver.why_not(handle.device, problem) or "another one comes first"
+            lines.append(f"not {solver.id}/{solver.name}  {why}")
+    return "\n".join(lines)

@@ -8,7 +8,7 @@ from . import config, databases, logs
 from ._core import Solver
 from ._handle import Handle
 from ._invoker import Invoker
-from ._problem import BiasProblem, ConvProblem
+from ._problem import ConvProblem, Problem
 from ._ranking import NO_SOLUTION, Candidate, candidates
 from ._survey import ANOTHER_DIRECTION, refusals
 from .configurations import parse_config
@@ -52,16 +52,25 @@ def invoker(handle: Handle, problem: ConvProblem, solver: Solver) -> Invoker:
     return ready
 
 
-def bias_invoker(handle: Handle, problem: BiasProblem) -> Invoker:
-    """Return the prepared invoker of a bias operation: the first solver that applies."""
-    for solver in registry.BIAS:
-        if solver.why_not(handle.device, problem) is None:
-            ready = handle.invoker(problem, solver.id)
-            if ready is None:
-                ready = Invoker(handle, solver, problem)
-                handle.register(ready, solver.id)
-            return ready
-    raise MIOpenNotImplementedError("no bias solver for this type and device")
+def first_applicable(handle: Handle, problem: Problem) -> Invoker:
+    """Return the prepared invoker of an operation that is not a convolution: of the first solver that applies.
+
+    Where one does not build on this device the next one is taken; where all fail the last failure is raised.
+    """
+    failure: MIOpenError | None = None
+    reasons = []
+    for solver in registry.OTHERS[type(problem).__name__]:
+        why = solver.why_not(handle.device, problem)
+        if why is not None:
+            reasons.append(f"{solver.name}: {why}")
+            continue
+        try:
+            return Invoker(handle, solver, problem)
+        except MIOpenError as e:
+            failure = e
+    if failure is not None:
+        raise failure
+    raise MIOpenNotImplementedError(f"No solver found. {problem!r}: {'; '.join(reasons)}")
 
 
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:

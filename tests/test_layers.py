@@ -16,7 +16,7 @@ FLOORS = (
      "_records", "records", "userfile"},
     # values
     {"_descriptors"},
-    {"_problem", "_key"},
+    {"_problem", "_key", "_grid", "ops"},
     # beside: memory, devices, programs, the host path's loops
     {"_opencl", "_buffers", "_reference", "_probe", "_compile", "probing", "icd", "device", "programs"},
     # beside: databases

@@ -5,21 +5,22 @@ direction has the same seven functions; they differ in the order of their argume
 descriptors to one body in the forward sense (x, w, y).
 """
 
-from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
 
 from .._args cimport to_double, to_int, to_int64
 from .._core cimport SLOT_W, SLOT_X, SLOT_Y
 from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
-from .._handle cimport Handle, recall
-from .._invoker cimport OWN, Invoker, check_arguments, execute, workspace_bytes
+from .._handle cimport Handle, as_handle, recall
+from .._invoker cimport OWN, Invoker, call_t, check_arguments, execute, workspace_bytes
 from .._learnt cimport learnt
-from .._plan cimport Plan
+from .._plan cimport Plan, make_plan
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
-from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
+from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
 
 from .. import _ranking, config, enums, find, preparing
 from .._descriptors import (
-    destroy_convolution, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
+    destroy, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
 from ..enums import miopenConvolutionMode_t
 from ..errors import BadParmError, UnknownError
@@ -35,8 +36,7 @@ cdef enum:
 cdef tuple _NAMES = (("x", "w", "y", "workSpace"), ("dy", "w", "dx", "workSpace"), ("dy", "x", "dw", "workSpace"))
 # Descriptors in the forward sense.
 cdef tuple _DESCS = (("xDesc", "wDesc", "yDesc"), ("dxDesc", "wDesc", "dyDesc"), ("xDesc", "dwDesc", "dyDesc"))
-# The class of new plans; logging puts one here that prints its calls.
-plan_type = Plan
+cdef tuple _SCALARS = (("alpha", 1.0), ("beta", 0.0))
 cdef str _NO_INVOKER = "No invoker was registered for convolution {}. Was find executed?"
 cdef tuple _WORDS = ("forward", "backward", "weights")
 
@@ -46,13 +46,6 @@ cdef dict _algorithms(int d):
     if not isinstance(_ALGORITHMS[d], dict):
         _ALGORITHMS[d] = {int(a): a for a in getattr(enums, _ALGORITHMS[d])}
     return <dict> _ALGORITHMS[d]
-
-
-cdef Handle _handle(object handle):
-    if not isinstance(handle, Handle):
-        raise BadParmError("not a handle", "handle", handle, "a Handle")
-    (<Handle> handle).require_alive()
-    return <Handle> handle
 
 
 # Descriptors
@@ -182,7 +175,7 @@ def miopenGetConvolutionFindMode(convDesc):
 
 def miopenDestroyConvolutionDescriptor(convDesc):
     """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
-    destroy_convolution(convDesc)
+    destroy(convDesc, ConvolutionDescriptor, "convDesc")
 
 
 # Bodies.  d is the direction as the caller sees it; x, w, y are descriptors in the forward sense.
@@ -224,7 +217,7 @@ cdef class _Answer:
 
 cdef object _answer(int d, object handle, object x, object w, object y, object conv, int64_t what):
     """Return an answer about a problem; it is computed once, and again when something new was learnt."""
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef TensorDescriptor xd = as_tensor(x, <str> (<tuple> _DESCS[d])[0])
     cdef TensorDescriptor wd = as_tensor(w, <str> (<tuple> _DESCS[d])[1])
     cdef TensorDescriptor yd = as_tensor(y, <str> (<tuple> _DESCS[d])[2])
@@ -233,12 +226,14 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     cdef mx_conv_problem key
     cdef _Answer answer
     cdef int64_t known = learnt
+    cdef uint64_t stamp[4]
     if what == WORKSPACE:
         what -= cd.find_mode_set
-    answer = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what)
+    stamp[0], stamp[1], stamp[2], stamp[3] = xd.stamp, wd.stamp, yd.stamp, cd.stamp
+    answer = recall(h, stamp, 4, 4 * what + d)
     if answer is None:
         fill_conv(&key, d, xd, wd, yd, cd)
-        answer = h.remember(xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, what, &key, sizeof(key))
+        answer = h.remember(stamp, 4, 4 * what + d, what, &key, sizeof(key))
     if answer is not None and answer.known == known:
         return answer.value
     p = ConvProblem(d, xd, wd, yd, cd)
@@ -269,13 +264,13 @@ cdef _solutions(int d, object handle, object x, object w, object y, object conv,
 
 
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     return _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
 
 
 cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     preparing.invoker(h, p, _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")))
 
@@ -283,26 +278,35 @@ cdef _compile(int d, object handle, object x, object w, object y, object conv, o
 cdef int _run(int d, object handle, object x, object w, object y, object conv, int64_t id, bint immediate, object a,
               object b, object c, object workspace, object workspace_size, double alpha, double beta) except -1:
     """Look the invoker up under a solution or algorithm id; immediate mode makes it where there is none yet."""
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef TensorDescriptor xd = as_tensor(x, <str> (<tuple> _DESCS[d])[0])
     cdef TensorDescriptor wd = as_tensor(w, <str> (<tuple> _DESCS[d])[1])
     cdef TensorDescriptor yd = as_tensor(y, <str> (<tuple> _DESCS[d])[2])
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
-    cdef int64_t size = workspace_bytes(workspace_size)
     cdef int order[3]
-    cdef Invoker invoker = recall(h, xd.stamp, wd.stamp, yd.stamp, cd.stamp, d, id)
+    cdef uint64_t stamp[4]
+    cdef PyObject* data[4]
+    cdef double scalars[MX_SCALARS]
+    cdef call_t call
+    cdef Invoker invoker
+    call.workspace_size = workspace_bytes(workspace_size)
+    stamp[0], stamp[1], stamp[2], stamp[3] = xd.stamp, wd.stamp, yd.stamp, cd.stamp
+    invoker = recall(h, stamp, 4, 4 * id + d)
     if invoker is None:
-        invoker = _invoker(d, h, xd, wd, yd, cd, id, immediate)
+        invoker = _invoker(d, h, xd, wd, yd, cd, stamp, id, immediate)
     _order(d, cd.mode == TRANSPOSE, order)
-    return execute(h, invoker, order, <tuple> _NAMES[d], a, b, c, workspace, size, alpha, beta)
+    call.order, call.count, call.data = order, 3, data
+    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
+    scalars[0], scalars[1], scalars[2], scalars[3] = alpha, beta, 0, 0
+    return execute(h, invoker, &call, <tuple> _NAMES[d], scalars)
 
 
 cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
-                      ConvolutionDescriptor conv, int64_t id, bint immediate):
+                      ConvolutionDescriptor conv, const uint64_t* stamp, int64_t id, bint immediate):
     """Return the invoker of a problem that no call with these descriptors asked for before."""
     cdef mx_conv_problem key
     fill_conv(&key, d, x, w, y, conv)
-    kept = h.remember(x.stamp, w.stamp, y.stamp, conv.stamp, d, id, &key, sizeof(key))
+    kept = h.remember(stamp, 4, 4 * id + d, id, &key, sizeof(key))
     if kept is None:
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
@@ -327,11 +331,13 @@ cdef int64_t _solution_id(object solution_id) except? -1:
 
 cdef _find(int d, object handle, object x, object w, object y, object conv, object a, object b, object c,
            object request_count, object workspace, object workspace_size, object exhaustive, object budget):
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
     cdef int order[3]
+    cdef PyObject* data[4]
+    cdef call_t call
     cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
     cdef int64_t known = learnt
     cdef _Answer answer
@@ -342,7 +348,9 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     if budget is not None and not to_double(budget, "budget_ms") > 0:
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
-    check_arguments(h, p, order, _NAMES[d], a, b, c, workspace, size)
+    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
+    call.order, call.count, call.data, call.workspace_size = order, 3, data, size
+    check_arguments(h, p, &call, _NAMES[d])
     asked = (d, mode, size, bool(exhaustive), budget)
     answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
@@ -350,12 +358,9 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
             return answer.value[1][:count]
         answer.known = -1
 
-    def run(invoker):
-        execute(h, invoker, order, _NAMES[d], a, b, c, workspace, size, 1.0, 0.0)
-        return h.kernel_time
-
     with h.timing():
-        record = find.find(h, p, run, size, mode, bool(exhaustive), budget)
+        record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, bool(exhaustive),
+                           budget)
     best = {}
     for candidate in record.candidates:
         best.setdefault(candidate.solver.algorithm, candidate)
@@ -370,29 +375,53 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     return results[:count]
 
 
+cdef object _timing(int d, Handle h, bint transposed, object a, object b, object c, object workspace, int64_t size):
+    """Return the function that runs an invoker on a Find's buffers and says how long that took."""
+    def run(Invoker invoker):
+        cdef int order[3]
+        cdef PyObject* data[4]
+        cdef double scalars[MX_SCALARS]
+        cdef call_t call
+        _order(d, transposed, order)
+        data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
+        call.order, call.count, call.data, call.workspace_size = order, 3, data, size
+        scalars[0], scalars[1], scalars[2], scalars[3] = 1, 0, 0, 0
+        execute(h, invoker, &call, _NAMES[d], scalars)
+        return h.kernel_time
+    return run
+
+
+cdef object _identity(int d, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y, ConvolutionDescriptor conv):
+    """Return the function that says what a plan's descriptors describe, destroyed ones too."""
+    def identity():
+        cdef mx_conv_problem now
+        transposed = fill_conv(&now, d, x, w, y, conv)
+        return transposed, (<const unsigned char*> &now)[:sizeof(now)]
+    return identity
+
+
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    cdef Plan plan = plan_type.__new__(plan_type)
+    cdef Invoker invoker
+    cdef Plan plan
     if limit is not None:
         limit = to_int64(limit, "workspace_limit")
         if limit < 0:
             raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
     if solution_id is None:
-        plan.invoker, chosen = preparing.first(h, p, limit)
+        invoker, chosen = preparing.first(h, p, limit)
     else:
         solver = _ranking.solver_for(h, p, _solution_id(solution_id))
         chosen = _ranking.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
         if limit is not None and chosen.workspace > limit:
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
-        plan.invoker = preparing.invoker(h, p, solver)
-    plan.handle, plan.names, plan.descriptors = h, _NAMES[d], (*_DESCS[d], "convDesc")
-    plan.x, plan.w, plan.y, plan.conv, plan.direction, plan.transposed = x, w, y, conv, d, p.transposed
-    plan.stamp[0], plan.stamp[1], plan.stamp[2] = plan.x.stamp, plan.w.stamp, plan.y.stamp
-    plan.stamp[3] = plan.conv.stamp
-    plan.explaining = _explaining(h, p, plan.invoker, chosen, limit, learnt)
-    _order(d, p.transposed, plan.slot)
+        invoker = preparing.invoker(h, p, solver)
+    plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), (*_DESCS[d], "convDesc"), _identity(d, x, w, y, conv),
+                     _explaining(h, p, invoker, chosen, limit, learnt), _SCALARS)
+    plan.count = 3
+    _order(d, p.transposed, plan.order)
     return plan
 
 
@@ -601,26 +630,35 @@ def miopenConvolutionBackwardWeightsImmediate(handle, dyDesc, dy, xDesc, x, conv
 
 
 cdef tuple _BIAS_DESCS = (("bDesc", "yDesc"), ("dbDesc", "dyDesc"))
-cdef tuple _BIAS_NAMES = (("b", None, "y", "workSpace"), ("db", None, "dy", "workSpace"))
+cdef tuple _BIAS_NAMES = (("b", "y", "workSpace"), ("db", "dy", "workSpace"))
 
 
 cdef int _bias(int d, object handle, object alpha, object b_desc, object b, object y_desc, object y,
                object beta) except -1:
-    cdef Handle h = _handle(handle)
+    cdef Handle h = as_handle(handle)
     cdef TensorDescriptor bd = as_tensor(b_desc, <str> _BIAS_DESCS[d][0])
     cdef TensorDescriptor yd = as_tensor(y_desc, <str> _BIAS_DESCS[d][1])
-    cdef Invoker invoker = recall(h, bd.stamp, yd.stamp, 0, 0, d, BIAS)
+    cdef Invoker invoker
     cdef BiasProblem p
-    cdef int order[3]
+    cdef int order[2]
+    cdef uint64_t stamp[2]
+    cdef PyObject* data[2]
+    cdef double scalars[MX_SCALARS]
+    cdef call_t call
+    stamp[0], stamp[1] = bd.stamp, yd.stamp
+    invoker = recall(h, stamp, 2, 4 * <int> BIAS + d)
     if invoker is None:
         p = BiasProblem(d, bd, yd)
-        invoker = h.remember(bd.stamp, yd.stamp, 0, 0, d, BIAS, p.data, p.size)
+        invoker = h.remember(stamp, 2, 4 * <int> BIAS + d, BIAS, p.data, p.size)
         if invoker is None:
-            invoker = preparing.bias_invoker(h, p)
+            invoker = preparing.first_applicable(h, p)
             h.keep(p, BIAS, invoker)
-    order[0], order[1], order[2] = SLOT_X, -1, SLOT_Y
-    return execute(h, invoker, order, <tuple> _BIAS_NAMES[d], b, None, y, None, OWN, to_double(alpha, "alpha"),
-                   to_double(beta, "beta"))
+    order[0], order[1] = SLOT_X, SLOT_Y
+    data[0], data[1] = <PyObject*> b, <PyObject*> y
+    scalars[0], scalars[1] = to_double(alpha, "alpha"), to_double(beta, "beta")
+    scalars[2] = scalars[3] = 0
+    call.order, call.count, call.data, call.workspace_size = order, 2, data, OWN
+    return execute(h, invoker, &call, <tuple> _BIAS_NAMES[d], scalars)
 
 
 def miopenConvolutionForwardBias(handle, alpha, bDesc, b, beta, yDesc, y):

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from .._args cimport checked_mul, to_int
 from .._descriptors cimport TensorDescriptor, as_tensor, to_data_type
 
-from .._descriptors import destroy_tensor, set_cast_type, set_tensor, set_tensor_layout
+from .._descriptors import destroy, set_cast_type, set_tensor, set_tensor_layout
 from ..enums import miopenDataType_t
 from ..errors import BadParmError
 
@@ -107,7 +107,7 @@ def miopenGetTensorNumBytes(tensorDesc):
 
 def miopenDestroyTensorDescriptor(tensorDesc):
     """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
-    destroy_tensor(tensorDesc)
+    destroy(tensorDesc, TensorDescriptor, "tensorDesc")
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from .. import logs
+from .. import _plan, logs
 from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from .._handle import Handle
 from .._plan import Plan
@@ -32,8 +32,7 @@ _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
                     r"(|Algorithm|Immediate|CompileSolution|Bias)")
 _DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
-_PLANS = {"convolution_forward": (1, ("x", "w", "y")), "convolution_backward_data": (2, ("dy", "w", "dx")),
-          "convolution_backward_weights": (4, ("dy", "x", "dw"))}
+_PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
               "float64": "convfp64"}
@@ -293,7 +292,7 @@ def install(namespace: dict[str, Any]) -> None:
         namespace[name] = logged(namespace[name], calls, commands)
     for name in _PLANS:
         setattr(_handle.Handle, name, _planning(getattr(_handle.Handle, name), calls, commands))
-    _convolution.plan_type = LoggedPlan
+    _plan.plan_type = LoggedPlan
 
 
 def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str = "",
@@ -325,7 +324,7 @@ def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str
 
 def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callable[..., Any]:
     """Return a method of Handle that tells its plans what to print."""
-    direction, buffers = _PLANS[method.__name__]
+    direction = _PLANS[method.__name__]
     parameters = inspect.signature(method).parameters
     printing = logged(method, calls, False, f"Handle.{method.__name__}", "Plan")
 
@@ -333,7 +332,7 @@ def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callab
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         plan = printing(*args, **kwargs)
         with contextlib.suppress(Exception):
-            plan.names = buffers if calls else ()
+            plan.calls = calls
             if commands:  # now: descriptors may change later, the plan does not
                 given = _arguments(parameters, args, kwargs)
                 x, w, y = (_role(given, role, "_desc") for role in "xwy")
@@ -348,25 +347,26 @@ class LoggedPlan(Plan):
 
     Attributes
     ----------
-    names : tuple of str
-        Its buffers, for calls with their arguments; empty: not printed.
+    calls : bool
+        Whether calls are printed with their arguments.
     command : str
         The driver's arguments that repeat it; empty: not printed.
     """
 
-    names: tuple[str, ...] = ()
+    calls = False
     command = ""
 
-    def __call__(self, a: _Data, b: _Data, c: _Data, alpha: float = 1.0, beta: float = 0.0) -> None:
+    def __call__(self, *args: _Data | float | None, **kwargs: float) -> None:
         with contextlib.suppress(Exception):
-            logs.write(self._lines((a, b, c), alpha, beta))
-        super().__call__(a, b, c, alpha, beta)
+            logs.write(self._lines(args, kwargs))
+        super().__call__(*args, **kwargs)
 
-    def _lines(self, buffers: tuple[_Data, ...], alpha: float, beta: float) -> list[str]:
+    def _lines(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+        given = {**dict(zip((*self.buffers, *self.numbers), args, strict=False)), **kwargs}
+        given = {**{name: given[name] for name in self.buffers}, **self.numbers, **given}
         printed = []
-        if self.names:
-            given = {"plan": self, **dict(zip(self.names, buffers, strict=True)), "alpha": alpha, "beta": beta}
-            printed += call_lines(f"void Plan.__call__({', '.join(given)})", given)
+        if self.calls:
+            printed += call_lines(f"void Plan.__call__({', '.join(['plan', *given])})", {"plan": self, **given})
         if self.command:
-            printed.append(_command_line("Plan.__call__", _scaled(self.command, alpha, beta)))
+            printed.append(_command_line("Plan.__call__", _scaled(self.command, given["alpha"], given["beta"])))
         return printed

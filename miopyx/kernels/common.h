@@ -121,6 +121,11 @@ typedef struct {
 } mx_tensor;
 
 typedef struct {
+    long len[5];
+    long stride[4][5];
+} mx_grid;
+
+typedef struct {
     long direction;
     long spatial;
     long groups;
@@ -150,6 +155,18 @@ static inline INDEX mx_size(const mx_tensor t)
 static inline long mx_offset(const mx_tensor t, long n, long c, long d, long h, long w)
 {
     return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4];
+}
+
+/* Where row number `line`, of those along the last axis, begins in tensor t of a grid, in elements. */
+static inline long mx_grid_offset(const mx_grid g, int t, long line)
+{
+    long at = 0;
+    for (int axis = 3; axis >= 0; axis--)
+        if (g.len[axis] > 1) {
+            at += line % g.len[axis] * g.stride[t][axis];
+            line /= g.len[axis];
+        }
+    return at;
 }
 
 /* Place number i.  Neighbours in i are neighbours in memory: the channel runs fastest where it does in the tensor. */

@@ -22,7 +22,10 @@ CONV: tuple[Solver, ...] = (
     _naive.ConvDirectNaiveConvFwd(), _naive.ConvDirectNaiveConvBwd(), _naive.ConvDirectNaiveConvWrw(),
 )
 
-BIAS: tuple[Solver, ...] = (_bias.OpenCLBias(), _bias.HostBias())
+# The other operations, by the name of their problems' class.
+OTHERS: dict[str, tuple[Solver, ...]] = {
+    "BiasProblem": (_bias.OpenCLBias(), _bias.HostBias()),
+}
 
 BY_ID: dict[int, Solver] = {solver.id: solver for solver in CONV}
 BY_NAME: dict[str, Solver] = {solver.name: solver for solver in CONV}

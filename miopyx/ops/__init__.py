@@ -1,0 +1,1 @@
+"""The operations beside convolutions: their descriptors and problems, one module an operation."""

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from ._buffers cimport binding_t
+from ._arena cimport Arena
 from ._core cimport Device
 from ._lock cimport mx_lock
 from ._problem cimport Problem
@@ -37,9 +37,8 @@ cdef class Handle:
     cdef size_t table_mask, table_count
     cdef memo_t* memo                    # pairs, over a power of two
     cdef size_t memo_mask, memo_lost
-    cdef void* arena
-    cdef int64_t arena_size
-    cdef uint64_t arena_serial
+    cdef Arena arena                     # None until a call needs workspace
+    cdef tuple allocator                 # the user's allocator, deallocator and their context, None for OpenCL's
     cdef mx_lock lock
     cdef object __weakref__
 
@@ -53,8 +52,8 @@ cdef class Handle:
     cdef int _clear(self) except -1
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept
-    cdef int drop_arena(self) noexcept
-    cdef int bind_arena(self, int64_t need, binding_t* out) except -1
+    cdef int drop_arena(self) except -1
+    cdef int reserve_arena(self, int64_t need) except -1
 
 
 cdef Handle check_handle(object handle)

@@ -16,10 +16,10 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset
 
-from ._buffers cimport CL_MEMORY, UNBOUND, binding_t, next_serial
+from ._arena cimport make_arena
 from ._core cimport Device, KernelSpec
 from ._lock cimport acquire, mx_lock_drop, mx_lock_make
-from ._opencl cimport CL_MEM_READ_WRITE, check, cl, cl_int, fork_generation
+from ._opencl cimport check, cl, cl_int, fork_generation
 from ._problem cimport Problem, hash_bytes
 
 from . import _buffers, _opencl, programs
@@ -88,8 +88,8 @@ cdef class Handle:
         free(self.table)
         free(self.memo)
         if self.queue_ptr != NULL and self.born == fork_generation:
-            if self.arena != NULL:
-                cl.clReleaseMemObject(self.arena)
+            if self.arena is not None and self.arena.deallocator is not None:
+                cl.clFinish(self.queue_ptr)
             cl.clReleaseCommandQueue(self.queue_ptr)
 
     cdef int require_alive(self) except -1:
@@ -355,25 +355,40 @@ cdef class Handle:
 
     # Managed workspace: one buffer a handle that only grows.  The queue is in-order, so users of it never overlap.
 
-    cdef int bind_arena(self, int64_t need, binding_t* out) except -1:
-        cdef cl_int code = 0
-        out.ptr, out.offset, out.size, out.kind, out.temporary, out.serial = NULL, 0, 0, UNBOUND, False, 0
-        if need == 0 or self.device.is_host:
-            return 0
-        if need > self.arena_size:
+    cdef int reserve_arena(self, int64_t need) except -1:
+        """See to it that the managed workspace has `need` bytes.  May run the user's allocator."""
+        if self.arena is None or self.arena.binding.size < need:
             self.drop_arena()
-            self.arena = cl.clCreateBuffer(<void*> self.device.context_ptr, CL_MEM_READ_WRITE, need, NULL, &code)
-            check(code, f"clCreateBuffer of {need} bytes of workspace")
-            self.arena_size, self.arena_serial = need, next_serial()
-        out.ptr, out.size, out.kind, out.serial = self.arena, self.arena_size, CL_MEMORY, self.arena_serial
+            allocator, deallocator, context = self.allocator or (None, None, None)
+            arena = make_arena(need, <void*> self.device.context_ptr, allocator, deallocator, context)
+            self.drop_arena()  # an allocator that called us left one here
+            self.arena = arena
         return 0
 
-    cdef int drop_arena(self) noexcept:
-        """Give the managed workspace back; the driver keeps it until what uses it has run."""
-        if self.arena != NULL:
-            cl.clReleaseMemObject(self.arena)
-            self.arena, self.arena_size = NULL, 0
+    cdef int drop_arena(self) except -1:
+        """Give the managed workspace back; the driver keeps its own memory until what uses it has run."""
+        arena = self.arena
+        if arena is not None and arena.deallocator is not None:
+            self.finish()
+        self.arena = None
         return 0
+
+    def set_allocator(self, allocator, deallocator, context):
+        """Take the managed workspace from `allocator(context, size)` (miopenSetAllocator)."""
+        self.require_alive()
+        if allocator is None and deallocator is None:
+            if context is not None:
+                raise UnknownError("a context without an allocator", "allocatorContext", context, None)
+        elif not callable(allocator):
+            raise BadParmError("not callable", "allocator", allocator, "allocator(context, size)")
+        elif not callable(deallocator):
+            raise BadParmError("not callable", "deallocator", deallocator, "deallocator(context, memory)")
+        acquire(&self.lock)
+        try:
+            self.drop_arena()
+            self.allocator = None if allocator is None else (allocator, deallocator, context)
+        finally:
+            mx_lock_drop(&self.lock)
 
     # Memory for people who do not want to talk to pyopencl.
 

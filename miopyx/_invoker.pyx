@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
+from ._arena cimport Arena
 from ._args cimport to_int64
 from ._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array, is_released,
@@ -283,16 +284,19 @@ cdef int _execute_device(Handle handle, Invoker invoker, const call_t* call, tup
                          const double* scalars) except -1:
     cdef binding_t* slots[SLOTS]
     cdef binding_t none
-    cdef binding_t arena
+    cdef Arena arena = None  # held until the kernels are enqueued
     cdef int i, count = invoker.count
+    cdef int64_t need = invoker.slot[count].need
     none.kind, none.temporary = UNBOUND, False
     for i in range(count + 1):
         slots[i] = &none
+    if call.workspace_size == OWN and need != 0:
+        handle.reserve_arena(need)  # first: it may run Python code, which could call us again
+        arena = handle.arena
     if not _is_as_before(invoker, call, names, slots):
         return _execute_anew(handle, invoker, call, names, scalars, slots)
-    if call.workspace_size == OWN and invoker.slot[count].need != 0:
-        handle.bind_arena(invoker.slot[count].need, &arena)
-        slots[count] = &arena
+    if arena is not None:
+        slots[count] = &arena.binding
     return invoker._run_device(handle, slots, scalars)
 
 
@@ -339,7 +343,7 @@ cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, bindin
 cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
                        binding_t** slots) except -1:
     """Bind what is new.  What is remembered changes only when everything was found right."""
-    cdef binding_t arena
+    cdef Arena arena = None
     cdef Device dev = handle.device
     cdef Problem problem = invoker.problem
     cdef int i, slot, count = invoker.count
@@ -388,8 +392,9 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
         _require_ready(handle, invoker)
         _require_apart(problem, call, names, slots, invoker.slot)
         if need != 0 and call.workspace_size == OWN:
-            handle.bind_arena(need, &arena)
-            slots[count] = &arena
+            handle.reserve_arena(need)
+            arena = handle.arena
+            slots[count] = &arena.binding
         for i in range(count + 1):
             invoker.slot[i].current = place[i]
         invoker.apart = calls == invoker.calls_anew

@@ -22,7 +22,7 @@ FLOORS = (
     # beside: databases
     {"_db", "places", "databases"},
     {"_core"},
-    {"_handle", "_invoker", "_plan"},
+    {"_arena", "_handle", "_invoker", "_plan"},
     {"solvers", "compiling", "tuning"},
     # choosing
     {"switches", "_survey", "_ranking", "measurements", "preparing", "explain", "find"},

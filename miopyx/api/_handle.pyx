@@ -71,6 +71,18 @@ def miopenGetStream(handle):
     return _handle(handle).stream()
 
 
+def miopenSetAllocator(handle, allocator, deallocator, allocatorContext):
+    """Take the workspace that the handle manages from `allocator(allocatorContext, size)`.
+
+    The allocator returns a pyopencl.Buffer (or a cl_mem as an integer) of at least `size` bytes on the handle's
+    context; `deallocator(allocatorContext, memory)` gets it back once no kernel uses it any more.  None for both goes
+    back to OpenCL's own memory.  A host handle manages none, so nothing is called there.
+
+    Raises UnknownError for a context without an allocator, BadParmError for what cannot be called.
+    """
+    _handle(handle).set_allocator(allocator, deallocator, allocatorContext)
+
+
 def miopenEnableProfiling(handle, enable):
     """Measure the kernels of each call from now on (calls then wait for them), or stop doing so."""
     if not isinstance(enable, (bool, int)) or enable not in (0, 1):

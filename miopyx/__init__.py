@@ -13,10 +13,20 @@ from ._core import Solver as Solver
 from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from ._descriptors import TensorDescriptor as TensorDescriptor
 from ._plan import Plan as Plan
+from .api._activation import *  # noqa: F403
+from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
 from .api._handle import *  # noqa: F403
+from .api._lrn import *  # noqa: F403
+from .api._pooling import *  # noqa: F403
+from .api._softmax import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
+from .api._tensor_ops import *  # noqa: F403
 from .errors import *  # noqa: F403
+from .ops._activation import ActivationDescriptor as ActivationDescriptor
+from .ops._lrn import LRNDescriptor as LRNDescriptor
+from .ops._pooling import PoolingDescriptor as PoolingDescriptor
+from .ops._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name
 from .structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t

@@ -37,5 +37,5 @@ cdef bint same_layout(const mx_tensor* a, const mx_tensor* b) noexcept
 cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv) except -1
-cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, TensorDescriptor y) except -1
+cdef int fill_bias(mx_bias_problem* p, TensorDescriptor b, TensorDescriptor y) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)

@@ -301,45 +301,40 @@ cdef ConvProblem problem_of(const mx_conv_problem* c):
     return problem
 
 
-cdef int fill_bias(mx_bias_problem* p, int direction, TensorDescriptor b, TensorDescriptor y) except -1:
-    """Write a bias problem; where b's length is 1 it broadcasts (forward) or is summed over (backward)."""
+cdef int fill_bias(mx_bias_problem* p, TensorDescriptor b, TensorDescriptor y) except -1:
+    """Write a bias problem; where b's length is 1 y is summed over."""
     cdef int i
-    b.require_set("bDesc" if direction == MX_FORWARD else "dbDesc")
-    y.require_set("yDesc" if direction == MX_FORWARD else "dyDesc")
-    require_plain(b, "bDesc")
-    require_plain(y, "yDesc")
+    b.require_set("dbDesc")
+    y.require_set("dyDesc")
+    require_plain(b, "dbDesc")
+    require_plain(y, "dyDesc")
     if y.ndim > MX_AXES or y.ndim < 2:
-        raise UnknownError("rank of a bias operation", "yDesc", y.ndim, f"2 ... {MX_AXES}")
+        raise UnknownError("rank of a bias operation", "dyDesc", y.ndim, f"2 ... {MX_AXES}")
     if b.ndim != y.ndim:
-        raise UnknownError("ranks differ", "bDesc", b.ndim, y.ndim)
+        raise UnknownError("ranks differ", "dbDesc", b.ndim, y.ndim)
     if b.type != y.type:
-        raise UnknownError("types differ", "bDesc", b.dtype, y.dtype)
-    if direction != MX_FORWARD and b.len[1] != y.len[1]:
+        raise UnknownError("types differ", "dbDesc", b.dtype, y.dtype)
+    if b.len[1] != y.len[1]:
         raise BadParmError("channels differ", "dbDesc", b.len[1], y.len[1])
     for i in range(y.ndim):
         if b.len[i] != 1 and b.len[i] != y.len[i]:
-            raise UnknownError("length is neither 1 nor the other tensor's", f"bDesc.lens[{i}]", b.len[i],
+            raise UnknownError("length is neither 1 nor the other tensor's", f"dbDesc.lens[{i}]", b.len[i],
                                f"1 or {y.len[i]}")
     memset(p, 0, sizeof(mx_bias_problem))
-    p.direction = direction
     fill_tensor(&p.y, y)
     fill_tensor(&p.b, b)
-    if direction == MX_FORWARD:
-        require_no_overlap(y, "yDesc")
-    else:
-        require_no_overlap(b, "dbDesc")
+    require_no_overlap(b, "dbDesc")
     return 0
 
 
 cdef class BiasProblem(Problem):
-    """y += b (direction 0) or db = sum of dy (direction 1)."""
+    """db = sum of dy over the axes that db lacks."""
 
-    def __init__(self, int direction, TensorDescriptor b not None, TensorDescriptor y not None):
-        fill_bias(&self.c, direction, b, y)
+    def __init__(self, TensorDescriptor b not None, TensorDescriptor y not None):
+        fill_bias(&self.c, b, y)
         self.hold(0, &self.c.b, y.ndim)
         self.hold(2, &self.c.y, y.ndim)
-        self.output = 2 if direction == MX_FORWARD else 0
-        self.written = 1 << self.output
+        self.output, self.written = 0, 1
 
     def __cinit__(self, *args):
         self.data, self.size, self.count = &self.c, sizeof(mx_bias_problem), 3

@@ -48,9 +48,8 @@ typedef struct {
     mx_tensor x, w, y;         /* by role, whatever the caller named them: transposed convolutions are folded in */
 } mx_conv_problem;
 
-/* y += b per channel and its gradient; b broadcasts where its length is 1. */
+/* The gradient of a bias, b = alpha sum(y) + beta b: summed where b's length is 1. */
 typedef struct {
-    int64_t direction;         /* MX_FORWARD: y = alpha (y + b) + beta y; MX_BACKWARD_DATA: b = alpha sum(y) + beta b */
     mx_tensor y, b;
 } mx_bias_problem;
 

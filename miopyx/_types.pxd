@@ -57,7 +57,6 @@ cdef extern from "miopyx/_types.h" nogil:
         mx_tensor x, w, y
 
     ctypedef struct mx_bias_problem:
-        int64_t direction
         mx_tensor y, b
 
     ctypedef struct mx_tensor_problem:

@@ -76,7 +76,7 @@ def test_lines_without_a_command(line):
     assert parse_line(line) is None
 
 
-@pytest.mark.parametrize("line", ["pool -n 4", "conv 4", "conv -n '4", "conv --device host", "MIOpenDriver convfp8"])
+@pytest.mark.parametrize("line", ["rnn -n 4", "conv 4", "conv -n '4", "conv --device host", "MIOpenDriver convfp8"])
 def test_lines_that_do_not_parse(line):
     with pytest.raises(UsageError):
         parse_line(line)
@@ -502,11 +502,11 @@ def test_without_verification(a_list, capsys):
 def test_the_shipped_list():
     lines = listing.read("resnet50", "conv", {"batchsize": 1})
     assert len(lines) == 23
-    assert len({report.layer(line.problem) for line in lines}) == 23
-    assert all(line.problem.geometry.n == 1 and len(line.problem.directions) == 3 for line in lines)
+    assert len({report.layer(line.work) for line in lines}) == 23
+    assert all(line.work.geometry.n == 1 and len(line.work.directions) == 3 for line in lines)
     # Strides halve 224 five times on the way to 7, and a layer's input is what some layer puts out.
-    outputs = {line.problem.descriptors["y"].lens[1:] for line in lines} | {(3, 224, 224), (64, 56, 56)}
-    assert {line.problem.descriptors["x"].lens[1:] for line in lines} <= outputs
+    outputs = {line.work.descriptors["y"].lens[1:] for line in lines} | {(3, 224, 224), (64, 56, 56)}
+    assert {line.work.descriptors["x"].lens[1:] for line in lines} <= outputs
 
 
 @pytest.mark.parametrize(("content", "where"), [
@@ -526,7 +526,7 @@ def test_bad_lists(tmp_path, content, where, capsys):
 
 
 @pytest.mark.parametrize(("words", "code"), [
-    ("", 2), ("pool", 2), ("-n 4", 2), ("conv -n", 2), ("conv -n 0", 2), ("conv -n -3", 2), ("conv -y 0", 2),
+    ("", 2), ("rnn", 2), ("-n 4", 2), ("conv -n", 2), ("conv -n 0", 2), ("conv -n -3", 2), ("conv -y 0", 2),
     ("conv -u 0", 2), ("conv -p -1", 2), ("conv -n 99999999999999999999", 2), ("conv -I NCDHW", 2),
     ("conv --batch 3", 2), ("conv --file /no/such/list", 2), ("conv --json /no/such/folder/x", 2),
     ("conv --device nonesuch", 3), ("conv -n 300000 -c 90000 --device host", 3), ("--help", 0), ("conv -h", 0),

@@ -12,9 +12,10 @@ from miopyx import enums
 
 # What a call that was made before has no use for, in the standard library and here.
 HEAVY = {
-    "bz2", "concurrent.futures", "email", "hashlib", "importlib.metadata", "inspect", "json", "platformdirs",
-    "pyopencl", "secrets", "signal", "socket", "statistics", "subprocess", "tempfile", "zipfile",
-    "miopyx.api.logged", "miopyx.cli", "miopyx.compiling", "miopyx.dbtool", "miopyx.measurements", "miopyx.tuning",
+    "bz2", "concurrent.futures", "email", "hashlib", "importlib.metadata", "inspect", "json", "onnx",
+    "platformdirs", "pyopencl", "secrets", "signal", "socket", "statistics", "subprocess", "tempfile", "zipfile",
+    "miopyx.api.logged", "miopyx.cli", "miopyx.compiling", "miopyx.dbtool", "miopyx.measurements", "miopyx.onnx",
+    "miopyx.tuning",
 }
 FIRST = """
 import numpy as np, miopyx

@@ -28,7 +28,7 @@ FLOORS = (
     {"switches", "_survey", "_ranking", "measurements", "preparing", "explain", "find"},
     {"api"},
     {""},  # miopyx itself
-    {"cli", "dbtool", "driver", "__main__"},
+    {"cli", "dbtool", "driver", "onnx", "__main__"},
 )
 MAY_IMPORT_PYOPENCL = {"device", "_probe"}
 

@@ -109,7 +109,7 @@ def test_nothing_but_solvers_is_asked(handle, rng, monkeypatch):
 def test_what_is_no_problem_of_a_solver(handle, rng):
     """Solvers are within reach (`plan.solver`): a wrong argument is an error there, too."""
     b, problem = TensorDescriptor("float32", (1, 4, 1, 1)), random_layer(rng)
-    bias = BiasProblem(0, b, TensorDescriptor("float32", (2, 4, 5, 5)))
+    bias = BiasProblem(b, TensorDescriptor("float32", (2, 4, 5, 5)))
     for solver in registry.CONV:
         for ask in (solver.why_not, solver.workspace_size, solver.wti, solver.parameters, solver.default_config,
                     solver.solution):

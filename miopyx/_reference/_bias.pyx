@@ -1,137 +1,162 @@
 # cython: cdivision=True
-"""Biases on the host: y + b, and the sum of y over the axes that b lacks."""
+"""The gradient of a bias on the host: the sum of y over the axes that b lacks."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from miopyx._reference._common cimport ALLOC_FAILED, at_least, at_most
+from miopyx._descriptors cimport type_size
+from miopyx._grid cimport fill_grid, grid_offset
+from miopyx._reference._common cimport ALLOC_FAILED, at_least, at_most, ceil_div
 from miopyx._reference._kernels cimport kernels
 from miopyx._reference._memory cimport Memory, bind, check_tensor
 from miopyx._reference._pool cimport (
     TASKS, acquire_threads, default_arithmetic, release_threads, restore_arithmetic, run_tasks,
 )
-from miopyx._types cimport MX_AXES, MX_BACKWARD_DATA, MX_FORWARD, mx_bias_problem, mx_tensor
+from miopyx._types cimport MX_AXES, mx_bias_problem, mx_grid, mx_tensor
 
 from miopyx.errors import AllocFailedError, BadParmError
 
+cdef enum:
+    ROW = 1024             # elements that are read at a time
+    UNIT = 8192            # elements that are worth a unit of work
+    BLOCK_BYTES = 512      # of a row that is cut, at least
+    PIECE = 1024           # elements likewise
+
 
 cdef struct bias_t:
-    const mx_bias_problem* p
-    char* y
-    char* b
-    double alpha, beta
-    int axis                   # along which rows are read
-    int64_t row                # their length
-    double* rows               # for each worker: two of them
-    int64_t count[5]           # axes that a task walks through, row by row; 1 for the others
-    int64_t lines, chunks      # backward: rows of a sum, and in how many parts it is cut
-    double* partials
+    mx_bias_sums s
+    const char* y
+    int64_t type
+    double* rows               # for each worker: ROW
+    double* sums               # for each part: as many as b has elements
 
 
-cdef int64_t offset_at(const mx_tensor* t, const int64_t* count, int64_t index) noexcept nogil:
-    """The element offset of position `index` of the grid `count`; axes of length 1 in t stay where they are."""
-    cdef int64_t at = 0, position
-    cdef int axis
+cdef void append_axis(mx_grid* to, int axis, const mx_grid* g, int from_axis) noexcept nogil:
+    cdef int t
+    to.len[axis] = g.len[from_axis]
+    for t in range(2):
+        to.stride[t][axis] = g.stride[t][from_axis]
+
+
+cdef int fill_sums(mx_bias_sums* s, const mx_bias_problem* p, int64_t wanted) noexcept nogil:
+    cdef const mx_tensor* tensors[2]
+    cdef mx_grid g
+    cdef int axis, line_axis = 3, rest_axis = 3
+    cdef int64_t elements = 1, width = type_size(<int> p.y.type)
+    tensors[0], tensors[1] = &p.y, &p.b
+    fill_grid(&g, tensors, 2)
+    memset(s, 0, sizeof(mx_bias_sums))
+    s.k = s.m = s.line_count = s.rest_count = s.pieces = s.piece = s.parts = 1
+    for axis in range(MX_AXES):
+        s.lines.len[axis] = s.rest.len[axis] = 1
+        elements *= g.len[axis]
     for axis in range(MX_AXES - 1, -1, -1):
-        position, index = index % count[axis], index // count[axis]
-        if t.len[axis] > 1:
-            at += position * t.stride[axis]
-    return at
+        if g.len[axis] == 1:
+            continue
+        if g.stride[1][axis] == 0:
+            if axis == MX_AXES - 1:
+                s.m, s.m_y = g.len[axis], g.stride[0][axis]
+            else:
+                append_axis(&s.lines, line_axis, &g, axis)
+                s.line_count *= g.len[axis]
+                line_axis -= 1
+        elif s.k_y == 0:
+            s.k, s.k_y, s.k_b = g.len[axis], g.stride[0][axis], g.stride[1][axis]
+        else:
+            append_axis(&s.rest, rest_axis, &g, axis)
+            s.rest_count *= g.len[axis]
+            rest_axis -= 1
+    wanted = at_least(1, at_most(wanted, elements // UNIT))
+    # Blocks of k first, as far as they are worth reading: their sums need no second step.
+    s.blocks = at_most(s.k, ceil_div(wanted, s.rest_count))
+    if s.m == 1:
+        s.blocks = at_least(1, at_most(s.blocks, s.k * width // BLOCK_BYTES))
+    s.block = ceil_div(s.k, s.blocks)
+    s.blocks = ceil_div(s.k, s.block)
+    wanted = ceil_div(wanted, s.rest_count * s.blocks)
+    s.piece = s.m
+    if wanted > s.line_count:
+        s.piece = at_least(at_most(PIECE, s.m), ceil_div(s.m, ceil_div(wanted, s.line_count)))
+        s.pieces = ceil_div(s.m, s.piece)
+    s.parts = at_most(wanted, s.line_count * s.pieces)
+    return 0
 
 
-cdef void add_task(void* context, int64_t index, int worker) noexcept nogil:
-    """Add the bias to one row of y."""
-    cdef const bias_t* c = <const bias_t*> context
-    cdef const mx_tensor* y = &c.p.y
-    cdef const mx_tensor* b = &c.p.b
-    cdef int64_t at = offset_at(y, c.count, index), i
-    cdef double* row = c.rows + worker * 2 * c.row
-    cdef double* bias = row + c.row
-    kernels.load_row(c.y, y.type, at, y.stride[c.axis], row, c.row)
-    kernels.load_row(c.b, b.type, offset_at(b, c.count, index), b.stride[c.axis] if b.len[c.axis] > 1 else 0, bias,
-                     c.row)
-    for i in range(c.row):
-        bias[i] = c.alpha * (row[i] + bias[i])
-        if c.beta != 0:
-            bias[i] += c.beta * row[i]
-    kernels.store_row(c.y, y.type, at, y.stride[c.axis], bias, c.row)
-
-
-cdef void sum_rows_task(void* context, int64_t index, int worker) noexcept nogil:
-    """One part of the sum for one element of b."""
-    cdef const bias_t* c = <const bias_t*> context
-    cdef const mx_tensor* y = &c.p.y
-    cdef int64_t start = offset_at(y, c.p.b.len, index // c.chunks), chunk = index % c.chunks, line, i
-    cdef double* row = c.rows + worker * 2 * c.row
+cdef double row_sum(const double* row, int64_t n) noexcept nogil:
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
-    for line in range(chunk * c.lines // c.chunks, (chunk + 1) * c.lines // c.chunks):
-        kernels.load_row(c.y, y.type, start + offset_at(y, c.count, line), y.stride[c.axis], row, c.row)
-        for i in range(0, c.row - 3, 4):
-            s0 += row[i]
-            s1 += row[i + 1]
-            s2 += row[i + 2]
-            s3 += row[i + 3]
-        for i in range(c.row - c.row % 4, c.row):
-            s0 += row[i]
-    c.partials[index] = (s0 + s1) + (s2 + s3)
+    cdef int64_t i
+    for i in range(0, n - 3, 4):
+        s0 += row[i]
+        s1 += row[i + 1]
+        s2 += row[i + 2]
+        s3 += row[i + 3]
+    for i in range(n - n % 4, n):
+        s0 += row[i]
+    return (s0 + s1) + (s2 + s3)
 
 
-cdef void set_rows(bias_t* c, bint summed_only) noexcept nogil:
-    """Choose the axis of rows, the densest one of some length, else the longest, and the axes left to walk through."""
-    cdef const mx_tensor* y = &c.p.y
-    cdef const mx_tensor* b = &c.p.b
-    cdef int axis, best = -1
-    for axis in range(MX_AXES - 1, -1, -1):
-        c.count[axis] = 1 if summed_only and b.len[axis] > 1 else y.len[axis]
-        if c.count[axis] >= 8 and (best < 0 or y.stride[axis] < y.stride[best]):
-            best = axis
-    if best < 0:
-        best = MX_AXES - 1
-        for axis in range(MX_AXES - 1, -1, -1):
-            if c.count[axis] > c.count[best]:
-                best = axis
-    c.axis, c.row = best, c.count[best]
-    c.count[best] = 1
+cdef void sum_task(void* context, int64_t index, int worker) noexcept nogil:
+    """One block of k over one part, in the order of memory."""
+    cdef const bias_t* c = <const bias_t*> context
+    cdef const mx_bias_sums* s = &c.s
+    cdef int64_t part = index // (s.rest_count * s.blocks), rest = index // s.blocks % s.rest_count
+    cdef int64_t first = index % s.blocks * s.block, n = at_most(s.block, s.k - first)
+    cdef int64_t units = s.line_count * s.pieces, line, start, at, skipped, length, count, i, j
+    cdef int64_t k
+    cdef double* row = c.rows + worker * ROW
+    cdef double* sums = c.sums + (part * s.rest_count + rest) * s.k + first
+    memset(sums, 0, n * sizeof(double))
+    start = grid_offset(&s.rest, 0, rest) + first * s.k_y
+    for line in range(part * units // s.parts, (part + 1) * units // s.parts):
+        skipped = line % s.pieces * s.piece
+        at = start + grid_offset(&s.lines, 0, line // s.pieces) + skipped * s.m_y
+        if s.m == 1:
+            for i in range(ceil_div(n, ROW)):
+                count = at_most(ROW, n - i * ROW)
+                kernels.load_row(c.y, c.type, at + i * ROW * s.k_y, s.k_y, row, count)
+                for j in range(count):
+                    sums[i * ROW + j] += row[j]
+            continue
+        length = at_most(s.piece, s.m - skipped)
+        for k in range(n):
+            for i in range(ceil_div(length, ROW)):
+                count = at_most(ROW, length - i * ROW)
+                kernels.load_row(c.y, c.type, at + k * s.k_y + i * ROW * s.m_y, s.m_y, row, count)
+                sums[k] += row_sum(row, count)
 
 
 cdef int host_bias(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:
     cdef const mx_bias_problem* p = <const mx_bias_problem*> problem
-    cdef int64_t elements = 1, sums = 1, lines = 1, i, j, at
+    cdef char* b = <char*> slots[0]
+    cdef int64_t elements = 1, count, e, part, at
     cdef int axis, width
     cdef unsigned arithmetic
     cdef double total, old
     cdef bias_t c
-    c.p, c.y, c.b, c.alpha, c.beta = p, <char*> slots[2], <char*> slots[0], scalars[0], scalars[1]
-    set_rows(&c, p.direction != MX_FORWARD)
+    fill_sums(&c.s, p, TASKS)
+    c.y, c.type = <const char*> slots[2], p.y.type
     for axis in range(MX_AXES):
         elements *= p.y.len[axis]
-        sums *= p.b.len[axis]
-        lines *= c.count[axis]
-    c.lines = lines
-    # Few sums are cut into parts, so that several threads find work.
-    c.chunks = at_least(1, at_most(at_most(TASKS // sums, lines), elements // 65536))
+    count = c.s.rest_count * c.s.k
     width = acquire_threads(elements * 8.0, threads)
-    c.rows = <double*> malloc((2 * width * c.row + sums * c.chunks) * sizeof(double))
+    c.rows = <double*> malloc((width * ROW + c.s.parts * count) * sizeof(double))
     if c.rows == NULL:
         release_threads(width)
         return ALLOC_FAILED
-    c.partials = c.rows + 2 * width * c.row
+    c.sums = c.rows + width * ROW
     arithmetic = default_arithmetic()
-    if p.direction == MX_FORWARD:
-        run_tasks(add_task, &c, lines, width)
-    else:
-        run_tasks(sum_rows_task, &c, sums * c.chunks, width)
-        for i in range(sums):
-            total = c.partials[i * c.chunks]
-            for j in range(1, c.chunks):
-                total += c.partials[i * c.chunks + j]
-            total *= c.alpha
-            at = offset_at(&p.b, p.b.len, i)
-            if c.beta != 0:
-                kernels.load_row(c.b, p.b.type, at, 0, &old, 1)
-                total += c.beta * old
-            kernels.store_row(c.b, p.b.type, at, 1, &total, 1)
+    run_tasks(sum_task, &c, c.s.parts * c.s.rest_count * c.s.blocks, width)
+    for e in range(count):
+        total = 0
+        for part in range(c.s.parts):
+            total += c.sums[part * count + e]
+        total *= scalars[0]
+        at = grid_offset(&c.s.rest, 1, e // c.s.k) + e % c.s.k * c.s.k_b
+        if scalars[1] != 0:
+            kernels.load_row(b, p.b.type, at, 0, &old, 1)
+            total += scalars[1] * old
+        kernels.store_row(b, p.b.type, at, 1, &total, 1)
     restore_arithmetic(arithmetic)
     release_threads(width)
     free(c.rows)
@@ -139,7 +164,7 @@ cdef int host_bias(const void* problem, void** slots, const double* scalars, int
 
 
 def run_bias(bytes problem not None, b, y, double alpha=1.0, double beta=0.0, int threads=0):
-    """Add a bias to y (direction 0) or sum y into a bias (direction 1); arguments as for `_conv.run_conv`."""
+    """Sum y into a bias; arguments as for `_conv.run_conv`."""
     cdef mx_bias_problem p
     cdef void* slots[4]
     cdef double scalars[2]
@@ -148,15 +173,13 @@ def run_bias(bytes problem not None, b, y, double alpha=1.0, double beta=0.0, in
         raise BadParmError("not an mx_bias_problem", "problem", f"{len(problem)} bytes",
                            f"{sizeof(mx_bias_problem)} bytes")
     memcpy(&p, <const char*> problem, sizeof(p))
-    if p.direction != MX_FORWARD and p.direction != MX_BACKWARD_DATA:
-        raise BadParmError("unknown direction", "direction", p.direction, "0, 1")
-    check_tensor(&p.y, "y", p.direction == MX_FORWARD)
-    check_tensor(&p.b, "b", p.direction == MX_BACKWARD_DATA)
+    check_tensor(&p.y, "y", False)
+    check_tensor(&p.b, "b", True)
     for i in range(MX_AXES):
         if p.b.len[i] != 1 and p.b.len[i] != p.y.len[i]:
             raise BadParmError("length is neither 1 nor y's", "b", p.b.len, p.y.len)
-    cdef Memory mb = bind(b, &p.b, "b", p.direction == MX_BACKWARD_DATA)
-    cdef Memory my = bind(y, &p.y, "y", p.direction == MX_FORWARD)
+    cdef Memory mb = bind(b, &p.b, "b", True)
+    cdef Memory my = bind(y, &p.y, "y", False)
     slots[0], slots[1], slots[2], slots[3] = mb.address, NULL, my.address, NULL
     scalars[0], scalars[1] = alpha, beta
     with nogil:

@@ -12,11 +12,13 @@ from .._args cimport to_double, to_int, to_int64
 from .._core cimport SLOT_W, SLOT_X, SLOT_Y
 from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport OWN, Invoker, call_t, check_arguments, execute, workspace_bytes
+from .._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
 from .._learnt cimport learnt
 from .._plan cimport Plan, make_plan
 from .._problem cimport BiasProblem, ConvProblem, fill_conv
 from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
+from ..ops._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
+from ._operation cimport launch, prepare
 
 from .. import _ranking, config, enums, find, preparing
 from .._descriptors import (
@@ -629,36 +631,30 @@ def miopenConvolutionBackwardWeightsImmediate(handle, dyDesc, dy, xDesc, x, conv
 # Bias
 
 
-cdef tuple _BIAS_DESCS = (("bDesc", "yDesc"), ("dbDesc", "dyDesc"))
-cdef tuple _BIAS_NAMES = (("b", "y", "workSpace"), ("db", "dy", "workSpace"))
-
-
-cdef int _bias(int d, object handle, object alpha, object b_desc, object b, object y_desc, object y,
-               object beta) except -1:
+cdef int _bias(object handle, object alpha, tuple desc_names, object b_desc, object b, object y_desc, object y,
+               object beta, bint forward) except -1:
     cdef Handle h = as_handle(handle)
-    cdef TensorDescriptor bd = as_tensor(b_desc, <str> _BIAS_DESCS[d][0])
-    cdef TensorDescriptor yd = as_tensor(y_desc, <str> _BIAS_DESCS[d][1])
+    cdef TensorDescriptor bd = as_tensor(b_desc, <str> desc_names[0])
+    cdef TensorDescriptor yd = as_tensor(y_desc, <str> desc_names[1])
     cdef Invoker invoker
-    cdef BiasProblem p
     cdef int order[2]
     cdef uint64_t stamp[2]
     cdef PyObject* data[2]
     cdef double scalars[MX_SCALARS]
-    cdef call_t call
+    cdef int64_t call = 4 * <int> BIAS + forward
     stamp[0], stamp[1] = bd.stamp, yd.stamp
-    invoker = recall(h, stamp, 2, 4 * <int> BIAS + d)
+    invoker = recall(h, stamp, 2, call)
     if invoker is None:
-        p = BiasProblem(d, bd, yd)
-        invoker = h.remember(stamp, 2, 4 * <int> BIAS + d, BIAS, p.data, p.size)
-        if invoker is None:
-            invoker = preparing.first_applicable(h, p)
-            h.keep(p, BIAS, invoker)
-    order[0], order[1] = SLOT_X, SLOT_Y
+        invoker = prepare(h, bias_problem(bd, yd) if forward else BiasProblem(bd, yd), stamp, 2, call)
     data[0], data[1] = <PyObject*> b, <PyObject*> y
     scalars[0], scalars[1] = to_double(alpha, "alpha"), to_double(beta, "beta")
     scalars[2] = scalars[3] = 0
-    call.order, call.count, call.data, call.workspace_size = order, 2, data, OWN
-    return execute(h, invoker, &call, <tuple> _BIAS_NAMES[d], scalars)
+    if forward:  # an addition, alpha y + alpha b + beta y
+        order[0], order[1] = TENSOR_B, TENSOR_C
+        scalars[1], scalars[2] = scalars[0], scalars[1]
+        return launch(h, invoker, order, 2, data, ("b", "y", "workSpace"), scalars)
+    order[0], order[1] = SLOT_X, SLOT_Y
+    return launch(h, invoker, order, 2, data, ("db", "dy", "workSpace"), scalars)
 
 
 def miopenConvolutionForwardBias(handle, alpha, bDesc, b, beta, yDesc, y):
@@ -667,7 +663,7 @@ def miopenConvolutionForwardBias(handle, alpha, bDesc, b, beta, yDesc, y):
     alpha scales both terms, as in MIOpen: (1, 0) means y += b.  Raises UnknownError where ranks, types or lengths do
     not fit.
     """
-    _bias(MX_FORWARD, handle, alpha, bDesc, b, yDesc, y, beta)
+    _bias(handle, alpha, ("bDesc", "yDesc"), bDesc, b, yDesc, y, beta, True)
 
 
 def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
@@ -675,7 +671,7 @@ def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
 
     Raises BadParmError where db's channels differ from dy's.
     """
-    _bias(MX_BACKWARD_DATA, handle, alpha, dbDesc, db, dyDesc, dy, beta)
+    _bias(handle, alpha, ("dbDesc", "dyDesc"), dbDesc, db, dyDesc, dy, beta, False)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -1,11 +1,15 @@
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, SupportsFloat
 
 import pyopencl
 
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor
+from .._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
 from .._handle import Handle as _Handle
 from .._plan import Plan
+from ..enums import miopenBatchNormMode_t, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t, miopenTensorOp_t
+from ..ops._activation import ActivationDescriptor
+from ..ops._lrn import LRNDescriptor
+from ..ops._pooling import PoolingDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 
@@ -36,6 +40,97 @@ class Handle(_Handle):
         dw_desc: TensorDescriptor,
         solution_id: int | None = None,
         workspace_limit: int | None = None,
+    ) -> Plan: ...
+    def activation_forward(
+        self, activ_desc: ActivationDescriptor, x_desc: TensorDescriptor, y_desc: TensorDescriptor
+    ) -> Plan: ...
+    def activation_backward(
+        self,
+        activ_desc: ActivationDescriptor,
+        y_desc: TensorDescriptor,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def lrn_forward(
+        self, lrn_desc: LRNDescriptor, x_desc: TensorDescriptor, y_desc: TensorDescriptor, do_backward: bool = False
+    ) -> Plan: ...
+    def lrn_backward(
+        self,
+        lrn_desc: LRNDescriptor,
+        y_desc: TensorDescriptor,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def pooling_forward(
+        self,
+        pool_desc: PoolingDescriptor,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        do_backward: bool = False,
+    ) -> Plan: ...
+    def pooling_backward(
+        self,
+        pool_desc: PoolingDescriptor,
+        y_desc: TensorDescriptor,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def op_tensor(
+        self,
+        tensor_op: miopenTensorOp_t | _Int,
+        a_desc: TensorDescriptor,
+        b_desc: TensorDescriptor,
+        c_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def set_tensor(self, y_desc: TensorDescriptor, alpha: SupportsFloat | _Int) -> Plan: ...
+    def scale_tensor(self, y_desc: TensorDescriptor) -> Plan: ...
+    def transform_tensor(self, x_desc: TensorDescriptor, y_desc: TensorDescriptor) -> Plan: ...
+    def copy_tensor(self, src_desc: TensorDescriptor, dst_desc: TensorDescriptor) -> Plan: ...
+    def cast_tensor(
+        self, src_desc: TensorDescriptor, dst_desc: TensorDescriptor, clamping: bool = False
+    ) -> Plan: ...
+    def softmax_forward(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        algorithm: miopenSoftmaxAlgorithm_t | _Int = 1,
+        mode: miopenSoftmaxMode_t | _Int = 1,
+    ) -> Plan: ...
+    def softmax_backward(
+        self,
+        y_desc: TensorDescriptor,
+        dy_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        algorithm: miopenSoftmaxAlgorithm_t | _Int = 1,
+        mode: miopenSoftmaxMode_t | _Int = 1,
+    ) -> Plan: ...
+    def batch_norm_training(
+        self,
+        mode: miopenBatchNormMode_t | _Int,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        bn_desc: TensorDescriptor,
+        running: bool = True,
+        save: bool = True,
+    ) -> Plan: ...
+    def batch_norm_inference(
+        self,
+        mode: miopenBatchNormMode_t | _Int,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        bn_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def batch_norm_backward(
+        self,
+        mode: miopenBatchNormMode_t | _Int,
+        x_desc: TensorDescriptor,
+        dy_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        bn_desc: TensorDescriptor,
+        saved: bool = True,
     ) -> Plan: ...
 
 def miopenCreate() -> Handle: ...

@@ -4,7 +4,15 @@ from .._handle import Handle as _Handle
 from ..enums import miopenStatus_t
 from ..errors import BadParmError
 
+from ._activation import plan_activation_backward, plan_activation_forward
+from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
 from ._convolution import plan_backward_data, plan_backward_weights, plan_forward
+from ._lrn import plan_lrn_backward, plan_lrn_forward
+from ._pooling import plan_pooling_backward, plan_pooling_forward
+from ._softmax import plan_softmax_backward, plan_softmax_forward
+from ._tensor_ops import (
+    plan_cast_tensor, plan_copy_tensor, plan_op_tensor, plan_scale_tensor, plan_set_tensor, plan_transform_tensor,
+)
 
 VERSION = (3, 3, 0)
 
@@ -35,6 +43,201 @@ class Handle(_Handle):
                                      workspace_limit=None):
         """Return a prepared plan: ``plan(dy, x, dw)`` computes dw.  Parameters as for convolution_forward."""
         return plan_backward_weights(self, dy_desc, x_desc, conv_desc, dw_desc, solution_id, workspace_limit)
+
+    def activation_forward(self, activ_desc, x_desc, y_desc):
+        """Return a prepared plan: ``plan(x, y)`` computes y, which may be x.
+
+        Parameters
+        ----------
+        activ_desc : ActivationDescriptor
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        """
+        return plan_activation_forward(self, activ_desc, x_desc, y_desc)
+
+    def activation_backward(self, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
+        """Return a prepared plan: ``plan(y, dy, x, dx)`` computes dx, which may be dy; what the mode does not read may
+        be None (see miopenActivationBackward).
+
+        Parameters
+        ----------
+        activ_desc : ActivationDescriptor
+        y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        """
+        return plan_activation_backward(self, activ_desc, y_desc, dy_desc, x_desc, dx_desc)
+
+    def lrn_forward(self, lrn_desc, x_desc, y_desc, do_backward=False):
+        """Return a prepared plan: ``plan(x, y)`` computes y; with `do_backward`, ``plan(x, y, workSpace)``.
+
+        Parameters
+        ----------
+        lrn_desc : LRNDescriptor
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        do_backward : bool
+            Whether the scales are stored in a workspace of miopenLRNGetWorkSpaceSize(y_desc) bytes.
+        """
+        return plan_lrn_forward(self, lrn_desc, x_desc, y_desc, do_backward)
+
+    def lrn_backward(self, lrn_desc, y_desc, dy_desc, x_desc, dx_desc):
+        """Return a prepared plan: ``plan(y, dy, x, dx, workSpace)`` computes dx (see miopenLRNBackward).
+
+        Parameters
+        ----------
+        lrn_desc : LRNDescriptor
+        y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        """
+        return plan_lrn_backward(self, lrn_desc, y_desc, dy_desc, x_desc, dx_desc)
+
+    def batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running=True, save=True):
+        """Return a prepared plan: ``plan(x, y, scale, bias, running_mean, running_var, saved_mean, saved_inv)`` computes
+        y and the statistics (see miopenBatchNormalizationForwardTraining).
+
+        exp_avg_factor=0.1 and epsilon=1e-5 may follow by position or name.
+
+        Parameters
+        ----------
+        mode : miopenBatchNormMode_t
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, any strides; y may be x.
+        bn_desc : TensorDescriptor
+            Of all parameters and statistics, see miopenDeriveBNTensorDescriptor.
+        running, save : bool
+            Whether the running and the saved statistics are wanted; a call passes None for what is not.
+        """
+        return plan_batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running, save)
+
+    def batch_norm_inference(self, mode, x_desc, y_desc, bn_desc):
+        """Return a prepared plan: ``plan(x, y, scale, bias, est_mean, est_var, epsilon=1e-5)`` computes y.  Parameters
+        as for batch_norm_training."""
+        return plan_batch_norm_inference(self, mode, x_desc, y_desc, bn_desc)
+
+    def batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved=True):
+        """Return a prepared plan: ``plan(x, dy, dx, scale, dscale, dbias, saved_mean, saved_inv, epsilon=1e-5)``
+        computes dx, dscale and dbias.
+
+        Parameters
+        ----------
+        mode, x_desc, dy_desc, dx_desc, bn_desc
+            As for batch_norm_training; dx may be x or dy.
+        saved : bool
+            Whether a call passes the saved statistics; without them it passes None and they are computed from x.
+        """
+        return plan_batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved)
+
+    def pooling_forward(self, pool_desc, x_desc, y_desc, do_backward=False):
+        """Return a prepared plan: ``plan(x, y)`` computes y; for max with `do_backward`, ``plan(x, y, workSpace)``.
+
+        Parameters
+        ----------
+        pool_desc : PoolingDescriptor
+        x_desc, y_desc : TensorDescriptor
+        do_backward : bool
+            Whether the places of maxima are stored, in a workspace of miopenPoolingGetWorkSpaceSizeV2(pool_desc,
+            y_desc) bytes; averages need none.
+        """
+        return plan_pooling_forward(self, pool_desc, x_desc, y_desc, do_backward)
+
+    def pooling_backward(self, pool_desc, y_desc, dy_desc, x_desc, dx_desc):
+        """Return a prepared plan: ``plan(dy, dx, workSpace)`` computes dx of max pooling, ``plan(dy, dx)`` of averages.
+
+        Parameters
+        ----------
+        pool_desc : PoolingDescriptor
+        y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
+        """
+        return plan_pooling_backward(self, pool_desc, y_desc, dy_desc, x_desc, dx_desc)
+
+    def op_tensor(self, tensor_op, a_desc, b_desc, c_desc):
+        """Return a prepared plan: ``plan(A, B, C, alpha1=1, alpha2=1, beta=0)`` computes C (see miopenOpTensor).
+
+        Parameters
+        ----------
+        tensor_op : miopenTensorOp_t
+        a_desc, b_desc, c_desc : TensorDescriptor
+            A of C's lengths, B of C's lengths or 1; one type, any strides.
+        """
+        return plan_op_tensor(self, tensor_op, a_desc, b_desc, c_desc)
+
+    def set_tensor(self, y_desc, alpha):
+        """Return a prepared plan: ``plan(y)`` sets every element of y to alpha (see miopenSetTensor).
+
+        Parameters
+        ----------
+        y_desc : TensorDescriptor
+        alpha : float or int
+            A number that y's type can hold, else BadParmError.
+        """
+        return plan_set_tensor(self, y_desc, alpha)
+
+    def scale_tensor(self, y_desc):
+        """Return a prepared plan: ``plan(y, alpha)`` computes y = alpha y (see miopenScaleTensor).
+
+        Parameters
+        ----------
+        y_desc : TensorDescriptor
+        """
+        return plan_scale_tensor(self, y_desc)
+
+    def transform_tensor(self, x_desc, y_desc):
+        """Return a prepared plan: ``plan(x, y, alpha=1, beta=0)`` computes y (see miopenTransformTensor).
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, any strides.  Plans of int8 and int64 tensors take no alpha and beta.
+        """
+        return plan_transform_tensor(self, x_desc, y_desc)
+
+    def copy_tensor(self, src_desc, dst_desc):
+        """Return a prepared plan: ``plan(src, dst)`` copies src (see miopyx.copy_tensor).
+
+        Parameters
+        ----------
+        src_desc, dst_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        """
+        return plan_copy_tensor(self, src_desc, dst_desc)
+
+    def cast_tensor(self, src_desc, dst_desc, clamping=False):
+        """Return a prepared plan: ``plan(src, dst, alpha=1)`` converts src (see miopyx.cast_tensor).
+
+        Parameters
+        ----------
+        src_desc, dst_desc : TensorDescriptor
+            Equal lengths, any strides.
+        clamping : bool
+            Whether what is beyond dst's type becomes its nearest finite number.
+        """
+        return plan_cast_tensor(self, src_desc, dst_desc, clamping)
+
+    def softmax_forward(self, x_desc, y_desc, algorithm=1, mode=1):
+        """Return a prepared plan: ``plan(x, y, alpha=1.0, beta=0.0)`` computes y, which may be x.
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, any strides.
+        algorithm : miopenSoftmaxAlgorithm_t, optional
+            Default: MIOPEN_SOFTMAX_ACCURATE.
+        mode : miopenSoftmaxMode_t, optional
+            Default: MIOPEN_SOFTMAX_MODE_CHANNEL.
+        """
+        return plan_softmax_forward(self, x_desc, y_desc, algorithm, mode)
+
+    def softmax_backward(self, y_desc, dy_desc, dx_desc, algorithm=1, mode=1):
+        """Return a prepared plan: ``plan(y, dy, dx, alpha=1.0, beta=0.0)`` computes dx, which may be dy or y.
+
+        Parameters
+        ----------
+        y_desc, dy_desc, dx_desc : TensorDescriptor
+            Equal lengths and types; y and dy have the same strides.
+        algorithm, mode : int, optional
+            As for softmax_forward.
+        """
+        return plan_softmax_backward(self, y_desc, dy_desc, dx_desc, algorithm, mode)
 
 
 def _handle(handle):

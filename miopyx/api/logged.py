@@ -19,28 +19,36 @@ from .. import _plan, logs
 from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from .._handle import Handle
 from .._plan import Plan
-from . import _convolution, _handle, _tensor
+from ..ops._activation import ActivationDescriptor
+from ..ops._lrn import LRNDescriptor
+from ..ops._pooling import PoolingDescriptor
+from ..ops._softmax import SoftmaxDescriptor
+from . import _activation, _batchnorm, _convolution, _handle, _lrn, _pooling, _softmax, _tensor, _tensor_ops
+from .commands import as_in_the_header, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from .._buffers import _Data
 
+# The modules whose functions are printed.
+MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
-_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA"}
-_MEMORY = {"x", "w", "y", "b", "dx", "dw", "dy", "db", "workSpace"}
+_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
+_MEMORY = {
+    "x", "w", "y", "b", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C", "src", "dst", "bnScale", "bnBias",
+    "resultRunningMean", "resultRunningVariance", "resultSaveMean", "resultSaveInvVariance", "estimatedMean",
+    "estimatedVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean", "savedInvVariance", "scale", "bias",
+    "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean", "est_var", "dscale", "dbias",
+}
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
                     r"(|Algorithm|Immediate|CompileSolution|Bias)")
 _DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
+_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor"}
 _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
               "float64": "convfp64"}
-# Axes from the outermost to the innermost in memory, the driver's default first.
-_LAYOUTS: dict[int, dict[str, tuple[int, ...]]] = {
-    2: {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "CHWN": (1, 2, 3, 0)},
-    3: {"NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)},
-}
 _DETERMINISTIC = 1
 
 
@@ -48,24 +56,44 @@ _DETERMINISTIC = 1
 
 
 def _tensor_text(desc: TensorDescriptor) -> str:
-    return f"{_braces(desc.lens)}, {_braces(desc.strides)}, {'packed, ' if desc.packed else ''}"
+    return f"{braces(desc.lens)}, {braces(desc.strides)}, {'packed, ' if desc.packed else ''}"
 
 
 def _convolution_text(desc: ConvolutionDescriptor) -> str:
     return "".join([
         f"conv{desc.spatial_dim}d, {'miopenTranspose' if _transposed(desc) else 'miopenConvolution'}, ",
-        f"miopenPaddingDefault, {_braces(desc.pads)}, {_braces(desc.strides)}, {_braces(desc.dilations)}, ",
+        f"miopenPaddingDefault, {braces(desc.pads)}, {braces(desc.strides)}, {braces(desc.dilations)}, ",
         f"{desc.group_count}, " if desc.group_count > 1 else "",
-        f"{_braces(desc.output_pads)}, " if _transposed(desc) else "",
+        f"{braces(desc.output_pads)}, " if _transposed(desc) else "",
     ])
+
+
+def _pooling_text(desc: PoolingDescriptor) -> str:
+    numbers = ", ".join(map(str, (*desc.windows, *desc.pads, *desc.strides)))
+    return f"{desc.pooling_mode.name}, {numbers}, "
+
+
+def _activation_text(desc: ActivationDescriptor) -> str:
+    return f"{desc.mode.name}, {', '.join(map(_scalar, (desc.alpha, desc.beta, desc.gamma)))}, "
+
+
+def _lrn_text(desc: LRNDescriptor) -> str:
+    mode = "" if desc.mode is None else desc.mode.name
+    return f"{mode}, {desc.n}, {', '.join(map(_scalar, (desc.alpha, desc.beta, desc.k)))}, "
+
+
+def _softmax_text(desc: SoftmaxDescriptor) -> str:
+    return f"{desc.algorithm.name}, {desc.mode.name}, {_scalar(desc.alpha)}, {_scalar(desc.beta)}, "
+
+
+_DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
+    (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
+    (SoftmaxDescriptor, _softmax_text),
+)
 
 
 def _transposed(desc: ConvolutionDescriptor) -> bool:
     return int(desc.convolution_mode) == 1
-
-
-def _braces(values: tuple[int, ...]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"
 
 
 def _scalar(value: Any) -> str:
@@ -112,6 +140,9 @@ def _value(name: str, value: Any) -> str:
         return _tensor_text(value)
     if issubclass(kind, ConvolutionDescriptor):
         return _convolution_text(value)
+    for described, text in _DESCRIPTORS:
+        if issubclass(kind, described):
+            return text(value)
     if issubclass(kind, Handle):
         return f"stream: {value.queue.int_ptr if value.queue is not None else 0:#x}, device: {value.device.name}"
     if issubclass(kind, Plan):
@@ -193,11 +224,11 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         words.append("--spatial_dim 3")
     comments = ["one spatial axis, written as two"] if conv.spatial_dim == 1 else []
     for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
-        layout = _layout(desc)
-        if layout is None:
-            comments.append(f"strides of {name} {_braces(desc.strides)}")
-        elif layout not in ("NCHW", "NCDHW"):
-            words.append(f"{flag} {layout}")
+        found = layout(desc)
+        if found is None:
+            comments.append(f"strides of {name} {braces(desc.strides)}")
+        elif found not in ("NCHW", "NCDHW"):
+            words.append(f"{flag} {found}")
     words.append(f"-m {'trans' if _transposed(conv) else 'conv'} -g {conv.group_count} -F {direction} -t 1")
     if search:
         words.append("-s 1")
@@ -209,7 +240,7 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         comments.append(f"y {y.dtype}")
     if get_attribute(conv, _DETERMINISTIC):
         comments.append("deterministic")
-    return _commented(" ".join(words), comments)
+    return commented(" ".join(words), comments)
 
 
 def bias_command(direction: int, b: TensorDescriptor, y: TensorDescriptor) -> str:
@@ -225,36 +256,12 @@ def bias_command(direction: int, b: TensorDescriptor, y: TensorDescriptor) -> st
     command = driver_command(direction, TensorDescriptor(y.data_type, (n, 1, *size)),
                              TensorDescriptor(y.data_type, (k, 1, *ones)), y, ConvolutionDescriptor(strides=ones),
                              bias=True)
-    return command if b.lens == (1, k, *ones) else _commented(command, [f"b {_braces(b.lens)}"])
-
-
-def _layout(desc: TensorDescriptor) -> str | None:
-    """Return the layout that a descriptor's strides have, None for none of the driver's."""
-    lens: tuple[int, ...] = desc.lens
-    strides: tuple[int | None, ...] = desc.strides
-    if len(lens) == 3:
-        lens, strides = (*lens[:2], 1, lens[2]), (*strides[:2], None, strides[2])
-    # Where a length is 1 its stride says nothing, but of two layouts the one that has it too was meant.
-    for exactly in (True, False):
-        for name, order in _LAYOUTS[len(lens) - 2].items():
-            step = 1
-            for axis in reversed(order):
-                if strides[axis] not in (step, None) and (exactly or lens[axis] > 1):
-                    break
-                step *= lens[axis]
-            else:
-                return name
-    return None
-
-
-def _commented(command: str, comments: list[str]) -> str:
-    """Return a command with remarks at its end, which shells and the driver's lists ignore."""
-    return (command + (", " if " # " in command else " # ") + ", ".join(comments)) if comments else command
+    return command if b.lens == (1, k, *ones) else commented(command, [f"b {braces(b.lens)}"])
 
 
 def _scaled(command: str, alpha: Any, beta: Any) -> str:
     texts = _text("alpha", alpha), _text("beta", beta)
-    return command if texts == ("1", "0") else _commented(command, [f"alpha {texts[0]}", f"beta {texts[1]}"])
+    return command if texts == ("1", "0") else commented(command, [f"alpha {texts[0]}", f"beta {texts[1]}"])
 
 
 def _layer_command(match: re.Match[str], given: Mapping[str, Any]) -> str:
@@ -288,10 +295,12 @@ def install(namespace: dict[str, Any]) -> None:
     As in MIOpen, calls that only create, change or destroy handles are not printed.
     """
     calls, commands = logs.setting("MIOPEN_ENABLE_LOGGING"), logs.setting("MIOPEN_ENABLE_LOGGING_CMD")
-    for name in (*_convolution.__all__, *_tensor.__all__):
-        namespace[name] = logged(namespace[name], calls, commands)
-    for name in _PLANS:
-        setattr(_handle.Handle, name, _planning(getattr(_handle.Handle, name), calls, commands))
+    for module in MODULES:
+        for name in module.__all__:
+            namespace[name] = logged(namespace[name], calls, commands)
+    for name, method in list(vars(_handle.Handle).items()):
+        if name in _PLANS or builder(name) or name in _PLANS_WITHOUT_COMMAND:
+            setattr(_handle.Handle, name, _planning(method, calls, commands))
     _plan.plan_type = LoggedPlan
 
 
@@ -302,7 +311,8 @@ def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str
     parameters = inspect.signature(function).parameters
     signature = f"{returns} {name}({', '.join(parameters)})"
     layer = _LAYER.fullmatch(name) if commands else None
-    if not calls and layer is None:
+    build = builder(name) if commands else None
+    if not calls and layer is None and build is None:
         return function
 
     def lines(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
@@ -311,6 +321,9 @@ def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str
         if layer is not None:
             with contextlib.suppress(Exception):  # what makes no convolution has no command
                 printed.append(_command_line(name, _layer_command(layer, given)))
+        if build is not None:
+            with contextlib.suppress(Exception):
+                printed.append(_command_line(name, build(given)(given)))
         return printed
 
     @functools.wraps(function)
@@ -324,7 +337,7 @@ def logged(function: Callable[..., Any], calls: bool, commands: bool, title: str
 
 def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callable[..., Any]:
     """Return a method of Handle that tells its plans what to print."""
-    direction = _PLANS[method.__name__]
+    build = builder(method.__name__)
     parameters = inspect.signature(method).parameters
     printing = logged(method, calls, False, f"Handle.{method.__name__}", "Plan")
 
@@ -335,11 +348,18 @@ def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callab
             plan.calls = calls
             if commands:  # now: descriptors may change later, the plan does not
                 given = _arguments(parameters, args, kwargs)
-                x, w, y = (_role(given, role, "_desc") for role in "xwy")
-                plan.command = driver_command(direction, x, w, y, given["conv_desc"], solution=str(plan.solver.id))
+                plan.command = (_plan_command(_PLANS[method.__name__], plan, given) if build is None
+                                else build(as_in_the_header(given)))
         return plan
 
     return wrapper
+
+
+def _plan_command(direction: int, plan: Plan, given: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
+    """Return the command of a convolution's plan, which lacks its numbers."""
+    x, w, y = (_role(given, role, "_desc") for role in "xwy")
+    command = driver_command(direction, x, w, y, given["conv_desc"], solution=str(plan.solver.id))
+    return lambda numbers: _scaled(command, numbers["alpha"], numbers["beta"])
 
 
 class LoggedPlan(Plan):
@@ -349,12 +369,12 @@ class LoggedPlan(Plan):
     ----------
     calls : bool
         Whether calls are printed with their arguments.
-    command : str
-        The driver's arguments that repeat it; empty: not printed.
+    command : callable or None
+        From its numbers to the driver's arguments that repeat it; None: not printed.
     """
 
     calls = False
-    command = ""
+    command: Callable[[Mapping[str, Any]], str] | None = None
 
     def __call__(self, *args: _Data | float | None, **kwargs: float) -> None:
         with contextlib.suppress(Exception):
@@ -367,6 +387,8 @@ class LoggedPlan(Plan):
         printed = []
         if self.calls:
             printed += call_lines(f"void Plan.__call__({', '.join(['plan', *given])})", {"plan": self, **given})
-        if self.command:
-            printed.append(_command_line("Plan.__call__", _scaled(self.command, given["alpha"], given["beta"])))
+        if self.command is not None:
+            with contextlib.suppress(Exception):
+                numbers = as_in_the_header({name: given[name] for name in self.numbers})
+                printed.append(_command_line("Plan.__call__", self.command(numbers)))
         return printed

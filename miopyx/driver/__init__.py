@@ -1,4 +1,4 @@
-"""`miopyx-driver`: run, verify and time convolutions with MIOpenDriver's flags, one at a time or in lists."""
+"""`miopyx-driver`: run, verify and time layers with MIOpenDriver's flags, one at a time or in lists."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import miopyx
 from miopyx.errors import MIOpenError
 
-from . import data, listing
-from .options import ADDITIONS, Command, UsageError, Value, help_text, parse_flags, parse_operation
-from .problem import make
-from .run import Run, Session, exit_code
+from . import data, families, listing
+from .families import FAMILIES
+from .options import ADDITIONS, CONVOLUTION, Command, UsageError, Value, help_text, parse_flags, parse_operation
+from .run import Session, exit_code
 
 __all__ = ["main"]
 
@@ -54,15 +54,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: list[str]) -> int:
     if not arguments or any(word in ("-h", "--help", "-?") for word in arguments):
-        print(help_text(listing.shipped()), file=sys.stdout if arguments else sys.stderr)
+        family = FAMILIES.get(arguments[0], CONVOLUTION) if arguments else CONVOLUTION
+        others = [] if arguments and arguments[0] in FAMILIES else families.LAYERS
+        print(help_text(listing.shipped(), family, others), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if "--version" in arguments:
         print(f"miopyx-driver {miopyx.__version__}")
         return 0
     operation, tokens = "", arguments
     if not tokens[0].startswith("-"):
-        operation, tokens = parse_operation(tokens[0]), tokens[1:]
-    flags = parse_flags(tokens, additions=True)
+        operation, tokens = parse_operation(tokens[0], FAMILIES), tokens[1:]
+    family = FAMILIES[operation or "conv"]
+    flags = parse_flags(tokens, additions=True, family=family)
     name, batch, device, json, verbose = (flags.pop(flag.name, None) for flag in ADDITIONS)
     if json:
         listing.require_writable(str(json))
@@ -72,7 +75,7 @@ def _main(arguments: list[str]) -> int:
         raise UsageError("which operation? " + help_text([]).splitlines()[0])
     if batch or verbose:
         raise UsageError("--batch and --verbose belong to --file")
-    return _single(Command(operation, flags), device, json, arguments)
+    return _single(Command(operation, flags, family), device, json, arguments)
 
 
 def _session(device: Value | None) -> Session:
@@ -89,14 +92,14 @@ def _emit(line: str) -> None:
 
 
 def _single(command: Command, device: Value | None, json: Value | None, arguments: list[str]) -> int:
-    problem = make(command)
+    work = families.make(command)
     session = _session(device)
     try:
-        if command.number("printconv"):
+        if families.prints(command):
             _emit(" ".join(["miopyx-driver", *arguments]))
-        outcomes = Run(session, problem, _emit, bool(command.number("time")), command.number("iter"), False).all()
+        outcomes = families.run(session, work, _emit, bool(command.number("time")), command.number("iter"), False)
         if json:
-            listing.write(str(json), listing.document(session, arguments, [(command, problem, outcomes)]))
+            listing.write(str(json), listing.document(session, arguments, [(command, work, outcomes)]))
     finally:
         session.close()
     return listing.exit_code(outcomes)
@@ -104,9 +107,7 @@ def _single(command: Command, device: Value | None, json: Value | None, argument
 
 def _list(name: str, operation: str, flags: dict[str, Value], batch: Value | None, device: Value | None,
           json: Value | None, verbose: bool, arguments: list[str]) -> int:
-    if batch:
-        flags["batchsize"] = batch
-    lines = listing.read(name, operation, flags)
+    lines = listing.read(name, operation, flags, batch)
     session = _session(device)
     try:
         done = listing.run(session, lines, verbose, _emit)
@@ -114,7 +115,7 @@ def _list(name: str, operation: str, flags: dict[str, Value], batch: Value | Non
             _emit(line)
         if json:
             listing.write(str(json), listing.document(session, arguments, [
-                (line, line.problem, outcomes) for line, outcomes in done]))
+                (line, line.work, outcomes) for line, outcomes in done]))
     finally:
         session.close()
     return listing.exit_code([outcome for _, outcomes in done for outcome in outcomes])

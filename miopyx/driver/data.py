@@ -91,6 +91,16 @@ def fill(generator: Generator, role: str, dtype: str, count: int) -> Array:
     return out
 
 
+def uniform(generator: Generator, dtype: str, count: int, low: float, high: float) -> Array:
+    """Return `count` elements, uniform in [low, high), rounded to `dtype`."""
+    out = np.empty(count, dtype)
+    step = 16 * _BLOCK
+    for start in range(0, count, step):
+        part = out[start:start + step]
+        part[...] = low + (high - low) * (generator.draw(len(part)) * (1.0 / (_MASK + 1)))
+    return out
+
+
 def read(path: str, flag: str, dtype: str, count: int) -> Array:
     """Return the raw elements of a file, which must hold exactly `count` of them."""
     need = count * np.dtype(dtype).itemsize

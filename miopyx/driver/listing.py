@@ -19,20 +19,20 @@ import miopyx
 from miopyx import config
 from miopyx.errors import MIOpenError
 
-from . import report
+from . import families, report
+from .families import FAMILIES, Work
 from .options import Command, UsageError, Value, parse_line
-from .problem import Problem, make
 from .report import ERROR, FAILED, OK, UNVERIFIED, Outcome
-from .run import Emit, Run, Session
+from .run import Emit, Session
 
-RUNS = 5  # of each convolution of a list, unless -i says otherwise
+RUNS = 5  # of each layer of a list, unless -i says otherwise
 
 
 class Line(NamedTuple):
     """A line of a list: where it stands and what it asks for."""
 
     number: int
-    problem: Problem
+    work: Work
 
 
 def shipped() -> list[str]:
@@ -40,8 +40,8 @@ def shipped() -> list[str]:
     return sorted(entry.name[:-4] for entry in (files(__package__) / "lists").iterdir() if entry.name.endswith(".txt"))
 
 
-def read(name: str, operation: str, flags: Mapping[str, Value]) -> list[Line]:
-    """Return the lines of a list file, or of a list that ships, with `operation` and `flags` put in place of theirs.
+def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | None = None) -> list[Line]:
+    """Return the lines of a list file, or of a list that ships; `operation`, `flags` and `batch` replace theirs.
 
     Raises
     ------
@@ -61,9 +61,9 @@ def read(name: str, operation: str, flags: Mapping[str, Value]) -> list[Line]:
     lines = []
     for number, row in enumerate(text.splitlines(), 1):
         try:
-            command = parse_line(row)
+            command = parse_line(row, FAMILIES)
             if command is not None:
-                lines.append(Line(number, make(command.overridden(operation, flags))))
+                lines.append(Line(number, families.make(families.overridden(command, operation, flags, batch))))
         except (UsageError, MIOpenError) as e:
             raise UsageError(f"{name}, line {number}: {e}") from None
     if not lines:
@@ -97,12 +97,13 @@ def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit) -> l
     progress = _Progress(len(lines))
     done = []
     for count, line in enumerate(lines):
-        progress.show(count, report.layer(line.problem))
+        command = line.work.command
+        progress.show(count, families.name(line.work))
         if verbose:
             progress.clear()
-            emit(f"miopyx-driver {line.problem.command}")
-        runs = line.problem.command.number("iter") if "iter" in line.problem.command.given else RUNS
-        done.append((line, Run(session, line.problem, emit if verbose else _quiet, True, runs, True).all()))
+            emit(f"miopyx-driver {command}")
+        runs = command.number("iter") if "iter" in command.given else RUNS
+        done.append((line, families.run(session, line.work, emit if verbose else _quiet, True, runs, True)))
     progress.clear()
     return done
 
@@ -132,19 +133,19 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
     return max((o.code for o in outcomes if o.verdict == ERROR), default=0)
 
 
-def document(session: Session, arguments: Sequence[str], done: Sequence[tuple[Line | Command, Problem,
-             Sequence[Outcome]]]) -> dict[str, Any]:
+def document(session: Session, arguments: Sequence[str],
+             done: Sequence[tuple[Line | Command, Work, Sequence[Outcome]]]) -> dict[str, Any]:
     """Return everything about a run as plain data."""
     info = session.handle.device.info
     results = []
-    for source, problem, several in done:
+    for source, work, several in done:
         for outcome in several:
             results.append({
                 "line": source.number if isinstance(source, Line) else None,
-                "command": str(problem.command),
+                "command": str(work.command),
                 "direction": outcome.direction,
                 "layer": outcome.problem,
-                "problem": report.problem_facts(problem),
+                "problem": families.facts(work),
                 **{_JSON_NAMES.get(key, key): _plain(value) for key, value in asdict(outcome).items()
                    if key not in ("direction", "problem", "code")},
             })
@@ -175,7 +176,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-_JSON_NAMES = {"time": "time_ms", "workspace": "workspace_bytes"}
+_JSON_NAMES = {"time": "time_ms", "workspace": "workspace_bytes", "bandwidth": "gb_per_s"}
 
 
 def _plain(value: Any) -> Any:

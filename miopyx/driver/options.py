@@ -1,13 +1,15 @@
-"""MIOpenDriver's convolution flags: one table, and the parser that reads command lines and list lines with it."""
+"""MIOpenDriver's flags: what a table of flags is, that of the convolutions, and the parser of commands and lists."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-Value = int | str
+Value = int | float | str
 
 # What each operation computes in.  convfp64 is not one of MIOpenDriver's.
 OPERATIONS = {"conv": "float32", "convfp16": "float16", "convbfp16": "bfloat16", "convint8": "int8",
@@ -22,8 +24,9 @@ class UsageError(Exception):
 class Flag:
     """One flag: names without hyphens, default (its type is the flag's), meaning, and what it may be.
 
-    `allowed` None takes any value of the type.  `fixed` says why a flag of MIOpenDriver means nothing here: it is then
-    accepted at its default only, so that nobody believes it had an effect.
+    `short` is empty for flags that MIOpenDriver does not have.  `allowed` None takes any value of the type.  `fixed`
+    says why a flag of MIOpenDriver means nothing here: it is then accepted at its default only, so that nobody believes
+    it had an effect.
     """
 
     name: str
@@ -102,41 +105,99 @@ ADDITIONS = (
     Flag("json", "", "", "write the results to this file as JSON"),
     Flag("verbose", "", 0, "print MIOpenDriver's lines for every line of the list", _SWITCH),
 )
-_DEFAULTS = {flag.name: flag.default for flag in FLAGS}
-_LONG = {flag.name: flag for flag in FLAGS}
-_LONG_WITH_ADDITIONS = {flag.name: flag for flag in FLAGS + ADDITIONS}
-_SHORT = {flag.short: flag for flag in FLAGS}
+_ADDITIONS = {flag.name: flag for flag in ADDITIONS}
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Operations that differ in their types only.
+
+    Attributes
+    ----------
+    name : str
+        The operation in float32.
+    title : str
+        What is computed, for the help text.
+    operations : mapping
+        What each operation computes in.
+    flags : sequence of Flag
+    """
+
+    name: str
+    title: str
+    operations: Mapping[str, str]
+    flags: Sequence[Flag]
+
+    @cached_property
+    def long(self) -> dict[str, Flag]:
+        """Return the flags by name."""
+        return {flag.name: flag for flag in self.flags}
+
+    @cached_property
+    def short(self) -> dict[str, Flag]:
+        """Return the flags by MIOpenDriver's letter."""
+        return {flag.short: flag for flag in self.flags if flag.short}
+
+
+CONVOLUTION = Family("conv", "a convolution", OPERATIONS, FLAGS)
+CONVOLUTIONS: Mapping[str, Family] = dict.fromkeys(OPERATIONS, CONVOLUTION)
 
 
 @dataclass(frozen=True)
 class Command:
-    """One convolution to run: the operation and the flags that were given; `command["n..."]` fills in defaults."""
+    """What to run: the operation and the flags that were given; `command["n..."]` fills in defaults."""
 
     operation: str = "conv"
     given: Mapping[str, Value] = field(default_factory=dict)
+    family: Family = CONVOLUTION
 
     def __getitem__(self, name: str) -> Value:
-        return self.given.get(name, _DEFAULTS[name])
+        return self.given.get(name, self.family.long[name].default)
+
+    @property
+    def dtype(self) -> str:
+        """What the operation computes in."""
+        return self.family.operations[self.operation]
 
     def number(self, name: str) -> int:
-        """Return the value of a flag that takes a number."""
+        """Return the value of a flag that takes an integer."""
         return int(self[name])
+
+    def real(self, name: str) -> float:
+        """Return the value of a flag that takes a number."""
+        return float(self[name])
 
     def text(self, name: str) -> str:
         """Return the value of a flag that takes a text."""
         return str(self[name])
 
     def overridden(self, operation: str, flags: Mapping[str, Value]) -> Command:
-        """Return this command with `flags` in place of its own, and with `operation` unless that is plain conv."""
-        return Command(self.operation if operation == "conv" else operation, {**self.given, **flags})
+        """Return this command with `flags` in place of its own, and with `operation` unless that is plain conv.
+
+        Raises
+        ------
+        UsageError
+            For an operation of another family, or a flag that this one's family does not have.
+        """
+        if operation == "conv":
+            operation = self.operation
+        if operation not in self.family.operations:
+            raise UsageError(f"{self.operation} cannot be run as {operation}")
+        for name in flags:
+            if name not in self.family.long:
+                raise UsageError(f"{operation} has no flag --{name}")
+        return Command(operation, {**self.given, **flags}, self.family)
 
     def __str__(self) -> str:
-        short = {flag.name: flag.short for flag in FLAGS}
-        return " ".join([self.operation, *(f"-{short[name]} {shlex.quote(str(value))}"
+        return " ".join([self.operation, *(f"{self._flag(name)} {shlex.quote(str(value))}"
                                            for name, value in self.given.items())])
 
+    def _flag(self, name: str) -> str:
+        short = self.family.long[name].short
+        return f"-{short}" if short else f"--{name}"
 
-def parse_flags(tokens: Iterable[str], additions: bool = False) -> dict[str, Value]:
+
+def parse_flags(tokens: Iterable[str], additions: bool = False, family: Family = CONVOLUTION) -> dict[str, Value]:
     """Return the flags in `tokens` by long name.
 
     ``--name value``, ``--name=value``, ``-s value`` and ``-svalue`` are understood; a value may begin with a hyphen.
@@ -147,7 +208,7 @@ def parse_flags(tokens: Iterable[str], additions: bool = False) -> dict[str, Val
     UsageError
         For an unknown flag, a missing value or one that the flag does not take.
     """
-    known = _LONG_WITH_ADDITIONS if additions else _LONG
+    known = {**family.long, **_ADDITIONS} if additions else family.long
     flags: dict[str, Value] = {}
     rest = iter(tokens)
     for token in rest:
@@ -157,7 +218,7 @@ def parse_flags(tokens: Iterable[str], additions: bool = False) -> dict[str, Val
             flag = known.get(name)
             value = text if equals else None
         elif token.startswith("-") and len(token) > 1:
-            flag = _SHORT.get(token[1])
+            flag = family.short.get(token[1])
             value = token[2:] or None
         else:
             raise UsageError(f"{token!r} is not a flag")
@@ -173,13 +234,16 @@ def parse_flags(tokens: Iterable[str], additions: bool = False) -> dict[str, Val
 
 def _value(flag: Flag, text: str, token: str) -> Value:
     value: Value = text
-    if isinstance(flag.default, int):
+    if not isinstance(flag.default, str):
+        kind = type(flag.default)
         try:
             if not text.isascii() or "_" in text:
                 raise ValueError  # what int() reads beyond what C programs do
-            value = int(text)
+            value = kind(text)
+            if not math.isfinite(value):
+                raise ValueError
         except ValueError:
-            raise UsageError(f"{token}: {text!r} is not an integer") from None
+            raise UsageError(f"{token}: {text!r} is not {'an integer' if kind is int else 'a number'}") from None
     if flag.fixed and value != flag.default:
         raise UsageError(f"{token} {text}: {flag.fixed}; only {flag.default!r} is accepted")
     if flag.allowed is not None and value not in flag.allowed:
@@ -192,10 +256,11 @@ def _value(flag: Flag, text: str, token: str) -> Value:
     return value
 
 
-def parse_line(line: str) -> Command | None:
+def parse_line(line: str, families: Mapping[str, Family] = CONVOLUTIONS) -> Command | None:
     """Return what a line of a list asks for, None if it is blank or a comment.
 
-    The line may begin with a path whose last part is MIOpenDriver or miopyx-driver, and with an operation.
+    The line may begin with a path whose last part is MIOpenDriver or miopyx-driver, and with an operation, a key of
+    `families`.
     """
     if line.lstrip().startswith("#"):
         return None
@@ -211,28 +276,31 @@ def parse_line(line: str) -> Command | None:
         tokens = tokens[1:]
     operation = "conv"
     if tokens and not tokens[0].startswith("-"):
-        operation = parse_operation(tokens[0])
+        operation = parse_operation(tokens[0], families)
         tokens = tokens[1:]
-    return Command(operation, parse_flags(tokens))
+    family = families[operation]
+    return Command(operation, parse_flags(tokens, family=family), family)
 
 
-def parse_operation(word: str) -> str:
-    if word not in OPERATIONS:
-        raise UsageError(f"unknown operation {word!r}; there are {', '.join(OPERATIONS)}")
+def parse_operation(word: str, families: Mapping[str, Family] = CONVOLUTIONS) -> str:
+    if word not in families:
+        raise UsageError(f"unknown operation {word!r}; there are {', '.join(families)}")
     return word
 
 
-def help_text(lists: Sequence[str]) -> str:
-    """Return what --help prints; `lists` are the names of the lists that ship."""
-    rows = [(f"--{f.name}" + (f", -{f.short}" if f.short else ""), _describe(f)) for f in FLAGS + ADDITIONS]
+def help_text(lists: Sequence[str], family: Family = CONVOLUTION, others: Iterable[Family] = ()) -> str:
+    """Return what --help prints: `family`'s flags; `lists` are the names of the lists that ship."""
+    rows = [(f"--{f.name}" + (f", -{f.short}" if f.short else ""), _describe(f)) for f in (*family.flags, *ADDITIONS)]
     width = max(len(names) for names, _ in rows) + 4
     flags = [textwrap.fill(text, 118, initial_indent=f"  {names}".ljust(width), subsequent_indent=" " * width)
              for names, text in rows]
     return "\n".join([
-        f"usage: miopyx-driver {{{','.join(OPERATIONS)}}} [flags]",
+        f"usage: miopyx-driver {{{','.join(family.operations)}}} [flags]",
         "       miopyx-driver [operation] --file LIST [flags]",
+        *([f"       miopyx-driver {{{','.join(other.name for other in others)}}} --help"] if others else []),
         "",
-        "Run a convolution with MIOpenDriver's flags, verify it and time it, or every line of a list of such commands.",
+        *textwrap.wrap(f"Run {family.title} with MIOpenDriver's flags, verify it and time it, or every line of a list "
+                       "of such commands.", 118),
         "Beside --file, flags replace those of the lines, and an operation other than conv replaces theirs.",
         f"Lists that ship: {', '.join(lists)}.",
         "Exit codes: 0 all right, 1 verification failed, 2 usage, 3 device.",

@@ -135,11 +135,11 @@ def make(command: Command) -> Problem:
     if command.text("pad_mode") != "default":
         if transpose:
             raise UsageError(f"-z {command['pad_mode']} needs -m conv")
-        pad = _pads(command, size, fil, stride, dilation)
+        pad = pads(command, size, fil, stride, dilation)
 
     dtype = OPERATIONS[command.operation]
-    x = _tensor(dtype, command.text("in_layout"), (n, c, *size))
-    w = _tensor(dtype, command.text("fil_layout"), (c, k // groups, *fil) if transpose else (k, c // groups, *fil))
+    x = tensor(dtype, command.text("in_layout"), (n, c, *size))
+    w = tensor(dtype, command.text("fil_layout"), (c, k // groups, *fil) if transpose else (k, c // groups, *fil))
     conv = miopyx.miopenCreateConvolutionDescriptor()
     mode = miopyx.miopenTranspose if transpose else miopyx.miopenConvolution
     miopyx.miopenInitConvolutionNdDescriptor(conv, spatial, pad, stride, dilation, mode)
@@ -147,12 +147,12 @@ def make(command: Command) -> Problem:
     if transpose:
         miopyx.miopenSetTransposeConvNdOutputPadding(conv, spatial, along("trans_output_pad_"))
     out = miopyx.miopenGetConvolutionNdForwardOutputDim(conv, x, w)[1]
-    y = _tensor("int32" if dtype == "int8" else dtype, command.text("out_layout"), out)
+    y = tensor("int32" if dtype == "int8" else dtype, command.text("out_layout"), out)
     geometry = (Geometry(n, k, c, out[2:], size, fil, pad, stride, dilation, groups) if transpose else
                 Geometry(n, c, k, size, out[2:], fil, pad, stride, dilation, groups))
     descriptors = {"x": x, "dx": x, "w": w, "dw": w, "y": y, "dy": y}
     if _has_bias(command):
-        descriptors["b"] = _tensor(dtype, "", (1, out[1], *(1,) * spatial))
+        descriptors["b"] = tensor(dtype, "", (1, out[1], *(1,) * spatial))
     return Problem(command, geometry, transpose, descriptors, conv)
 
 
@@ -160,7 +160,8 @@ def _has_bias(command: Command) -> bool:
     return command.text("bias") == "1"
 
 
-def _tensor(dtype: str, layout: str, lens: Sizes) -> Any:
+def tensor(dtype: str, layout: str, lens: Sizes) -> Any:
+    """Return a packed tensor's descriptor; `layout` empty: NCHW or NCDHW."""
     desc = miopyx.miopenCreateTensorDescriptor()
     layout = layout or ("NCHW" if len(lens) == 4 else "NCDHW")
     miopyx.miopenSetNdTensorDescriptorWithLayout(desc, _TYPES[dtype],
@@ -174,7 +175,7 @@ _TYPES = {
 }
 
 
-def _pads(command: Command, size: Sizes, fil: Sizes, stride: Sizes, dilation: Sizes) -> Sizes:
+def pads(command: Command, size: Sizes, fil: Sizes, stride: Sizes, dilation: Sizes) -> Sizes:
     """Return the pads of pad_mode same, whose outputs have ceil(in / stride) elements, or valid: none.
 
     The library pads both sides alike.  Where same would need one more zero at the far end than at the near one, there

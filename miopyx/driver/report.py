@@ -19,9 +19,9 @@ class Outcome:
 
     Attributes
     ----------
-    time, gflops : float or None
+    time, gflops, bandwidth : float or None
         Milliseconds of one run, its first left out where there were several; floating-point operations per
-        nanosecond.  None where nothing was timed.
+        nanosecond, of convolutions; bytes that must move per nanosecond, of all else.  None where nothing was timed.
     verdict : str
         ``ok``, ``FAILED`` (wrong results), ``error`` (it could not run; `message` says why) or ``not verified``.
     """
@@ -34,6 +34,7 @@ class Outcome:
     workspace: int = 0
     time: float | None = None
     gflops: float | None = None
+    bandwidth: float | None = None
     error: float | None = None
     tolerance: float | None = None
     reference: str = ""
@@ -89,14 +90,19 @@ def _same(values: Sequence[int]) -> str:
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
     """Return the summary's table, one row a layer and direction, directions together."""
-    rows = [("layer", "dir", "solver", "time ms", "GFLOP/s", "error", "verdict")]
+    outcomes = list(outcomes)
+    rates = [(heading, field) for heading, field in (("GFLOP/s", "gflops"), ("GB/s", "bandwidth"))
+             if field == "gflops" or any(o.bandwidth is not None for o in outcomes)]
+    rows = [("layer", "dir", "solver", "time ms", *(heading for heading, _ in rates), "error", "verdict")]
     for direction in DIRECTIONS:
-        rows += [(o.problem, o.direction, o.solver, _figure(o.time, ".3f"), _figure(o.gflops, ".1f"),
+        rows += [(o.problem, o.direction, o.solver, _figure(o.time, ".3f"),
+                  *(_figure(getattr(o, field), ".1f") for _, field in rates),
                   _figure(o.error, ".1e"), o.verdict + (f": {o.message}" if o.message else ""))
                  for o in outcomes if o.direction == direction.short]
-    widths = [max(len(row[i]) for row in rows) for i in range(6)]
-    return ["  ".join([cell.rjust(width) if 3 <= i <= 5 else cell.ljust(width)
-                       for i, (cell, width) in enumerate(zip(row, widths, strict=False))] + [row[6]]).rstrip()
+    last = len(rows[0]) - 1
+    widths = [max(len(row[i]) for row in rows) for i in range(last)]
+    return ["  ".join([cell.rjust(width) if i >= 3 else cell.ljust(width)
+                       for i, (cell, width) in enumerate(zip(row, widths, strict=False))] + [row[last]]).rstrip()
             for row in rows]
 
 
@@ -105,26 +111,34 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-    """Return per direction how many were verified and failed, and the geometric mean of the GFLOP/s."""
+    """Return per direction how many were verified and failed, and the geometric means of the GFLOP/s and GB/s."""
     sums = {}
     for direction in DIRECTIONS:
         ours = [o for o in outcomes if o.direction == direction.short]
         if ours:
-            rates = [o.gflops for o in ours if o.gflops]
             sums[direction.short] = {
                 "count": len(ours),
                 "verified": sum(o.verdict == OK for o in ours),
                 "failed": sum(o.verdict in (FAILED, ERROR) for o in ours),
-                "gflops": exp(sum(map(log, rates)) / len(rates)) if rates else None,
+                "gflops": _mean([o.gflops for o in ours if o.gflops]),
+                "bandwidth": _mean([o.bandwidth for o in ours if o.bandwidth]),
             }
     return sums
 
 
+def _mean(rates: Sequence[float]) -> float | None:
+    """Return the geometric mean."""
+    return exp(sum(map(log, rates)) / len(rates)) if rates else None
+
+
 def total_lines(sums: dict[str, dict[str, Any]]) -> list[str]:
     """Return `totals` as text."""
-    return [f"{direction}: {sums[direction]['verified']} of {sums[direction]['count']} verified, "
-            f"{sums[direction]['failed']} failed, geometric mean {_figure(sums[direction]['gflops'], '.1f')} GFLOP/s"
-            for direction in sums]
+    lines = []
+    for direction, s in sums.items():
+        rates = [f"{s[field]:.1f} {unit}" for field, unit in (("gflops", "GFLOP/s"), ("bandwidth", "GB/s")) if s[field]]
+        lines.append(f"{direction}: {s['verified']} of {s['count']} verified, {s['failed']} failed, geometric mean "
+                     + (" and ".join(rates) or "- GFLOP/s"))
+    return lines
 
 
 def problem_facts(problem: Problem) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -66,6 +66,38 @@ class Session:
         return array
 
 
+def measure(handle: Any, call: Callable[[], None], timed: bool, runs: int) -> tuple[list[float], float]:
+    """Return the kernel time of each run, none if that was not asked for, and the mean wall-clock time, in ms."""
+    times = []
+    miopyx.miopenEnableProfiling(handle, timed)
+    try:
+        handle.finish()
+        began = perf_counter()
+        for _ in range(runs):
+            call()
+            if timed:
+                times.append(miopyx.miopenGetKernelTime(handle))
+        handle.finish()
+        wall = (perf_counter() - began) * 1e3 / runs
+    finally:
+        miopyx.miopenEnableProfiling(handle, False)
+    return times, wall
+
+
+def require_memory(need: int) -> None:
+    """Raise AllocFailedError for tensors of more bytes than this machine has."""
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        raise AllocFailedError(f"the tensors need {need} bytes, this machine has {have}")
+
+
+def average(times: Sequence[float]) -> float | None:
+    """Return MIOpenDriver's average, which leaves the first of several runs out; None where nothing was timed."""
+    if not times:
+        return None
+    return times[0] if len(times) == 1 else (sum(times) - times[0]) / (len(times) - 1)
+
+
 class Run:
     """One command on one device; `outcomes` has an entry for each direction once `all` has returned.
 
@@ -121,10 +153,7 @@ class Run:
         return Outcome(direction.short, layer(self.problem), verdict=ERROR, message=str(e), code=exit_code(e))
 
     def _require_memory(self) -> None:
-        need = sum(self.problem.descriptors[name].nbytes for name in ("x", "w", "y"))
-        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if need > have:
-            raise AllocFailedError(f"the tensors need {need} bytes, this machine has {have}")
+        require_memory(sum(self.problem.descriptors[name].nbytes for name in ("x", "w", "y")))
 
     def _make_inputs(self) -> None:
         """Fill what the directions read.  Values do not depend on which directions run: unused ones are skipped."""
@@ -169,10 +198,9 @@ class Run:
 
         output = self.session.upload(data.poisoned(desc.dtype, count))  # Find has written to its own
         times, wall = self._measure(call, output)
-        if times:
-            outcome.time = times[0] if len(times) == 1 else (sum(times) - times[0]) / (len(times) - 1)
-            if outcome.time > 0:
-                outcome.gflops = self.problem.geometry.flops / outcome.time / 1e6
+        outcome.time = average(times)
+        if outcome.time:
+            outcome.gflops = self.problem.geometry.flops / outcome.time / 1e6
         if self.command.number("time"):
             self.emit(f"MIOpen {direction.title} Algorithm: {outcome.algorithm}, "
                       f"Solution: {outcome.solution_id}/{outcome.solver}")
@@ -204,21 +232,7 @@ class Run:
                 self.emit(line)
 
     def _measure(self, call: Callable[[Any], None], output: Any) -> tuple[list[float], float]:
-        """Return the kernel time of each run, none if that was not asked for, and the mean wall-clock time, in ms."""
-        handle, times = self.session.handle, []
-        miopyx.miopenEnableProfiling(handle, self.timed)
-        try:
-            handle.finish()
-            began = perf_counter()
-            for _ in range(self.runs):
-                call(output)
-                if self.timed:
-                    times.append(miopyx.miopenGetKernelTime(handle))
-            handle.finish()
-            wall = (perf_counter() - began) * 1e3 / self.runs
-        finally:
-            miopyx.miopenEnableProfiling(handle, False)
-        return times, wall
+        return measure(self.session.handle, lambda: call(output), self.timed, self.runs)
 
     def _functions(self, direction: Direction) -> Callable[[str], Callable[..., Any]]:
         return lambda rest: getattr(miopyx, f"miopenConvolution{direction.function}{rest}")

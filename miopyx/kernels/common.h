@@ -137,7 +137,6 @@ typedef struct {
 } mx_conv_problem;
 
 typedef struct {
-    long direction;
     mx_tensor y, b;
 } mx_bias_problem;
 

@@ -1,13 +1,16 @@
-/* Bias: y = alpha * (y + b) + beta * y in place, and its gradient b = alpha * (sum of y) + beta * b.
+/* The gradient of a bias: b = alpha * (sum of y) + beta * b, summed over the axes that b lacks.
  *
- * Shape: y of any five axes and strides; b has on each axis y's length or 1, along which it is broadcast or summed.
+ * Shape: y of any five axes and strides, as mx_bias_sums describes it: `k` is the innermost axis that is kept, `rest`
+ * are the other ones, `m` is the innermost axis where that is summed (else 1), `lines` are the other summed ones, each
+ * cut into `pieces` of m.  A sum is cut into `parts`, ranges of lines; with several parts, sums of parts go to the
+ * workspace, partial[part][element of b], and bias_finish adds them.
  * Ownership, with no atomics; ROWS = 1 is for CPUs, local size 1; ROWS = 0 for GPUs:
- *   bias_forward   ROWS = 1: one work-item changes the plane (n, c) of y;  global: N * C
- *                  ROWS = 0: one work-item changes one element of y;       global: elements of y, rounded up
- *   bias_backward  ROWS = 1: one work-item sums one element of b;          global: elements of b
- *                  ROWS = 0: a group of LOCAL work-items sums one element; local: LOCAL, global: LOCAL * elements of b
+ *   bias_backward  ROWS = 1: one work-item sums `block` of k over a part, in the order of memory;
+ *                            global: parts * rest * blocks
+ *                  ROWS = 0: a group of LOCAL work-items does, block = 1 or 32; global: LOCAL * parts * rest * blocks
+ *   bias_finish    a work-item adds the parts of some elements of b; global: any
  * Local memory: bias_backward, ROWS = 0: LOCAL elements of ACC; else none.
- * The order of the sums is fixed.  It is a tree: lanes or work-items, then images, so that errors stay small.
+ * The order of the sums is fixed.  It is a tree: lanes or work-items, then parts, so that errors stay small.
  */
 #ifndef Y_TYPE /* storage type of y (dy) */
 #define Y_TYPE float
@@ -21,7 +24,7 @@
 #ifndef ROWS /* work-items: 1 large ones, 0 small ones */
 #define ROWS 0
 #endif
-#ifndef LOCAL /* work-items in a group of bias_backward (ROWS = 0), a power of two */
+#ifndef LOCAL /* work-items in a group of bias_backward (ROWS = 0), a power of two, at least 32 */
 #define LOCAL 256
 #endif
 #ifndef VEC /* elements that a CPU loads at a time */
@@ -36,108 +39,161 @@
 #error "LOCAL must be a power of two"
 #endif
 
-/* b's stride along an axis as y walks it. */
-#define B_STEP(axis) (p.b.len[axis] == 1 ? 0 : p.b.stride[axis])
+typedef struct {
+    mx_grid lines;      /* 0: y; the last axis is not used */
+    mx_grid rest;       /* 0: y, 1: b; likewise */
+    long k, k_y, k_b;   /* length and strides */
+    long m, m_y;
+    long line_count, rest_count;
+    long pieces, piece; /* of m, and their length */
+    long parts;
+    long blocks, block; /* of k, and their length */
+} mx_bias_sums;
+
+/* Where element e of b lies. */
+static inline long b_place(const mx_bias_sums s, long e)
+{
+    return mx_grid_offset(s.rest, 1, e / s.k) + e % s.k * s.k_b;
+}
 
 #if ROWS
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_forward(
-    __global const STORAGE(B_TYPE) *restrict b, long b_offset, __global STORAGE(Y_TYPE) *restrict y, long y_offset,
-    const mx_bias_problem p, const SCALAR alpha, const SCALAR beta)
+typedef MX_JOIN(ACC, VEC) accs_t;
+#define TO_ACCS MX_JOIN(convert_, MX_JOIN(ACC, VEC))
+#define LOADS(i) TO_ACCS(VLOAD(Y_TYPE)(y, i))
+
+/* The sum of n elements. */
+static inline ACC row_sum(__global const STORAGE(Y_TYPE) *y, long at, long step, long n)
 {
-    const long n = (long)get_group_id(0) / p.y.len[1], c = (long)get_group_id(0) % p.y.len[1];
-    const long y_step = p.y.stride[4], b_step = B_STEP(4);
-    for (long d = 0; d < p.y.len[2]; d++)
-        for (long h = 0; h < p.y.len[3]; h++) {
-            const long to = y_offset + mx_offset(p.y, n, c, d, h, 0);
-            const long from = b_offset + n * B_STEP(0) + c * B_STEP(1) + d * B_STEP(2) + h * B_STEP(3);
-            for (long w = 0; w < p.y.len[4]; w++) {
-                const ACC sum = (ACC)LOAD(Y_TYPE)(y, to + w * y_step) + (ACC)LOAD(B_TYPE)(b, from + w * b_step);
-                STORE_MIXED(Y_TYPE, y, to + w * y_step, sum, alpha, beta);
-            }
-        }
+    ACC sum = 0;
+    long i = 0;
+    if (step == 1 && n >= VEC) {
+        accs_t lanes = LOADS(at);
+        for (i = VEC; i + VEC <= n; i += VEC)
+            lanes += LOADS(at + i);
+        ACC lane[VEC];
+        MX_JOIN(vstore, VEC)(lanes, 0, lane);
+        for (int j = 0; j < VEC; j += 4)
+            sum += (lane[j] + lane[j + 1]) + (lane[j + 2] + lane[j + 3]);
+    }
+    for (; i < n; i++)
+        sum += (ACC)LOAD(Y_TYPE)(y, at + i * step);
+    return sum;
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
     __global STORAGE(B_TYPE) *restrict b, long b_offset, __global const STORAGE(Y_TYPE) *restrict y, long y_offset,
-    const mx_bias_problem p, const SCALAR alpha, const SCALAR beta)
+    __global ACC *restrict sums, long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
 {
-    const mx_place a = mx_place_of((INDEX)get_group_id(0), p.b);
-    long count[5];
-    for (int axis = 0; axis < 5; axis++)
-        count[axis] = p.b.len[axis] == 1 ? p.y.len[axis] : 1;
-    /* Rows that follow each other without a gap are one long row. */
-    if (count[3] == p.y.len[3] && count[4] == p.y.len[4] && p.y.stride[3] == p.y.len[4] * p.y.stride[4]) {
-        count[4] *= count[3];
-        count[3] = 1;
-    }
-    const long start = y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w);
-    ACC sum = 0;
-    for (long n = 0; n < count[0]; n++) {
-        ACC lanes[VEC], image = 0;
-        for (int i = 0; i < VEC; i++)
-            lanes[i] = 0;
-        for (long c = 0; c < count[1]; c++)
-            for (long d = 0; d < count[2]; d++)
-                for (long h = 0; h < count[3]; h++) {
-                    const long from = start + mx_offset(p.y, n, c, d, h, 0), step = p.y.stride[4];
-                    long w = 0;
-                    for (; w + VEC <= count[4]; w += VEC)
-                        for (int i = 0; i < VEC; i++)
-                            lanes[i] += (ACC)LOAD(Y_TYPE)(y, from + (w + i) * step);
-                    for (; w < count[4]; w++)
-                        lanes[w % VEC] += (ACC)LOAD(Y_TYPE)(y, from + w * step);
+    const long unit = get_group_id(0), part = unit / (s.rest_count * s.blocks);
+    const long rest = unit / s.blocks % s.rest_count, first = unit % s.blocks * s.block;
+    const long n = min(s.block, s.k - first), units = s.line_count * s.pieces;
+    const long start = y_offset + mx_grid_offset(s.rest, 0, rest) + first * s.k_y;
+    __global ACC *sum = sums + sums_offset + (part * s.rest_count + rest) * s.k + first;
+    long line = part * units / s.parts;
+    const long end = (part + 1) * units / s.parts;
+    for (long k = 0; k < n; k++)
+        sum[k] = 0;
+    if (s.m == 1) {
+        /* Rows along k; four of them are read between two visits of the sums. */
+        for (; line + 4 <= end; line += 4) {
+            const long y0 = start + mx_grid_offset(s.lines, 0, line);
+            const long y1 = start + mx_grid_offset(s.lines, 0, line + 1);
+            const long y2 = start + mx_grid_offset(s.lines, 0, line + 2);
+            const long y3 = start + mx_grid_offset(s.lines, 0, line + 3);
+            long k = 0;
+            if (s.k_y == 1)
+                for (; k + VEC <= n; k += VEC) {
+                    const accs_t four = (LOADS(y0 + k) + LOADS(y1 + k)) + (LOADS(y2 + k) + LOADS(y3 + k));
+                    MX_JOIN(vstore, VEC)(MX_JOIN(vload, VEC)(0, sum + k) + four, 0, sum + k);
                 }
-        for (int i = 0; i < VEC; i++)
-            image += lanes[i];
-        sum += image;
-    }
-    STORE_MIXED(B_TYPE, b, b_offset + mx_offset(p.b, a.n, a.c, a.d, a.h, a.w), sum, alpha, beta);
+            for (; k < n; k++) {
+                const long i = k * s.k_y;
+                sum[k] += ((ACC)LOAD(Y_TYPE)(y, y0 + i) + (ACC)LOAD(Y_TYPE)(y, y1 + i)) +
+                          ((ACC)LOAD(Y_TYPE)(y, y2 + i) + (ACC)LOAD(Y_TYPE)(y, y3 + i));
+            }
+        }
+        for (; line < end; line++) {
+            const long from = start + mx_grid_offset(s.lines, 0, line);
+            for (long k = 0; k < n; k++)
+                sum[k] += (ACC)LOAD(Y_TYPE)(y, from + k * s.k_y);
+        }
+    } else
+        for (; line < end; line++) {
+            const long skipped = line % s.pieces * s.piece, count = min(s.piece, s.m - skipped);
+            const long from = start + mx_grid_offset(s.lines, 0, line / s.pieces) + skipped * s.m_y;
+            for (long k = 0; k < n; k++)
+                sum[k] += row_sum(y, from + k * s.k_y, s.m_y, count);
+        }
+    if (s.parts == 1)
+        for (long k = 0; k < n; k++) {
+            const long to = b_offset + b_place(s, rest * s.k + first + k);
+            STORE_MIXED(B_TYPE, b, to, sum[k], alpha, beta);
+        }
 }
 
 #else
 
-__kernel void bias_forward(__global const STORAGE(B_TYPE) *restrict b, long b_offset,
-                           __global STORAGE(Y_TYPE) *restrict y, long y_offset, const mx_bias_problem p,
-                           const SCALAR alpha, const SCALAR beta)
-{
-    const INDEX item = (INDEX)get_global_id(0);
-    if (item >= mx_size(p.y))
-        return;
-    const mx_place a = mx_place_of(item, p.y);
-    const long to = y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w);
-    const long from =
-        b_offset + a.n * B_STEP(0) + a.c * B_STEP(1) + a.d * B_STEP(2) + a.h * B_STEP(3) + a.w * B_STEP(4);
-    const ACC sum = (ACC)LOAD(Y_TYPE)(y, to) + (ACC)LOAD(B_TYPE)(b, from);
-    STORE_MIXED(Y_TYPE, y, to, sum, alpha, beta);
-}
-
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bias_backward(
     __global STORAGE(B_TYPE) *restrict b, long b_offset, __global const STORAGE(Y_TYPE) *restrict y, long y_offset,
-    const mx_bias_problem p, const SCALAR alpha, const SCALAR beta)
+    __global ACC *restrict sums, long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
 {
     __local ACC partial[LOCAL];
-    const int me = get_local_id(0);
-    const mx_place a = mx_place_of((INDEX)get_group_id(0), p.b);
-    mx_tensor summed = p.y; /* the part of y that goes into this element of b */
-    for (int axis = 0; axis < 5; axis++)
-        if (p.b.len[axis] != 1)
-            summed.len[axis] = 1;
-    const long start = y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w);
+    const int me = get_local_id(0), width = (int)s.block, height = LOCAL / width;
+    const long unit = get_group_id(0), part = unit / (s.rest_count * s.blocks);
+    const long rest = unit / s.blocks % s.rest_count, k = unit % s.blocks * s.block + me % width;
+    const long units = s.line_count * s.pieces;
+    const long begin = part * units / s.parts;
+    const INDEX m = (INDEX)s.piece, count = (INDEX)((part + 1) * units / s.parts - begin) * m;
     ACC sum = 0;
-    for (INDEX i = me; i < mx_size(summed); i += LOCAL) {
-        const mx_place at = mx_place_of(i, summed);
-        sum += (ACC)LOAD(Y_TYPE)(y, start + mx_offset(p.y, at.n, at.c, at.d, at.h, at.w));
+    if (k < s.k) {
+        const long start = y_offset + mx_grid_offset(s.rest, 0, rest) + k * s.k_y;
+        for (INDEX i = me / width; i < count; i += height) {
+            const INDEX line = i / m, x = i - line * m;
+            const INDEX full = (INDEX)begin + line, outer = full / (INDEX)s.pieces;
+            const long at = (full - outer * (INDEX)s.pieces) * s.piece + x;
+            if (at < s.m) {
+                long from = start + at * s.m_y;
+                INDEX left = outer;
+                for (int axis = 3; axis >= 0; axis--) {
+                    const INDEX len = (INDEX)s.lines.len[axis];
+                    if (len > 1) {
+                        from += left % len * s.lines.stride[0][axis];
+                        left /= len;
+                    }
+                }
+                sum += (ACC)LOAD(Y_TYPE)(y, from);
+            }
+        }
     }
     partial[me] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int half_way = LOCAL / 2; half_way > 0; half_way /= 2) {
+    for (int half_way = LOCAL / 2; half_way >= width; half_way /= 2) {
         if (me < half_way)
             partial[me] += partial[me + half_way];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (me == 0)
-        STORE_MIXED(B_TYPE, b, b_offset + mx_offset(p.b, a.n, a.c, a.d, a.h, a.w), partial[0], alpha, beta);
+    if (me < width && k < s.k) {
+        const long e = rest * s.k + k;
+        if (s.parts == 1) {
+            const long to = b_offset + b_place(s, e);
+            STORE_MIXED(B_TYPE, b, to, partial[me], alpha, beta);
+        } else
+            sums[sums_offset + part * s.rest_count * s.k + e] = partial[me];
+    }
 }
 
 #endif
+
+__kernel void bias_finish(__global STORAGE(B_TYPE) *restrict b, long b_offset, __global const ACC *restrict sums,
+                          long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
+{
+    const long count = s.rest_count * s.k;
+    for (long e = get_global_id(0); e < count; e += get_global_size(0)) {
+        ACC sum = 0;
+        for (long part = 0; part < s.parts; part++)
+            sum += sums[sums_offset + part * count + e];
+        const long to = b_offset + b_place(s, e);
+        STORE_MIXED(B_TYPE, b, to, sum, alpha, beta);
+    }
+}

@@ -1,23 +1,25 @@
-"""The two bias operations of the convolution API: on the host path and as kernels."""
+"""The gradient of a bias: on the host path and as kernels."""
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
 from miopyx._descriptors cimport type_size
 from miopyx._problem cimport BiasProblem
-from miopyx._reference._bias cimport host_bias
-from miopyx._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_bias_problem,
-)
+from miopyx._reference._bias cimport fill_sums, host_bias, mx_bias_sums
+from miopyx._types cimport MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_bias_problem
 
 cdef enum:
     NO_ALGORITHM = -1
+    GROUPS = 4             # of a CPU, for each core: they need not end at the same time
+    GPU_GROUPS = 8         # for each compute unit
+    GPU_WIDTH = 32         # neighbours that read a row together
+    ITEM = 16              # elements that are worth a work-item of a GPU
 
 cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
 
 cdef class HostBias(Solver):
-    """Either direction on the host path."""
+    """On the host path."""
 
     def __cinit__(self):
         self.id, self.name, self.algorithm = 1021, "HostBias", NO_ALGORITHM
@@ -37,7 +39,7 @@ cdef class HostBias(Solver):
 
 
 cdef class OpenCLBias(Solver):
-    """Either direction on OpenCL devices."""
+    """On OpenCL devices."""
 
     def __cinit__(self):
         self.id, self.name, self.algorithm = 1022, "OpenCLBias", NO_ALGORITHM
@@ -53,32 +55,68 @@ cdef class OpenCLBias(Solver):
             return "device has no double precision"
         return None
 
+    cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
+        cdef mx_bias_sums s
+        _cut(&s, dev, &(<BiasProblem> problem).c)
+        # A CPU's sums live there in any case.
+        if s.parts == 1 and not dev.is_cpu:
+            return 0
+        return s.parts * s.rest_count * s.k * (8 if dev.fp64 else 4)
+
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_bias_problem* p = &(<BiasProblem> problem).c
-        cdef bint wide = p.y.type == MX_DOUBLE, forward = p.direction == MX_FORWARD
-        cdef int64_t local = 256, items = 1
-        cdef int i
+        cdef bint wide = p.y.type == MX_DOUBLE
+        cdef int64_t local = _local(dev), groups, elements
+        cdef int width = 8 if dev.fp64 else 4
+        cdef mx_bias_sums s
         cdef dict defines
-        while local > dev.max_work_group:  # a power of two, as the kernel's tree wants it
-            local //= 2
+        _cut(&s, dev, p)
+        elements = s.rest_count * s.k
+        workspace = self.workspace_size(dev, problem)
         defines = {
             "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if dev.fp64 else "float",
             "SCALAR": "double" if wide else "float", "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
+            "INDEX": "int" if s.line_count * s.pieces * s.piece < 1 << 30 else "long",
         }
-        args = (
-            Arg.slot_of(SLOT_X, type_size(<int> p.b.type)), Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)),
-            Arg.value_of((<const unsigned char*> p)[:sizeof(mx_bias_problem)]), Arg.alpha(wide), Arg.beta(wide),
-        )
-        if forward and dev.is_cpu:
-            items, local = p.y.len[0] * p.y.len[1], 1
-        elif forward:
-            for i in range(MX_AXES):
-                items *= p.y.len[i]
-            items = (items + local - 1) // local * local
-        else:
-            for i in range(MX_AXES):
-                items *= p.b.len[i]
-            local = 1 if dev.is_cpu else local
-            items *= local
-        spec = KernelSpec("conv_bias.cl", "bias_forward" if forward else "bias_backward", **defines)
-        return Solution([Step(spec, args, (items,), (local,))])
+        # A kernel that needs no workspace gets b in its place.
+        sums = Arg.slot_of(SLOT_WORKSPACE if workspace else SLOT_X, width)
+        b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
+        shape = Arg.value_of((<const unsigned char*> &s)[:sizeof(s)])
+        groups = s.parts * s.rest_count * s.blocks
+        steps = [Step(KernelSpec("conv_bias.cl", "bias_backward", **defines),
+                      (b, Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), sums, shape, Arg.alpha(wide), Arg.beta(wide)),
+                      (groups * local,), (local,))]
+        if s.parts > 1:
+            groups = 1 if dev.is_cpu else (elements + local - 1) // local
+            steps.append(Step(KernelSpec("conv_bias.cl", "bias_finish", **defines),
+                              (b, sums, shape, Arg.alpha(wide), Arg.beta(wide)), (groups * local,), (local,)))
+        return Solution(steps, workspace)
+
+
+cdef int64_t _local(Device dev):
+    cdef int64_t local = 1 if dev.is_cpu else 256
+    while local > dev.max_work_group:  # a power of two, as the kernel's tree wants it
+        local //= 2
+    return local
+
+
+cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
+    """How a device sums."""
+    cdef int64_t groups, wanted, units
+    if dev.is_cpu:
+        fill_sums(s, p, GROUPS * dev.compute_units)
+        return 0
+    fill_sums(s, p, 1)
+    s.block = min(<int64_t> GPU_WIDTH, _local(dev)) if s.m == 1 and s.k > 1 else 1
+    s.blocks = (s.k + s.block - 1) // s.block
+    groups = s.rest_count * s.blocks
+    wanted = max(1, GPU_GROUPS * dev.compute_units // groups)
+    # No more parts than have something to do.
+    wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
+    if wanted > s.line_count and s.m > 1:
+        s.pieces = min((wanted + s.line_count - 1) // s.line_count, s.m)
+        s.piece = (s.m + s.pieces - 1) // s.pieces
+        s.pieces = (s.m + s.piece - 1) // s.piece
+    units = s.line_count * s.pieces
+    s.parts = min(wanted, units)
+    return 0

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from .._core import Solver
 from ..errors import BadParmError
-from . import _bias
-from .conv import _gemm, _host, _naive, _nvidia, _nvidia_pairs, _nvidia_wgmma
+from . import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
+from .conv import _depthwise, _gemm, _host, _naive, _nvidia, _nvidia_pairs, _nvidia_wgmma
 
 CONV: tuple[Solver, ...] = (
     _nvidia_wgmma.NvWgmmaFwd(), _nvidia_wgmma.NvWgmmaBwd(), _nvidia_wgmma.NvWgmmaWrw(),
     _nvidia_pairs.NvPairsFwd(), _nvidia_pairs.NvPairsBwd(), _nvidia_pairs.NvPairsWrw(),
     _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
+    _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
     _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),
@@ -24,7 +25,13 @@ CONV: tuple[Solver, ...] = (
 
 # The other operations, by the name of their problems' class.
 OTHERS: dict[str, tuple[Solver, ...]] = {
+    "ActivationProblem": (_activation.OpenCLActivation(), _activation.HostActivation()),
+    "BatchNormProblem": (_batchnorm.OpenCLBatchNorm(), _batchnorm.HostBatchNorm()),
     "BiasProblem": (_bias.OpenCLBias(), _bias.HostBias()),
+    "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
+    "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),
+    "SoftmaxProblem": (_softmax.OpenCLSoftmax(), _softmax.HostSoftmax()),
+    "TensorProblem": (_tensor_ops.OpenCLTensor(), _tensor_ops.HostTensor()),
 }
 
 BY_ID: dict[int, Solver] = {solver.id: solver for solver in CONV}

@@ -1,0 +1,611 @@
+"""Operations that are bound by memory beside PyTorch, on the real layers of networks, in one process and in turns.
+
+    python bench/versus.py OP [--list resnet50] [--batch 4] [--dtype float32] [--layout nchw] [--device NAME]
+                              [--repeat 3] [--json OUT]
+
+OP is bnorm, activ, pool, softmax, lrn, bias, tensor or all.  Needs PyTorch, which takes a GPU where the device is one
+and PyTorch knows CUDA, else the CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
+PyTorch offers it.  Per layer and direction it prints the times of both (medians over the repetitions, in each of which
+both sides run for a while after a call that is not counted), their ratio, how many bytes the operation cannot help to
+move, and how much of the bandwidth of a kernel that copies as many bytes that is, or for small layers calls per second;
+and the largest error of both, relative to the largest element, against the host path in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# Fresh memory costs page faults, which a peer that allocates its outputs would be timed by; PoCL's threads stay on
+# their cores.  Both are read when a process starts.
+ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
+               "MALLOC_TOP_PAD_": "500000000"}
+LAYERS = Path(__file__).parent / "layers.txt"
+SMALL = 1e6            # bytes, below which launches are what counts
+BLOCK_S = 0.03         # about how long a side runs before it is the other's turn
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass
+class Layer:
+    """A line of layers.txt for a batch."""
+
+    op: str
+    x: tuple[int, ...]
+    count: int
+    options: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        return f"{self.op} {'x'.join(map(str, self.x))}{options}"
+
+    def pair(self, name: str) -> tuple[int, ...]:
+        return tuple(int(i) for i in self.options[name].split("x"))
+
+
+def layers(networks: list[str], ops: list[str], batch: int) -> Iterator[Layer]:
+    for line in LAYERS.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        network, op, *words = line.split()
+        options = dict(word.split("=") for word in words)
+        c, lengths = options.pop("c"), options.pop("in")
+        count = int(options.pop("count"))
+        if network in networks and op in ops:
+            yield Layer(op, (batch, int(c), *map(int, lengths.split("x"))), count, options)
+
+
+@dataclass
+class Work:
+    """One direction of an operation on one side: what a call does, where results are, the bytes it cannot help to move."""
+
+    direction: str
+    run: Callable[[], object]
+    outputs: tuple = ()
+    bytes: int = 0
+    reset: Callable[[], object] = lambda: None  # before the call whose results are compared
+
+
+# Sides: what holds arrays and runs operations
+
+
+class Ours:
+    """miopyx on one of its devices.  Arrays are pairs of a buffer and the lengths."""
+
+    def __init__(self, handle, dtype: str, layout: str) -> None:
+        import ml_dtypes
+        import numpy as np
+
+        self.handle, self.dtype, self.layout = handle, dtype, layout
+        self.numpy_type = np.dtype(getattr(ml_dtypes, dtype, dtype))
+        self.width = self.numpy_type.itemsize
+
+    def desc(self, lens, dtype=None):
+        import miopyx
+
+        if len(lens) != 4:
+            return miopyx.TensorDescriptor(dtype or self.dtype, lens)
+        return miopyx.TensorDescriptor(dtype or self.dtype, lens, layout=(
+            miopyx.miopenTensorNHWC if self.layout == "nhwc" else miopyx.miopenTensorNCHW))
+
+    def array(self, values, wide=False):
+        """Memory that holds `values`; `wide` is what parameters have, float32 at least."""
+        import numpy as np
+
+        dtype = np.dtype("float32") if wide and self.width < 4 else self.numpy_type
+        stored = values.transpose(0, 2, 3, 1) if self.layout == "nhwc" and values.ndim == 4 else values
+        stored = np.ascontiguousarray(stored.astype(dtype))
+        return self.handle.upload(stored.reshape(-1).view("u1")), values.shape, dtype
+
+    def empty(self, lens, wide=False):
+        import numpy as np
+
+        return self.array(np.zeros(lens), wide)
+
+    def read(self, array):
+        """Return an array's values in float64."""
+        import numpy as np
+
+        buffer, lens, dtype = array
+        nhwc = self.layout == "nhwc" and len(lens) == 4
+        shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
+        raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
+        values = raw.view(dtype).reshape(shape).astype(np.float64)
+        return values.transpose(0, 3, 1, 2) if nhwc else values
+
+    def space(self, size):
+        import numpy as np
+
+        return self.handle.upload(np.zeros(max(size, 1), np.uint8))
+
+    def finish(self) -> None:
+        self.handle.finish()
+
+
+class Theirs:
+    """PyTorch."""
+
+    def __init__(self, torch, where: str, dtype: str, layout: str) -> None:
+        self.torch, self.where, self.layout = torch, where, layout
+        self.dtype = getattr(torch, dtype)
+        self.wide = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
+
+    def array(self, values, wide=False):
+        tensor = self.torch.from_numpy(values.copy()).to(self.where, self.wide if wide else self.dtype)
+        if self.layout == "nhwc" and values.ndim == 4:
+            return tensor.contiguous(memory_format=self.torch.channels_last)
+        return tensor
+
+    def empty(self, lens, wide=False):
+        import numpy as np
+
+        return self.array(np.zeros(lens), wide)
+
+    def read(self, tensor):
+        return tensor.detach().double().cpu().numpy()
+
+    def finish(self) -> None:
+        if self.where != "cpu":
+            self.torch.cuda.synchronize()
+
+
+# Operations: the inputs they take, and their directions on either side
+
+
+class BatchNorm:
+    """Spatial; training reads x twice, backward x and dy twice."""
+
+    def inputs(self, layer):
+        c = layer.x[1]
+        return {"x": layer.x, "dy": layer.x, "scale": (1, c, 1, 1), "bias": (1, c, 1, 1)}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        h, x_desc, bn = side.handle, side.desc(layer.x), miopyx.miopenCreateTensorDescriptor()
+        miopyx.miopenDeriveBNTensorDescriptor(bn, x_desc, miopyx.miopenBNSpatial)
+        x, dy = side.array(data["x"]), side.array(data["dy"])
+        scale, bias = side.array(data["scale"], True), side.array(data["bias"], True)
+        one = data["scale"].shape
+        y, dx = side.empty(layer.x), side.empty(layer.x)
+        mean, var, saved, inv, ds, db = (side.empty(one, True) for _ in range(6))
+        train = h.batch_norm_training(miopyx.miopenBNSpatial, x_desc, x_desc, bn)
+        infer = h.batch_norm_inference(miopyx.miopenBNSpatial, x_desc, x_desc, bn)
+        back = h.batch_norm_backward(miopyx.miopenBNSpatial, x_desc, x_desc, x_desc, bn)
+        inferred = side.empty(layer.x)
+        size = math.prod(layer.x) * side.width
+        yield Work("training", lambda: train(x[0], y[0], scale[0], bias[0], mean[0], var[0], saved[0], inv[0]),
+                   (y,), 3 * size)
+        yield Work("inference", lambda: infer(x[0], inferred[0], scale[0], bias[0], bias[0], scale[0]), (inferred,),
+                   2 * size)
+        yield Work("backward", lambda: back(x[0], dy[0], dx[0], scale[0], ds[0], db[0], saved[0], inv[0]),
+                   (dx, ds, db), 5 * size)
+
+    def theirs(self, side, layer, data):
+        aten = side.torch.ops.aten
+        x, dy = side.array(data["x"]), side.array(data["dy"])
+        scale, bias = (side.array(data[name].ravel(), True) for name in ("scale", "bias"))
+        y, inferred = side.empty(layer.x), side.empty(layer.x)
+        mean, var, saved, inv = (side.torch.zeros_like(scale) for _ in range(4))
+        nothing = side.empty((0,), True)
+        yield Work("training", lambda: aten.native_batch_norm.out(x, scale, bias, mean, var, True, 0.1, 1e-5, out=y,
+                                                                  save_mean=saved, save_invstd=inv), (y,))
+        yield Work("inference", lambda: aten.native_batch_norm.out(x, scale, bias, bias, scale, False, 0.1, 1e-5,
+                                                                   out=inferred, save_mean=nothing,
+                                                                   save_invstd=nothing), (inferred,))
+        kept = []
+
+        def backward():
+            kept[:] = aten.native_batch_norm_backward(dy, x, scale, mean, var, saved, inv, True, 1e-5, [True] * 3)
+
+        yield Work("backward", backward, (lambda: kept[0], lambda: kept[1].reshape(1, -1, 1, 1),
+                                          lambda: kept[2].reshape(1, -1, 1, 1)))
+
+
+class Activation:
+    """ReLU."""
+
+    def inputs(self, layer):
+        return {"x": layer.x, "dy": layer.x}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        desc, relu = side.desc(layer.x), miopyx.ActivationDescriptor(miopyx.miopenActivationRELU)
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(layer.x), side.empty(layer.x)
+        forward = side.handle.activation_forward(relu, desc, desc)
+        backward = side.handle.activation_backward(relu, desc, desc, desc, desc)
+        size = math.prod(layer.x) * side.width
+        yield Work("forward", lambda: forward(x[0], y[0]), (y,), 2 * size)
+        yield Work("backward", lambda: backward(y[0], dy[0], x[0], dx[0]), (dx,), 3 * size)
+
+    def theirs(self, side, layer, data):
+        aten = side.torch.ops.aten
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(layer.x), side.empty(layer.x)
+        yield Work("forward", lambda: side.torch.clamp_min(x, 0, out=y), (y,))
+        yield Work("backward", lambda: aten.threshold_backward.grad_input(dy, y, 0, grad_input=dx), (dx,))
+
+
+class Pooling:
+    """Maxima without and with their places, averages over the whole image."""
+
+    def inputs(self, layer):
+        return {"x": layer.x, "dy": self.output(layer)}
+
+    def output(self, layer):
+        return (*layer.x[:2], *((i + 2 * p - w) // s + 1 for i, p, w, s in zip(
+            layer.x[2:], layer.pair("pad"), layer.pair("window"), layer.pair("stride"), strict=True)))
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        lens, pool = self.output(layer), miopyx.miopenCreatePoolingDescriptor()
+        largest = layer.options["mode"] == "max"
+        miopyx.miopenSet2dPoolingDescriptor(
+            pool, miopyx.miopenPoolingMax if largest else miopyx.miopenPoolingAverage, *layer.pair("window"),
+            *layer.pair("pad"), *layer.pair("stride"))
+        x_desc, y_desc = side.desc(layer.x), side.desc(lens)
+        space = side.space(miopyx.miopenPoolingGetWorkSpaceSizeV2(pool, y_desc))
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(lens), side.empty(layer.x)
+        forward = side.handle.pooling_forward(pool, x_desc, y_desc)
+        backward = side.handle.pooling_backward(pool, y_desc, y_desc, x_desc, x_desc)
+        size, out = (math.prod(i) * side.width for i in (layer.x, lens))
+        yield Work("forward", lambda: forward(x[0], y[0]), (y,), size + out)
+        if not largest:
+            yield Work("backward", lambda: backward(dy[0], dx[0]), (dx,), size + out)
+            return
+        kept = side.empty(lens)
+        saving = side.handle.pooling_forward(pool, x_desc, y_desc, True)
+        places = math.prod(lens)  # bytes: indices of 8 bits
+        yield Work("saving", lambda: saving(x[0], kept[0], space), (kept,), size + out + places)
+        yield Work("backward", lambda: backward(dy[0], dx[0], space), (dx,), size + out + places)
+
+    def theirs(self, side, layer, data):
+        aten, lens = side.torch.ops.aten, self.output(layer)
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(lens), side.empty(layer.x)
+        if layer.options["mode"] != "max":  # over the whole image: what PyTorch itself makes of such a pooling
+            yield Work("forward", lambda: side.torch.mean(x, (2, 3), True, out=y), (y,))
+            yield Work("backward", lambda: side.torch.div(dy.expand(layer.x), math.prod(layer.x[2:]), out=dx), (dx,))
+            return
+        where = side.empty(lens).long()
+        if side.layout == "nhwc":
+            where = where.contiguous(memory_format=side.torch.channels_last)
+        geometry = (layer.pair("window"), layer.pair("stride"), layer.pair("pad"), (1, 1), False)
+
+        def forward():
+            aten.max_pool2d_with_indices.out(x, *geometry, out=y, indices=where)
+
+        yield Work("forward", forward, (y,))
+        yield Work("saving", forward, (y,))
+        yield Work("backward", lambda: aten.max_pool2d_with_indices_backward.grad_input(
+            dy, x, *geometry, where, grad_input=dx), (dx,))
+
+
+class Softmax:
+    """Over channels."""
+
+    def inputs(self, layer):
+        return {"x": layer.x, "dy": layer.x}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        desc, how = side.desc(layer.x), (miopyx.MIOPEN_SOFTMAX_ACCURATE, miopyx.MIOPEN_SOFTMAX_MODE_CHANNEL)
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(layer.x), side.empty(layer.x)
+        forward = side.handle.softmax_forward(desc, desc, *how)
+        backward = side.handle.softmax_backward(desc, desc, desc, *how)
+        size = math.prod(layer.x) * side.width
+        yield Work("forward", lambda: forward(x[0], y[0]), (y,), 2 * size)
+        yield Work("backward", lambda: backward(y[0], dy[0], dx[0]), (dx,), 3 * size)
+
+    def theirs(self, side, layer, data):
+        aten = side.torch.ops.aten
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(layer.x), side.empty(layer.x)
+        yield Work("forward", lambda: aten._softmax.out(x, 1, False, out=y), (y,))
+        yield Work("backward", lambda: aten._softmax_backward_data.out(dy, y, 1, x.dtype, grad_input=dx), (dx,))
+
+
+class LRN:
+    """Across channels, with GoogLeNet's coefficients.  PyTorch has no kernel for it: forward is some ten operations, the
+    gradient is autograd's."""
+
+    coefficients = (1e-4, 0.75, 1.0)
+
+    def inputs(self, layer):
+        return {"x": layer.x, "dy": layer.x}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        desc = side.desc(layer.x)
+        lrn = miopyx.LRNDescriptor(miopyx.miopenLRNCrossChannel, int(layer.options["n"]), *self.coefficients)
+        x, dy, y, dx = side.array(data["x"]), side.array(data["dy"]), side.empty(layer.x), side.empty(layer.x)
+        kept = side.empty(layer.x)
+        space = side.space(miopyx.miopenLRNGetWorkSpaceSize(desc))
+        forward = side.handle.lrn_forward(lrn, desc, desc)
+        saving = side.handle.lrn_forward(lrn, desc, desc, True)
+        backward = side.handle.lrn_backward(lrn, desc, desc, desc, desc)
+        size = math.prod(layer.x) * side.width
+        scales = math.prod(layer.x) * max(4, side.width)
+        yield Work("forward", lambda: forward(x[0], y[0]), (y,), 2 * size)
+        yield Work("saving", lambda: saving(x[0], kept[0], space), (kept,), 2 * size + scales)
+        yield Work("backward", lambda: backward(kept[0], dy[0], x[0], dx[0], space), (dx,), 4 * size + scales)
+
+    def theirs(self, side, layer, data):
+        torch = side.torch
+        x, dy = side.array(data["x"]), side.array(data["dy"])
+        tracked = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        kept = {}
+
+        def normalised(of):
+            return torch.nn.functional.local_response_norm(of, int(layer.options["n"]), *self.coefficients)
+
+        def forward():
+            with torch.no_grad():
+                kept["y"] = normalised(x)
+
+        def saving():
+            kept["saved"] = normalised(tracked)
+
+        def backward():
+            kept["dx"] = torch.autograd.grad(kept["saved"], tracked, dy, retain_graph=True)[0]
+
+        yield Work("forward", forward, (lambda: kept["y"],))
+        yield Work("saving", saving, (lambda: kept["saved"],))
+        yield Work("backward", backward, (lambda: kept["dx"],))
+
+
+class Bias:
+    """In place; backward sums."""
+
+    def inputs(self, layer):
+        return {"y": layer.x, "b": (1, layer.x[1], 1, 1)}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        h, y_desc, b_desc = side.handle, side.desc(layer.x), side.desc(data["b"].shape)
+        y, b, db = side.array(data["y"]), side.array(data["b"]), side.empty(data["b"].shape)
+        fresh = side.array(data["y"])
+        size = math.prod(layer.x) * side.width
+        copy = miopyx.miopenConvolutionForwardBias
+        used = [y]
+
+        def reset():
+            used[0] = side.array(data["y"])
+
+        yield Work("forward", lambda: copy(h, 1.0, b_desc, b[0], 0.0, y_desc, used[0][0]), (lambda: used[0],),
+                   2 * size, reset)
+        yield Work("backward", lambda: miopyx.miopenConvolutionBackwardBias(h, 1.0, y_desc, fresh[0], 0.0, b_desc,
+                                                                            db[0]), (db,), size)
+
+    def theirs(self, side, layer, data):
+        fresh, b, db = side.array(data["y"]), side.array(data["b"]), side.empty(data["b"].shape)
+        used = [side.array(data["y"])]
+
+        def reset():
+            used[0] = side.array(data["y"])
+
+        yield Work("forward", lambda: used[0].add_(b), (lambda: used[0],), 0, reset)
+        yield Work("backward", lambda: side.torch.sum(fresh, (0, 2, 3), True, out=db), (db,))
+
+
+class Tensor:
+    """Sums and products of two tensors of the same lengths."""
+
+    def inputs(self, layer):
+        return {"a": layer.x, "b": layer.x}
+
+    def ours(self, side, layer, data):
+        import miopyx
+
+        desc = side.desc(layer.x)
+        a, b, c, d = side.array(data["a"]), side.array(data["b"]), side.empty(layer.x), side.empty(layer.x)
+        add = side.handle.op_tensor(miopyx.miopenTensorOpAdd, desc, desc, desc)
+        multiply = side.handle.op_tensor(miopyx.miopenTensorOpMul, desc, desc, desc)
+        size = 3 * math.prod(layer.x) * side.width
+        yield Work("add", lambda: add(a[0], b[0], c[0]), (c,), size)
+        yield Work("multiply", lambda: multiply(a[0], b[0], d[0]), (d,), size)
+
+    def theirs(self, side, layer, data):
+        a, b, c, d = side.array(data["a"]), side.array(data["b"]), side.empty(layer.x), side.empty(layer.x)
+        yield Work("add", lambda: side.torch.add(a, b, out=c), (c,))
+        yield Work("multiply", lambda: side.torch.mul(a, b, out=d), (d,))
+
+
+OPS = {"bnorm": BatchNorm(), "activ": Activation(), "pool": Pooling(), "softmax": Softmax(), "lrn": LRN(),
+       "bias": Bias(), "tensor": Tensor()}
+
+
+# Measuring
+
+
+COPY = """
+__kernel void copy_pieces(__global const float16 *from, __global float16 *to, long count)
+{
+    const long piece = get_group_id(0), pieces = get_num_groups(0);
+    for (long i = piece * count / pieces; i < (piece + 1) * count / pieces; i++)
+        to[i] = from[i];
+}
+__kernel void copy_elements(__global const float4 *from, __global float4 *to, long count)
+{
+    if (get_global_id(0) < count)
+        to[get_global_id(0)] = from[get_global_id(0)];
+}
+"""
+
+
+class Copy:
+    """A kernel that reads half of some bytes and writes as many: long pieces on CPUs, neighbours' elements on GPUs."""
+
+    def __init__(self, handle) -> None:
+        import pyopencl as cl
+
+        import miopyx
+
+        self.queue, self.dev = miopyx.miopenGetStream(handle), handle.device
+        self.program = cl.Program(self.queue.context, COPY).build()
+        self.buffers: dict[int, tuple] = {}
+
+    def run(self, moved: int) -> Callable[[], object]:
+        import pyopencl as cl
+
+        half = max(64, moved // 2 // 64 * 64)
+        flags = cl.mem_flags.READ_WRITE
+        if half not in self.buffers:
+            self.buffers = {half: tuple(cl.Buffer(self.queue.context, flags, half) for _ in range(2))}
+            for buffer in self.buffers[half]:
+                cl.enqueue_fill_buffer(self.queue, buffer, b"\0" * 4, 0, half)
+        a, b = self.buffers[half]
+        import numpy as np
+
+        if self.dev.is_cpu:
+            kernel, groups = cl.Kernel(self.program, "copy_pieces"), 8 * self.dev.compute_units
+            kernel.set_args(a, b, np.int64(half // 64))
+            return lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, (groups,), (1,))
+        kernel, count = cl.Kernel(self.program, "copy_elements"), half // 16
+        kernel.set_args(a, b, np.int64(count))
+        return lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, (-(-count // 256) * 256,), (256,))
+
+
+def block(run: Callable[[], object], finish: Callable[[], None], calls: int) -> float:
+    """Return the seconds of a call; the first one after another side's turn is not counted."""
+    run()
+    finish()
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    finish()
+    return (time.perf_counter() - start) / calls
+
+
+def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repeat: int, least: int) -> list[float]:
+    """Return the median seconds of a call of each side."""
+    counts = [max(least, math.ceil(BLOCK_S / block(run, finish, 2))) for run, finish in sides]
+    times: list[list[float]] = [[] for _ in sides]
+    for _ in range(repeat):
+        for found, (run, finish), calls in zip(times, sides, counts, strict=True):
+            found.append(block(run, finish, calls))
+    return [statistics.median(found) for found in times]
+
+
+def results(side, work: Work) -> list:
+    """Run once and return what came out, in float64."""
+    work.reset()
+    work.run()
+    side.finish()
+    return [side.read(output() if callable(output) else output) for output in work.outputs]
+
+
+def error(found: list, truth: list) -> float:
+    """Return the largest difference, relative to the largest element of each output; nan where anything is."""
+    import numpy as np
+
+    return max(float(np.max(np.abs(a.reshape(b.shape) - b))) / max(float(np.max(np.abs(b))), 1e-300)
+               for a, b in zip(found, truth, strict=True))
+
+
+def measure(layer: Layer, ours: Ours, theirs: Theirs, exact: Ours, copy: Copy | None, repeat: int) -> Iterator[dict]:
+    import numpy as np
+
+    rng, op = np.random.default_rng(), OPS[layer.op]
+    # Rounded once, so that all begin with the same numbers; parameters are positive, as variances must be.
+    data = {name: rng.uniform(0.5, 1.5, lens) if name in ("scale", "bias") else rng.standard_normal(lens)
+            for name, lens in op.inputs(layer).items()}
+    data = {name: values.astype(ours.numpy_type).astype(np.float64) for name, values in data.items()}
+    works = [list(op.ours(ours, layer, data)), list(op.theirs(theirs, layer, data)), list(op.ours(exact, layer, data))]
+    for mine, peer, true in zip(*works, strict=True):
+        assert mine.direction == peer.direction
+        truth = results(exact, true)
+        row = {"op": layer.op, "layer": layer.name, "count": layer.count, "direction": mine.direction,
+               "bytes": mine.bytes, "error": error(results(ours, mine), truth),
+               "torch_error": error(results(theirs, peer), truth)}
+        sides = [(mine.run, ours.finish), (peer.run, theirs.finish)]
+        if copy is not None:
+            sides.append((copy.run(mine.bytes), ours.finish))
+        least = 20 if ours.handle.device.is_gpu else 3
+        row["miopyx"], row["torch"], *copied = in_turns(sides, repeat, least)
+        row["copy"] = copied[0] if copied else None
+        yield row
+
+
+def line_of(row: dict) -> str:
+    if row["bytes"] < SMALL:
+        rate = f"{1 / row['miopyx']:9.0f}/s"
+    else:
+        rate = f"{row['bytes'] / row['miopyx'] * 1e-9:6.1f} GB/s"
+        rate += f" {row['copy'] / row['miopyx']:5.0%}" if row["copy"] else ""
+    return (f"{row['layer']:58} x{row['count']:<2} {row['direction']:9} {row['miopyx'] * 1e6:9.1f} "
+            f"{row['torch'] * 1e6:9.1f} {row['torch'] / row['miopyx']:6.2f} {row['bytes'] * 1e-6:8.2f} {rate:18} "
+            f"{row['error']:8.1e} {row['torch_error']:8.1e}")
+
+
+def summary(rows: list[dict]) -> Iterator[str]:
+    """Yield for each operation and direction the means over layers, and the ratio of a network's total times."""
+    for op, direction in dict.fromkeys((row["op"], row["direction"]) for row in rows):
+        same = [row for row in rows if (row["op"], row["direction"]) == (op, direction)]
+        ratios = [row["torch"] / row["miopyx"] for row in same]
+        totals = [sum(row["count"] * row[side] for row in same) for side in ("torch", "miopyx")]
+        large = [row["copy"] / row["miopyx"] for row in same if row["copy"] and row["bytes"] >= SMALL]
+        share = f", {statistics.geometric_mean(large):.0%} of the copy's bandwidth" if large else ""
+        yield (f"{op:8} {direction:9} {statistics.geometric_mean(ratios):5.2f} times PyTorch's speed, least "
+               f"{min(ratios):.2f}, all layers of the network {totals[0] / totals[1]:.2f}{share}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("op", choices=[*OPS, "all"])
+    parser.add_argument("--list", default="all", choices=["resnet50", "googlenet", "alexnet", "all"])
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
+    parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
+    try:
+        import torch
+    except ImportError:
+        sys.exit("PyTorch is not installed")
+    import miopyx
+    from fingerprint import fingerprint
+
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(True)
+    handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
+    where = "cuda" if handle.device.is_gpu and torch.cuda.is_available() else "cpu"
+    ours, exact = Ours(handle, options.dtype, options.layout), Ours(miopyx.Handle("host"), "float64", "nchw")
+    theirs = Theirs(torch, where, options.dtype, options.layout)
+    copy = None if handle.device.is_host else Copy(handle)
+    networks = ["resnet50", "googlenet", "alexnet"] if options.list == "all" else [options.list]
+    print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
+          f"{options.layout}")
+    print(f"{'layer':58} {'':3} {'':9} {'us':>9} {'PyTorch':>9} {'ratio':>6} {'MB':>8} {'of a copy':>18} "
+          f"{'error':>8} {'PyTorch':>8}")
+    rows = []
+    for layer in layers(networks, list(OPS) if options.op == "all" else [options.op], options.batch):
+        for row in measure(layer, ours, theirs, exact, copy, options.repeat):
+            rows.append(row)
+            print(line_of(row), flush=True)
+    print(*summary(rows), sep="\n")
+    if options.json:
+        settings = {name: getattr(options, name) for name in ("batch", "dtype", "layout", "threads", "repeat")}
+        Path(options.json).write_text(json.dumps({
+            **settings, "device": handle.device.name, "torch": f"{torch.__version__} on {where}",
+            "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

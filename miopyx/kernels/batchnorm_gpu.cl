@@ -1,0 +1,367 @@
+/* Batch normalisation on GPUs: a group of TX * TY work-items takes TX kept values, side by side, and part of the axes
+ * that statistics are taken over, of which each of the TY rows of work-items reads every TY-th element.
+ *
+ * TX = 1 where memory runs along a reduced axis, else TX > 1: neighbours read neighbours either way.
+ *   bn_whole      everything, for TX kept values;                        groups: units; in inference, units * parts
+ *   bn_moments    part of a unit: mean and sum of squares into the workspace;                    groups: units * parts
+ *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace;               groups: units * parts
+ *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; the first part of a unit writes
+ *                 the statistics, too;                                                           groups: units * parts
+ * Units are ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1 but for inference, else 1.  x may lie where y
+ * does, dy where dx does.
+ * Local memory: three arrays of TX * TY elements of ACC.  The order of the sums is fixed.
+ */
+#ifndef TX /* powers of two */
+#define TX 32
+#endif
+#ifndef TY
+#define TY 8
+#endif
+#ifndef HELD /* elements that a work-item takes the mean of before their squares */
+#define HELD 8
+#endif
+#include "batchnorm.h"
+
+#if TX < 1 || TY < 1 || (TX & (TX - 1)) != 0 || (TY & (TY - 1)) != 0
+#error "TX and TY must be powers of two"
+#endif
+
+typedef struct {
+    long lane;      /* the kept value */
+    bool inside;    /* there is such a one */
+    int row;        /* of work-items */
+    int column;
+    long at[7];     /* where the tensors begin */
+    ACC shift;
+    ACC mean;       /* less the shift */
+    ACC inv;        /* sum of squares, then 1 / sqrt(variance + epsilon) */
+    ACC first;      /* sum of dy; bias */
+    ACC second;     /* sum of dy (x - mean); scale */
+} unit;
+
+static inline unit locate(const bn *b, long index)
+{
+    unit u;
+    u.column = (int)get_local_id(0) % TX;
+    u.row = (int)get_local_id(0) / TX;
+    u.lane = index * TX + u.column;
+    u.inside = u.lane < b->width;
+    for (int t = 0; t < 7; t++)
+        u.at[t] = u.inside ? bn_offset(b->w.kept, 4, u.lane, b->w.kept_stride[t]) : 0;
+    return u;
+}
+
+static inline long part_start(const bn *b, long part)
+{
+    return b->elements * part / b->parts;
+}
+
+/* Where an element of a channel lies, from the channel's first one on. */
+static inline long element(const bn *b, int t, INDEX index)
+{
+    long at = 0;
+    for (int axis = 3; axis > 0; axis--)
+        if (b->w.reduced[axis - 1] == 1)
+            return at + index * b->w.reduced_stride[t][axis]; /* outer axes come first, and there are none */
+        else {
+            const INDEX length = (INDEX)b->w.reduced[axis], next = index / length;
+            at += (index - next * length) * b->w.reduced_stride[t][axis];
+            index = next;
+        }
+    return at + index * b->w.reduced_stride[t][0];
+}
+
+/* Chan's formula: `count` elements of this mean and sum of squares join `before` others. */
+static inline void combine(ACC *mean, ACC *squares, ACC before, ACC new_mean, ACC new_squares, ACC count)
+{
+    if (count > 0) {
+        const ACC d = new_mean - *mean, share = count / (before + count);
+        *mean += d * share;
+        *squares += new_squares + d * d * (before * share);
+    }
+}
+
+/* Combine what the rows of work-items found: each has u->mean and u->inv of `count` elements; then all have those of
+ * all elements. */
+static inline void join_moments(unit *u, ACC count, __local ACC *means, __local ACC *squares, __local ACC *counts)
+{
+    const int me = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    means[me] = u->mean;
+    squares[me] = u->inv;
+    counts[me] = count;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = TY / 2; half_way > 0; half_way /= 2) {
+        if (u->row < half_way) {
+            const int other = me + half_way * TX;
+            ACC mean = means[me], square = squares[me];
+            combine(&mean, &square, counts[me], means[other], squares[other], counts[other]);
+            means[me] = mean;
+            squares[me] = square;
+            counts[me] += counts[other];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    u->mean = means[u->column];
+    u->inv = squares[u->column];
+}
+
+static inline void join_sums(unit *u, __local ACC *sums, __local ACC *others)
+{
+    const int me = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sums[me] = u->first;
+    others[me] = u->second;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = TY / 2; half_way > 0; half_way /= 2) {
+        if (u->row < half_way) {
+            sums[me] += sums[me + half_way * TX];
+            others[me] += others[me + half_way * TX];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    u->first = sums[u->column];
+    u->second = others[u->column];
+}
+
+#if !GIVEN
+
+static inline void set_shift(const bn *b, unit *u)
+{
+    u->shift = u->inside ? (ACC)LOAD(X_TYPE)(b->x, u->at[0]) : (ACC)0;
+}
+
+static inline void sum_moments(const bn *b, unit *u, long from, long to, __local ACC *means, __local ACC *squares,
+                               __local ACC *counts)
+{
+    ACC mean = 0, square = 0, count = 0;
+    for (long start = from + u->row; u->inside && start < to; start += HELD * TY) {
+        ACC held[HELD], sum = 0, sum_squares = 0;
+        const int there = (int)min((long)HELD, (to - start + TY - 1) / TY);
+        for (int i = 0; i < HELD; i++) {
+            held[i] = i < there ? (ACC)LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)(start + i * TY))) - u->shift
+                                : (ACC)0;
+            sum += held[i];
+        }
+        sum /= there;
+        for (int i = 0; i < HELD; i++)
+            if (i < there)
+                sum_squares += (held[i] - sum) * (held[i] - sum);
+        combine(&mean, &square, count, sum, sum_squares, there);
+        count += there;
+    }
+    u->mean = mean;
+    u->inv = square;
+    join_moments(u, count, means, squares, counts);
+}
+
+static inline void settle_moments(const bn *b, unit *u, bool write)
+{
+    const ACC squares = u->inv;
+    u->inv = 1 / sqrt(squares / b->elements + b->epsilon);
+    write = write && u->inside && u->row == 0;
+#if TRAINING && RUNNING
+    if (write) {
+        ACC mean = u->shift + u->mean, variance = squares / max(1L, b->elements - 1);
+        if (b->factor != 1) { /* else the old ones may be anything */
+            mean = (1 - b->factor) * (ACC)LOAD(MEAN_TYPE)(b->mean, u->at[5]) + b->factor * mean;
+            variance = (1 - b->factor) * (ACC)LOAD(VARIANCE_TYPE)(b->variance, u->at[6]) + b->factor * variance;
+        }
+        STORE(MEAN_TYPE)(b->mean, u->at[5], mean);
+        STORE(VARIANCE_TYPE)(b->variance, u->at[6], variance);
+    }
+#endif
+#if TRAINING && SAVE
+    if (write) {
+        STORE(MEAN_TYPE)(b->saved_mean, u->at[5], u->shift + u->mean);
+        STORE(VARIANCE_TYPE)(b->saved_inv, u->at[6], u->inv);
+    }
+#endif
+}
+
+#else
+
+static inline void load_moments(const bn *b, unit *u)
+{
+    u->shift = 0;
+    u->mean = u->inv = 1;
+    if (u->inside) {
+        u->mean = LOAD(MEAN_TYPE)(b->mean, u->at[5]);
+        u->inv = LOAD(VARIANCE_TYPE)(b->variance, u->at[6]);
+    }
+#if INFERENCE
+    u->inv = 1 / sqrt(fabs(u->inv + b->epsilon));
+#endif
+}
+
+#endif
+
+#if BACKWARD
+
+static inline void sum_gradients(const bn *b, unit *u, long from, long to, __local ACC *sums, __local ACC *others)
+{
+    u->first = u->second = 0;
+    for (long i = from + u->row; u->inside && i < to; i += TY) {
+        const ACC g = LOAD(X_TYPE)(b->dy, u->at[1] + element(b, 1, (INDEX)i));
+        u->first += g;
+        u->second += g * ((LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)i)) - u->shift) - u->mean);
+    }
+    join_sums(u, sums, others);
+}
+
+#endif
+
+static inline void write_results(const bn *b, unit *u, long from, long to, bool write)
+{
+    if (!u->inside)
+        return;
+    const ACC scale = LOAD(SCALE_TYPE)(b->scale, u->at[3]);
+#if BACKWARD
+    const ACC dscale = u->second * u->inv;
+    if (write && u->row == 0) {
+        STORE(SCALE_TYPE)(b->dscale, u->at[3], dscale);
+        STORE(BIAS_TYPE)(b->bias, u->at[4], u->first);
+    }
+    u->first /= b->elements;
+    u->second = dscale * u->inv / b->elements;
+#else
+    u->first = LOAD(BIAS_TYPE)(b->bias, u->at[4]);
+#endif
+    u->inv *= scale;
+    for (long i = from + u->row; i < to; i += TY) {
+        const ACC d = ((ACC)LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)i)) - u->shift) - u->mean;
+#if BACKWARD
+        const ACC g = LOAD(X_TYPE)(b->dy, u->at[1] + element(b, 1, (INDEX)i));
+        const ACC result = u->inv * ((g - u->first) - d * u->second);
+#else
+        const ACC result = d * u->inv + u->first;
+#endif
+        STORE(X_TYPE)(b->y, u->at[OUT] + element(b, OUT, (INDEX)i), result);
+    }
+}
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(TX * TY, 1, 1))) void
+
+#if !PARTS
+
+KERNEL bn_whole(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+{
+    __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
+    BIND
+    const long part = get_group_id(0) % parts;
+    unit u = locate(&b, get_group_id(0) / parts);
+#if GIVEN
+    load_moments(&b, &u);
+#else
+    set_shift(&b, &u);
+    sum_moments(&b, &u, 0, b.elements, local_1, local_2, local_3);
+    settle_moments(&b, &u, true);
+#endif
+#if BACKWARD
+    sum_gradients(&b, &u, 0, b.elements, local_1, local_2);
+#endif
+    write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), true);
+}
+
+#endif
+
+#if PARTS && !GIVEN
+
+static inline void keep_moments(const bn *b, const unit *u, long part)
+{
+    if (!u->inside || u->row != 0)
+        return;
+    if (part == 0)
+        b->space[u->lane] = u->shift;
+    b->space[AT_MOMENTS(part) + u->lane] = u->mean;
+    b->space[AT_MOMENTS(part) + b->width + u->lane] = u->inv;
+}
+
+/* Combine what bn_moments found. */
+static inline void gather_moments(const bn *b, unit *u, __local ACC *means, __local ACC *squares, __local ACC *counts)
+{
+    ACC mean = 0, square = 0, count = 0;
+    u->shift = u->inside ? b->space[u->lane] : (ACC)0;
+    for (long part = u->row; u->inside && part < b->parts; part += TY) {
+        const ACC more = part_start(b, part + 1) - part_start(b, part);
+        combine(&mean, &square, count, b->space[AT_MOMENTS(part) + u->lane],
+                b->space[AT_MOMENTS(part) + b->width + u->lane], more);
+        count += more;
+    }
+    u->mean = mean;
+    u->inv = square;
+    join_moments(u, count, means, squares, counts);
+}
+
+KERNEL bn_moments(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+{
+    __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
+    BIND
+    const long part = get_group_id(0) % parts;
+    unit u = locate(&b, get_group_id(0) / parts);
+    set_shift(&b, &u);
+    sum_moments(&b, &u, part_start(&b, part), part_start(&b, part + 1), local_1, local_2, local_3);
+    keep_moments(&b, &u, part);
+}
+
+#endif
+
+#if PARTS && BACKWARD
+
+static inline void keep_gradients(const bn *b, const unit *u, long part)
+{
+    if (!u->inside || u->row != 0)
+        return;
+    b->space[AT_GRADIENTS(part) + u->lane] = u->first;
+    b->space[AT_GRADIENTS(part) + b->width + u->lane] = u->second;
+}
+
+static inline void gather_gradients(const bn *b, unit *u, __local ACC *sums, __local ACC *others)
+{
+    u->first = u->second = 0;
+    for (long part = u->row; u->inside && part < b->parts; part += TY) {
+        u->first += b->space[AT_GRADIENTS(part) + u->lane];
+        u->second += b->space[AT_GRADIENTS(part) + b->width + u->lane];
+    }
+    join_sums(u, sums, others);
+}
+
+KERNEL bn_gradients(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+{
+    __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
+    BIND
+    const long part = get_group_id(0) % parts;
+    unit u = locate(&b, get_group_id(0) / parts);
+#if GIVEN
+    load_moments(&b, &u);
+#else
+    gather_moments(&b, &u, local_1, local_2, local_3);
+    settle_moments(&b, &u, false);
+#endif
+    sum_gradients(&b, &u, part_start(&b, part), part_start(&b, part + 1), local_1, local_2);
+    keep_gradients(&b, &u, part);
+}
+
+#endif
+
+#if PARTS
+
+KERNEL bn_finish(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+{
+    __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
+    BIND
+    const long part = get_group_id(0) % parts;
+    unit u = locate(&b, get_group_id(0) / parts);
+#if GIVEN
+    load_moments(&b, &u);
+#else
+    gather_moments(&b, &u, local_1, local_2, local_3);
+    settle_moments(&b, &u, part == 0);
+#endif
+#if BACKWARD
+    gather_gradients(&b, &u, local_1, local_2);
+#endif
+    write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), part == 0);
+}
+
+#endif

@@ -1,0 +1,308 @@
+/* Depthwise convolutions and those with few channels a group, forward and backward data: y from x and w, where backward
+ * x stands for dy and y for dx.
+ *
+ * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x once,
+ * all of them before it computes.  Pixels outside are read at the rim and then replaced by zero, so that no load waits
+ * for a branch.  A filter that is not finite would make NaN of these zeros: then each sum is computed tap by tap.
+ * NDRange: one axis, local 256, global 256 * sets * ceil(tiles / items).
+ */
+#ifndef X_TYPE
+#define X_TYPE float
+#endif
+#ifndef LAST /* channels last in x and y */
+#define LAST 0
+#endif
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+#ifndef DIAGONAL /* one input and one output a group; else every input of a group meets every output */
+#define DIAGONAL 1
+#endif
+#ifndef VEC /* outputs of a work-item, 1, 2, 4 or 8 */
+#define VEC 1
+#endif
+#ifndef IN /* inputs read at once; DIAGONAL: VEC */
+#define IN 1
+#endif
+#ifndef TH /* backward: multiples of the stride */
+#define TH 4
+#define TW 1
+#endif
+#ifndef R
+#define R 3
+#define S 3
+#endif
+#ifndef STEP_H
+#define STEP_H 1
+#define STEP_W 1
+#endif
+#ifndef TAP_H /* dilation */
+#define TAP_H 1
+#define TAP_W 1
+#endif
+#ifndef UNIT /* columns of x that are read are so far apart */
+#define UNIT 1
+#endif
+#ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */
+#define LOOP 0
+#endif
+#ifndef WEIGHTS /* floats in local memory, at least taps * inputs * lanes * VEC */
+#define WEIGHTS 2048
+#endif
+#define ACC float
+#include "common.h"
+#include "conv_depthwise.h"
+
+/* Tap r of row t of a tile meets row AT(...) of x, from the tile's first one, if it HITs one at all. */
+#if BACKWARD
+#define HITS(t, tap, step, dilation) (((t) + 64 * (step) * (dilation) - (tap) * (dilation)) % (step) == 0)
+#define AT(t, tap, step, dilation) (((t) - (tap) * (dilation)) / (step))
+#define MOVE(tile, step) ((tile) / (step))
+#define LOW(taps, step, dilation) (-(((taps) - 1) * (dilation) / (step)))
+#define HIGH(tile, taps, step, dilation) (((tile) - 1) / (step))
+#else
+#define HITS(t, tap, step, dilation) 1
+#define AT(t, tap, step, dilation) ((t) * (step) + (tap) * (dilation))
+#define MOVE(tile, step) ((tile) * (step))
+#define LOW(taps, step, dilation) 0
+#define HIGH(tile, taps, step, dilation) (((tile) - 1) * (step) + ((taps) - 1) * (dilation))
+#endif
+#define ROW0 LOW(R, STEP_H, TAP_H)
+#define ROWS (HIGH(TH, R, STEP_H, TAP_H) - ROW0 + 1)
+#define COL0 LOW(S, STEP_W, TAP_W)
+#define COLS ((HIGH(TW, S, STEP_W, TAP_W) - COL0) / UNIT + 1)
+
+/* One output tap by tap, those outside left out. */
+static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *w, const mx_depthwise g, int p,
+                        int q, int pad_h, int pad_w)
+{
+    float sum = 0;
+    for (int c = 0; c < g.inputs; c++)
+        for (int r = 0; r < R; r++)
+            for (int s = 0; s < S; s++) {
+#if BACKWARD
+                int row = p + pad_h - r * TAP_H, col = q + pad_w - s * TAP_W;
+                if (row < 0 || col < 0 || row % STEP_H != 0 || col % STEP_W != 0)
+                    continue;
+                row /= STEP_H, col /= STEP_W;
+#else
+                const int row = p * STEP_H - pad_h + r * TAP_H, col = q * STEP_W - pad_w + s * TAP_W;
+#endif
+                if (row >= 0 && row < g.h && col >= 0 && col < g.w)
+                    sum = fma(WIDEN(x[c * X_C + row * g.x_h + col * X_W]),
+                              WIDEN(w[c * g.w_i + r * g.w_r + s * g.w_s]), sum);
+            }
+    return sum;
+}
+
+static inline __attribute__((always_inline)) void mx_tile(
+    __global const STORAGE(X_TYPE) *x, __local const float *weights, const mx_depthwise g, int row0, int col0,
+    const bool together, float out[TH][TW][VEC])
+{
+    const int pitch = g.lanes * VEC;
+    int columns[COLS];
+    bool inside[COLS];
+#pragma unroll
+    for (int j = 0; j < COLS; j++) {
+        const int at = col0 + COL0 + j * UNIT, kept = clamp(at, 0, g.w - 1);
+        inside[j] = at == kept;
+        columns[j] = kept * X_W;
+    }
+#pragma unroll
+    for (int t = 0; t < TH; t++)
+#pragma unroll
+        for (int u = 0; u < TW; u++)
+#pragma unroll
+            for (int v = 0; v < VEC; v++)
+                out[t][u][v] = 0;
+#if DIAGONAL
+    const int c = 0;
+#else
+    for (int c = 0; c < g.inputs; c += IN)
+#endif
+    {
+#if LOOP
+        for (int r = 0; r < R; r++) {
+#if BACKWARD
+            int row = row0 - r * TAP_H;
+            if (row % STEP_H != 0)
+                continue;
+            row /= STEP_H;
+#else
+            const int row = row0 + r * TAP_H;
+#endif
+            const int kept = clamp(row, 0, g.h - 1);
+            RAW_IN line[COLS];
+#pragma unroll
+            for (int j = 0; j < COLS; j++) {
+                const RAW_IN value = READ(RAW_IN, IN, x + c * X_C + kept * g.x_h + columns[j], X_C, together);
+                line[j] = row == kept && inside[j] ? value : (RAW_IN)0;
+            }
+            float in[COLS][IN];
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                MX_JOIN(UNPACK_, IN)(in[j], line[j]);
+#pragma unroll
+            for (int s = 0; s < S; s++)
+#pragma unroll
+                for (int i = 0; i < (DIAGONAL ? 1 : IN); i++) {
+                    float tap[VEC];
+                    MX_JOIN(SPREAD_, VEC)(tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
+#pragma unroll
+                    for (int u = 0; u < TW; u++)
+                        if (HITS(u, s, STEP_W, TAP_W))
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DIAGONAL ? v : i],
+                                                   tap[v], out[0][u][v]);
+                }
+        }
+#else
+        RAW_IN patch[ROWS][COLS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const int row = row0 + ROW0 + i, kept = clamp(row, 0, g.h - 1);
+            __global const STORAGE(X_TYPE) *line = x + c * X_C + kept * g.x_h;
+#pragma unroll
+            for (int j = 0; j < COLS; j++) {
+                const RAW_IN value = READ(RAW_IN, IN, line + columns[j], X_C, together);
+                patch[i][j] = row == kept && inside[j] ? value : (RAW_IN)0;
+            }
+        }
+#if DIAGONAL
+        float taps[TAPS][VEC];
+#pragma unroll
+        for (int i = 0; i < TAPS; i++)
+            MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + i * pitch));
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float in[COLS][IN];
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                MX_JOIN(UNPACK_, IN)(in[j], patch[i][j]);
+#pragma unroll
+            for (int r = 0; r < R; r++)
+#pragma unroll
+                for (int t = 0; t < TH; t++)
+                    if (HITS(t, r, STEP_H, TAP_H) && AT(t, r, STEP_H, TAP_H) == i + ROW0)
+#pragma unroll
+                        for (int s = 0; s < S; s++)
+#pragma unroll
+                            for (int u = 0; u < TW; u++)
+                                if (HITS(u, s, STEP_W, TAP_W))
+#pragma unroll
+                                    for (int v = 0; v < VEC; v++)
+                                        out[t][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][v],
+                                                           taps[r * S + s][v], out[t][u][v]);
+        }
+#else
+        float in[ROWS][COLS][IN];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                MX_JOIN(UNPACK_, IN)(in[i][j], patch[i][j]);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int s = 0; s < S; s++)
+#pragma unroll
+                for (int i = 0; i < IN; i++) {
+                    float tap[VEC];
+                    MX_JOIN(SPREAD_, VEC)(tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
+#pragma unroll
+                    for (int t = 0; t < TH; t++)
+                        if (HITS(t, r, STEP_H, TAP_H))
+#pragma unroll
+                            for (int u = 0; u < TW; u++)
+                                if (HITS(u, s, STEP_W, TAP_W))
+#pragma unroll
+                                    for (int v = 0; v < VEC; v++)
+                                        out[t][u][v] = fma(in[AT(t, r, STEP_H, TAP_H) - ROW0]
+                                                             [(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][i],
+                                                           tap[v], out[t][u][v]);
+                }
+#endif
+#endif
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
+    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w, long w_offset,
+    __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise g, const float alpha, const float beta)
+{
+    __local float weights[WEIGHTS] __attribute__((aligned(32)));
+    __local int odd;
+    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int chunk = get_group_id(0) / g.sets, set = get_group_id(0) - chunk * g.sets;
+    const int pitch = g.lanes * VEC, first = set * pitch, all = g.blocks * VEC;
+    const int tile = chunk * g.items + item;
+
+    x += x_offset, w += w_offset, y += y_offset;
+    if (id == 0)
+        odd = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < g.inputs * TAPS * pitch; i += GROUP) {
+        /* Neighbours in i are neighbours in memory, for filters that lie k c r s. */
+        const int tap = i % TAPS, c = DIAGONAL ? 0 : i / TAPS % g.inputs, o = DIAGONAL ? i / TAPS : i / TAPS / g.inputs;
+        const int channel = min(first + o, all - 1), group = DIAGONAL ? channel : channel / g.outputs;
+        const float value = WIDEN(w[group * g.w_g + (channel - group * g.outputs) * g.w_o + c * g.w_i + tap / S * g.w_r
+                                    + tap % S * g.w_s]);
+        weights[(c * TAPS + tap) * pitch + o] = value;
+        if (!isfinite(value))
+            odd = 1;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const int block = set * g.lanes + lane;
+    if (item >= g.items || tile >= g.tiles || block >= g.blocks)
+        return;
+    const int line = mx_by(tile, g.by_across), across = tile - line * g.across;
+    const int n = mx_by(line, g.by_down), down = line - n * g.down;
+    const int channel = block * VEC, group = DIAGONAL ? channel : channel / g.outputs;
+    const int read = DIAGONAL ? channel : group * g.inputs;
+    const int p0 = down * TH - g.skip_h, q0 = across * TW - g.skip_w;
+    x += n * g.x_n + read * X_C;
+    y += n * g.y_n + channel * Y_C;
+    const bool in_line = IN == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
+    const bool out_line = VEC == 1 || (LAST && (size_t)y % sizeof(RAW) == 0);
+
+    float out[TH][TW][VEC];
+    const int row0 = down * (LOOP ? (BACKWARD ? 1 : STEP_H) : MOVE(TH, STEP_H)) + g.first_h;
+    const int col0 = across * MOVE(TW, STEP_W) + g.first_w;
+    if (IN == 1 || (LAST && in_line))
+        mx_tile(x, weights + lane * VEC, g, row0, col0, true, out);
+    else
+        mx_tile(x, weights + lane * VEC, g, row0, col0, false, out);
+    if (odd) {
+        const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
+        const int pad_w = BACKWARD ? g.first_w * STEP_W + g.skip_w : -g.first_w;
+        const int o = channel - group * g.outputs;
+#pragma unroll
+        for (int t = 0; t < TH; t++)
+#pragma unroll
+            for (int u = 0; u < TW; u++)
+#pragma unroll
+                for (int v = 0; v < VEC; v++)
+                    out[t][u][v] = mx_exactly(
+                        x + (DIAGONAL ? v * X_C : 0), w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o),
+                        g, p0 + t, q0 + u, pad_h, pad_w);
+    }
+#pragma unroll
+    for (int t = 0; t < TH; t++)
+#pragma unroll
+        for (int u = 0; u < TW; u++)
+            if ((uint)(p0 + t) < (uint)g.p && (uint)(q0 + u) < (uint)g.q) {
+                __global STORAGE(X_TYPE) *to = y + (p0 + t) * g.y_h + (q0 + u) * Y_W;
+                if (out_line && beta == 0) {
+#pragma unroll
+                    for (int v = 0; v < VEC; v++)
+                        out[t][u][v] *= alpha;
+                    *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
+                } else {
+#pragma unroll
+                    for (int v = 0; v < VEC; v++)
+                        STORE_MIXED(X_TYPE, to, v * Y_C, out[t][u][v], alpha, beta);
+                }
+            }
+}

@@ -1,0 +1,118 @@
+/* What the kernels of depthwise convolutions, and of those with few channels a group, share; after common.h.
+ *
+ * A work-group is `lanes` blocks of VEC neighbouring channels of what is written times `items` tiles of TH x TW of its
+ * pixels; a work-item computes one block of one tile.  In tensors with channels last the lanes lie side by side in
+ * memory; in others there is one lane, and TW = 1 where the tiles themselves shall lie side by side.
+ */
+#define GROUP 256
+
+typedef struct {
+    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
+} mx_divisor;
+
+typedef struct {
+    int lanes, items, blocks, sets; /* blocks in all; sets of `lanes` of them */
+    int tiles, across, down; /* in all, in a row, in a column of an image */
+    int each; /* tiles that a work-group of backward weights goes over */
+    int outputs, inputs; /* channels of a group, of what is written and of what is read */
+    int h, w, p, q; /* of what is read, of what is written; backward weights: of x, of dy */
+    int first_h, first_w, skip_h, skip_w;
+    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w; /* strides in elements */
+    int w_g, w_o, w_i, w_r, w_s;
+    mx_divisor by_lanes, by_across, by_down;
+} mx_depthwise;
+
+/* n / d for 0 <= n < 2^31 */
+static inline int mx_by(int n, const mx_divisor d)
+{
+    return (int)(mul_hi((uint)n << 1, d.magic) >> d.shift);
+}
+
+#define TAPS (R * S)
+#if VEC == 1
+#define RAW STORAGE(X_TYPE)
+#else
+#define RAW MX_JOIN(STORAGE(X_TYPE), VEC)
+#endif
+#if IN == 1
+#define RAW_IN STORAGE(X_TYPE)
+#else
+#define RAW_IN MX_JOIN(STORAGE(X_TYPE), IN)
+#endif
+
+/* Two bytes in a register are a float, and back. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define WIDEN(v) (v)
+#define NARROW(v) (v)
+#elif MX_TYPE(X_TYPE) == MX_TYPE_bfloat16
+#define WIDEN(v) as_float((uint)(v) << 16)
+static inline ushort NARROW(float value)
+{
+    const uint bits = as_uint(value);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? (ushort)(bits >> 16 | 0x40u)
+                                              : (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+#elif defined(__NV_CL_C_VERSION)
+static inline float WIDEN(ushort bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+static inline ushort NARROW(float value)
+{
+    ushort bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#else
+static inline float WIDEN(ushort bits)
+{
+    return vload_half(0, (const half *)&bits);
+}
+static inline ushort NARROW(float value)
+{
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return bits;
+}
+#endif
+
+/* A vector's elements, and a vector of them: .s0 is not for scalars, and loops over components there are none. */
+#define UNPACK_1(to, v) (to)[0] = WIDEN(v)
+#define UNPACK_2(to, v) (to)[0] = WIDEN((v).s0), (to)[1] = WIDEN((v).s1)
+#define UNPACK_4(to, v) UNPACK_2(to, v), (to)[2] = WIDEN((v).s2), (to)[3] = WIDEN((v).s3)
+#define UNPACK_8(to, v) \
+    UNPACK_4(to, v), (to)[4] = WIDEN((v).s4), (to)[5] = WIDEN((v).s5), (to)[6] = WIDEN((v).s6), (to)[7] = WIDEN((v).s7)
+#define PACK_1(f) NARROW((f)[0])
+#define PACK_2(f) (RAW)(NARROW((f)[0]), NARROW((f)[1]))
+#define PACK_4(f) (RAW)(NARROW((f)[0]), NARROW((f)[1]), NARROW((f)[2]), NARROW((f)[3]))
+#define PACK_8(f)                                                                         \
+    (RAW)(NARROW((f)[0]), NARROW((f)[1]), NARROW((f)[2]), NARROW((f)[3]), NARROW((f)[4]), \
+          NARROW((f)[5]), NARROW((f)[6]), NARROW((f)[7]))
+#define TAKE_1(p, step) (p)[0]
+#define TAKE_2(p, step) ((p)[0], (p)[step])
+#define TAKE_4(p, step) ((p)[0], (p)[step], (p)[2 * (step)], (p)[3 * (step)])
+#define TAKE_8(p, step)                                                                               \
+    ((p)[0], (p)[step], (p)[2 * (step)], (p)[3 * (step)], (p)[4 * (step)], (p)[5 * (step)], (p)[6 * (step)], \
+     (p)[7 * (step)])
+
+/* VEC channels, or IN of them, `step` elements apart: at once if they lie together and begin where a vector may. */
+#define READ(T, N, p, step, together) \
+    ((together) ? *(__global const T *)(p) : (T)MX_JOIN(TAKE_, N)((p), (step)))
+
+/* The same of floats in local memory. */
+#define SPREAD_1(to, v) (to)[0] = (v)
+#define SPREAD_2(to, v) (to)[0] = (v).s0, (to)[1] = (v).s1
+#define SPREAD_4(to, v) SPREAD_2(to, v), (to)[2] = (v).s2, (to)[3] = (v).s3
+#define SPREAD_8(to, v) SPREAD_4(to, v), (to)[4] = (v).s4, (to)[5] = (v).s5, (to)[6] = (v).s6, (to)[7] = (v).s7
+#if VEC == 1
+#define FLOATS float
+#else
+#define FLOATS MX_JOIN(float, VEC)
+#endif
+
+#define X_W (LAST ? g.x_w : 1)
+#define Y_W (LAST ? g.y_w : 1)
+#define X_C (LAST ? 1 : g.x_c)
+#define Y_C (LAST ? 1 : g.y_c)

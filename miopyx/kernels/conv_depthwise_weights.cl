@@ -1,0 +1,199 @@
+/* Backward weights of depthwise convolutions and of those with few channels a group: parts[split][k][c r s], which
+ * another launch adds up.
+ *
+ * A work-item keeps RR rows of the filters of its channels in registers and goes over tiles of dy, a pixel of x read once
+ * a tile; then the tiles' sums are added in local memory, always in the same order.  Zeros stand for what lies outside;
+ * a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity made.
+ * NDRange: one axis, local 256, global 256 * sets * ceil(R / RR) * splits.
+ */
+#ifndef X_TYPE
+#define X_TYPE float
+#endif
+#ifndef LAST /* channels last in x and dy */
+#define LAST 0
+#endif
+#ifndef DIAGONAL /* one input and one output a group; else a block is VEC outputs and one input */
+#define DIAGONAL 1
+#endif
+#ifndef VEC
+#define VEC 1
+#endif
+#ifndef TH
+#define TH 4
+#define TW 1
+#endif
+#ifndef R
+#define R 3
+#define S 3
+#endif
+#ifndef RR
+#define RR 3
+#endif
+#ifndef STEP_H
+#define STEP_H 1
+#define STEP_W 1
+#endif
+#ifndef TAP_H
+#define TAP_H 1
+#define TAP_W 1
+#endif
+#ifndef UNIT
+#define UNIT 1
+#endif
+#if DIAGONAL
+#define IN VEC
+#else
+#define IN 1
+#endif
+#define ACC float
+#include "common.h"
+#include "conv_depthwise.h"
+
+#define ROWS ((TH - 1) * STEP_H + (RR - 1) * TAP_H + 1)
+#define COLS (((TW - 1) * STEP_W + (S - 1) * TAP_W) / UNIT + 1)
+#define SUMS (RR * S)
+#define BATCH (32 / VEC) /* sums that are added in local memory at once */
+
+/* One sum over the tiles from `tile` to `end`, products with pixels outside left out. */
+static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int tile,
+                        int end, int r, int s)
+{
+    float sum = 0;
+    for (; tile < end; tile++) {
+        const int line = mx_by(tile, g.by_across), n = mx_by(line, g.by_down);
+        const int p0 = (line - n * g.down) * TH, q0 = (tile - line * g.across) * TW;
+        for (int p = p0; p < min(p0 + TH, g.p); p++)
+            for (int q = q0; q < min(q0 + TW, g.q); q++) {
+                const int row = p * STEP_H + g.first_h + r * TAP_H, col = q * STEP_W + g.first_w + s * TAP_W;
+                if (row >= 0 && row < g.h && col >= 0 && col < g.w)
+                    sum = fma(WIDEN(x[n * g.x_n + row * g.x_h + col * X_W]),
+                              WIDEN(dy[n * g.y_n + p * g.y_h + q * Y_W]), sum);
+            }
+    }
+    return sum;
+}
+
+static inline __attribute__((always_inline)) void mx_tiles(
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int tile, int end, int r0,
+    const bool x_line, const bool y_line, float sums[SUMS][VEC])
+{
+    for (; tile < end; tile += g.items) {
+        const int line = mx_by(tile, g.by_across), n = mx_by(line, g.by_down);
+        const int p0 = (line - n * g.down) * TH, q0 = (tile - line * g.across) * TW;
+        RAW held[TH][TW];
+#pragma unroll
+        for (int t = 0; t < TH; t++) {
+            const int row = min(p0 + t, g.p - 1);
+#pragma unroll
+            for (int u = 0; u < TW; u++) {
+                const int col = min(q0 + u, g.q - 1);
+                const RAW value = READ(RAW, VEC, dy + n * g.y_n + row * g.y_h + col * Y_W, Y_C, y_line);
+                held[t][u] = p0 + t == row && q0 + u == col ? value : (RAW)0;
+            }
+        }
+        RAW_IN patch[ROWS][COLS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const int at = p0 * STEP_H + g.first_h + r0 * TAP_H + i, row = clamp(at, 0, g.h - 1);
+#pragma unroll
+            for (int j = 0; j < COLS; j++) {
+                const int to = q0 * STEP_W + g.first_w + j * UNIT, col = clamp(to, 0, g.w - 1);
+                const RAW_IN value =
+                    READ(RAW_IN, IN, x + n * g.x_n + row * g.x_h + col * X_W, X_C, x_line);
+                patch[i][j] = row == at && col == to ? value : (RAW_IN)0;
+            }
+        }
+        float out[TH][TW][VEC];
+#pragma unroll
+        for (int t = 0; t < TH; t++)
+#pragma unroll
+            for (int u = 0; u < TW; u++)
+                MX_JOIN(UNPACK_, VEC)(out[t][u], held[t][u]);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float in[COLS][IN];
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                MX_JOIN(UNPACK_, IN)(in[j], patch[i][j]);
+#pragma unroll
+            for (int r = 0; r < RR; r++)
+#pragma unroll
+                for (int t = 0; t < TH; t++)
+                    if (t * STEP_H + r * TAP_H == i)
+#pragma unroll
+                        for (int s = 0; s < S; s++)
+#pragma unroll
+                            for (int u = 0; u < TW; u++)
+#pragma unroll
+                                for (int v = 0; v < VEC; v++)
+                                    sums[r * S + s][v] = fma(in[(u * STEP_W + s * TAP_W) / UNIT][DIAGONAL ? v : 0],
+                                                             out[t][u][v], sums[r * S + s][v]);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_weights(
+    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy, long y_offset,
+    __global float *restrict parts, long parts_offset, const mx_depthwise g)
+{
+    __local float shared[BATCH][VEC][GROUP];
+    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int set = get_group_id(0) % g.sets, rest = get_group_id(0) / g.sets;
+    const int split = rest / ((R + RR - 1) / RR), r0 = rest % ((R + RR - 1) / RR) * RR;
+    const int block = min(set * g.lanes + lane, g.blocks - 1), columns = g.inputs * TAPS;
+    const int channel = (DIAGONAL ? block : block / g.inputs) * VEC, c = DIAGONAL ? 0 : block % g.inputs;
+    const int read = DIAGONAL ? channel : channel / g.outputs * g.inputs + c;
+    const bool mine = item < g.items && set * g.lanes + lane < g.blocks;
+    const int start = split * g.each, end = min(start + g.each, g.tiles);
+
+    x += x_offset + read * X_C, dy += y_offset + channel * Y_C;
+    const bool x_line = !DIAGONAL || VEC == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
+    const bool y_line = VEC == 1 || (LAST && (size_t)dy % sizeof(RAW) == 0);
+    float sums[SUMS][VEC];
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+#pragma unroll
+        for (int v = 0; v < VEC; v++)
+            sums[i][v] = 0;
+    if (mine) {
+        if (VEC == 1 || (LAST && x_line && y_line))
+            mx_tiles(x, dy, g, start + item, end, r0, true, true, sums);
+        else
+            mx_tiles(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
+    }
+
+    parts += parts_offset + (long)split * (DIAGONAL ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;
+#pragma unroll
+    for (int b = 0; b < SUMS; b += BATCH) {
+        if (b > 0)
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            if (b + i < SUMS)
+#pragma unroll
+                for (int v = 0; v < VEC; v++)
+                    shared[i][v][id] = sums[b + i][v];
+        for (int left = g.items; left > 1;) {
+            const int half_left = (left + 1) / 2;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (item + half_left < left)
+#pragma unroll
+                for (int i = 0; i < min(BATCH, SUMS - b); i++)
+#pragma unroll
+                    for (int v = 0; v < VEC; v++)
+                        shared[i][v][id] += shared[i][v][id + half_left * g.lanes];
+            left = half_left;
+        }
+        if (mine && item == 0)
+            for (int i = 0; i < min(BATCH, SUMS - b); i++) {
+                const int r = r0 + (b + i) / S, s = (b + i) % S;
+                if (r < R)
+                    for (int v = 0; v < VEC; v++) {
+                        float sum = shared[i][v][id];
+                        if (!isfinite(sum))
+                            sum = mx_exactly(x + (DIAGONAL ? v * X_C : 0), dy + v * Y_C, g, start, end, r, s);
+                        parts[(channel + v) * columns + c * TAPS + r * S + s] = sum;
+                    }
+            }
+    }
+}

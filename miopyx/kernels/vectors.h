@@ -1,0 +1,192 @@
+/* VEC numbers of type ACC at a time: V, their loads and stores, and the exponential functions.
+ *
+ * VEC is 1 where work-items are small, and V a scalar.  For float vectors the functions are polynomials, since what an
+ * OpenCL library does lane by lane takes longer than the memory.  Errors in units of the last place (measured over all
+ * floats): mx_exp 1.1, mx_expm1 2.2, mx_log1p 1.8, mx_tanh 2.9, mx_pow 1.1; results below the smallest normal number are right to
+ * the spacing there.  NaN stays NaN.
+ */
+#if VEC == 1
+#define VJOIN(name) name
+#else
+#define VJOIN(name) MX_JOIN(name, VEC)
+#endif
+typedef VJOIN(ACC) V;
+#if MX_TYPE(ACC) == MX_TYPE_double
+typedef VJOIN(long) VI; /* what comparisons give, and what holds a number's bits */
+#define AS_VI VJOIN(as_long)
+#else
+typedef VJOIN(int) VI;
+#define AS_VI VJOIN(as_int)
+#endif
+#define AS_V VJOIN(MX_JOIN(as_, ACC))
+
+/* VSTORE(T)(p, i, v): VEC consecutive elements, rounded to nearest even. */
+#if VEC == 1
+#define LOADV(T) LOAD(T)
+#define VSTORE(T) STORE(T)
+#else
+#define LOADV(T) VLOAD(T)
+#define MX_VSTORE_half(p, i, v) MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (__global half *)((p) + (i)))
+#define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
+#define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
+#define MX_VSTORE_bfloat16(p, i, v) \
+    MX_JOIN(vstore, VEC)(VJOIN(convert_ushort)(mx_bfloat16_bits(VJOIN(convert_float)(v))), 0, (p) + (i))
+#define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
+
+static inline VJOIN(uint) mx_bfloat16_bits(const VJOIN(float) value)
+{
+    const VJOIN(uint) bits = VJOIN(as_uint)(value);
+    const VJOIN(uint) rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return (bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded;
+}
+#endif
+
+/* `count` elements, VEC at most, that lie `step` apart; the lanes behind them are `rest`. */
+static inline V load_lanes(__global const STORAGE(T) *p, long at, long step, int count, ACC rest)
+{
+#if VEC == 1
+    return count > 0 ? (ACC)LOAD(T)(p, at) : rest;
+#else
+    ACC lane[VEC];
+    for (int i = 0; i < VEC; i++)
+        lane[i] = i < count ? (ACC)LOAD(T)(p, at + i * step) : rest;
+    return VJOIN(vload)(0, lane);
+#endif
+}
+
+static inline void store_lanes(__global STORAGE(T) *p, long at, long step, int count, V value)
+{
+#if VEC == 1
+    if (count > 0)
+        STORE(T)(p, at, value);
+#else
+    ACC lane[VEC];
+    VJOIN(vstore)(value, 0, lane);
+    for (int i = 0; i < count; i++)
+        STORE(T)(p, at + i * step, lane[i]);
+#endif
+}
+
+#if VEC > 1 && MX_TYPE(ACC) == MX_TYPE_float
+
+#ifdef FP_FAST_FMAF
+#define MX_FMA fma
+#else
+#define MX_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#define MX_TO_INTEGER 12582912.0f /* 1.5 * 2^23: what is added to it is rounded to an integer, in its lowest bits */
+
+/* e^r - 1 for abs(r) <= ln 2 / 2. */
+static inline V mx_expm1_of_part(V r)
+{
+    V q = (V)0.0013946552f;
+    q = MX_FMA(q, r, (V)0.0083666444f);
+    q = MX_FMA(q, r, (V)0.041666280f);
+    q = MX_FMA(q, r, (V)0.16666542f);
+    q = MX_FMA(q, r, (V)0.5f);
+    return MX_FMA(q * r, r, r);
+}
+
+/* x = n ln 2 + r, for abs(x) <= 110; returns e^r - 1.  n times the first part of ln 2 is exact. */
+static inline V mx_reduce(V x, VI *n)
+{
+    const V shifted = MX_FMA(x, (V)1.44269504f, (V)MX_TO_INTEGER), whole = shifted - MX_TO_INTEGER;
+    const V r = MX_FMA(whole, (V)2.12194440e-4f, MX_FMA(whole, (V)-0.693359375f, x));
+    *n = AS_VI(shifted) - AS_VI((V)MX_TO_INTEGER);
+    return mx_expm1_of_part(r);
+}
+
+/* x * 2^n where 2^n may be no normal number, but its two halves are. */
+static inline V mx_scaled(V x, VI n)
+{
+    const VI some = n >> 1;
+    return x * AS_V((some + 127) << 23) * AS_V((n - some + 127) << 23);
+}
+
+static inline V mx_exp(V x)
+{
+    VI n;
+    x = x < -110.0f ? (V)-110.0f : x;
+    x = x > 90.0f ? (V)90.0f : x;
+    const V p = mx_reduce(x, &n);
+    return mx_scaled(p + 1.0f, n);
+}
+
+/* e^x - 1 for x up to 88. */
+static inline V mx_expm1(V x)
+{
+    VI n;
+    x = x < -30.0f ? (V)-30.0f : x;
+    const V p = mx_reduce(x, &n);
+    const V two_n = AS_V((n + 127) << 23);
+    return n == 0 ? p : MX_FMA(p, two_n, two_n - 1.0f);
+}
+
+/* log(1 + x) for 0 <= x <= 1, as 2 atanh(x / (2 + x)). */
+static inline V mx_log1p(V x)
+{
+    const V s = x / (x + 2.0f), t = s * s;
+    V q = (V)0.28031279f;
+    q = MX_FMA(q, t, (V)0.27997863f);
+    q = MX_FMA(q, t, (V)0.40021771f);
+    q = MX_FMA(q, t, (V)0.66666412f);
+    return MX_FMA(q * t, s, s + s);
+}
+
+static inline V mx_tanh(V x)
+{
+    V size = fabs(x);
+    size = size > 9.1f ? (V)9.1f : size;
+    const V e = mx_expm1(size + size);
+    return copysign(e / (e + 2.0f), x);
+}
+
+#ifdef cl_khr_fp64
+/* x^power for x above 0 (what it says of other numbers is of no use); in double, since power * log2(x) may be a hundred. */
+static inline V mx_pow(V x, float power)
+{
+    const VI bits = AS_VI(x), n = (bits - 0x3f3504f3) >> 23; /* x = 2^n m, sqrt(1/2) <= m < sqrt(2) */
+    const VJOIN(double) m = VJOIN(convert_double)(AS_V(bits - (n << 23))), s = (m - 1.0) / (m + 1.0), t = s * s;
+    VJOIN(double) y = 0.3407329932424559;
+    y = MX_FMA(y, t, (VJOIN(double))0.41167268734376855);
+    y = MX_FMA(y, t, (VJOIN(double))0.5770835830070087);
+    y = MX_FMA(y, t, (VJOIN(double))0.9617966733682309);
+    y = MX_FMA(y, t, (VJOIN(double))2.885390081790048);
+    y = MX_FMA(y, s, VJOIN(convert_double)(n)) * (double)power;
+    y = y < -160.0 ? (VJOIN(double))-160.0 : y;
+    y = y > 130.0 ? (VJOIN(double))130.0 : y;
+    const VJOIN(double) whole = (y + 0x1.8p52) - 0x1.8p52;
+    const V p = mx_expm1_of_part(VJOIN(convert_float)(y - whole) * 0.69314718f);
+    V result = mx_scaled(p + 1.0f, VJOIN(convert_int)(whole));
+    result = x == INFINITY ? (V)(power < 0 ? 0.0f : INFINITY) : result;
+    return power == 0 ? (V)1.0f : x != x ? x : result;
+}
+#else
+#define mx_pow(x, power) pow(x, (V)(power))
+#endif
+
+#else
+#define mx_pow(x, power) pow(x, (V)(power))
+#define mx_exp(x) exp(x)
+#define mx_expm1(x) expm1(x)
+#define mx_log1p(x) log1p(x)
+#define mx_tanh(x) tanh(x)
+#endif
+
+/* Where element i of a grid lies in tensor t of it. */
+static inline long mx_grid_element(const mx_grid g, int t, INDEX i)
+{
+    long at = (i % (INDEX)g.len[4]) * g.stride[t][4];
+    i /= (INDEX)g.len[4];
+    for (int axis = 3; axis >= 0 && i > 0; axis--) {
+        at += (i % (INDEX)g.len[axis]) * g.stride[t][axis];
+        i /= (INDEX)g.len[axis];
+    }
+    return at;
+}
+
+/* How many elements a grid has. */
+static inline long mx_grid_size(const mx_grid g)
+{
+    return g.len[0] * g.len[1] * g.len[2] * g.len[3] * g.len[4];
+}

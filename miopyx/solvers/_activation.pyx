@@ -1,0 +1,113 @@
+"""Activations: on the host path and as kernels."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._descriptors cimport type_size
+from miopyx._grid cimport fill_grid, grid_lines
+from miopyx._reference._activation cimport host_activation
+from miopyx._types cimport (
+    MX_ACTIVATION_FORWARD, MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_activation_problem, mx_grid,
+    mx_tensor,
+)
+from miopyx.ops._activation cimport (
+    ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_X, ACTIVATION_Y, ActivationProblem, read_backward,
+)
+
+cdef enum:
+    NO_ALGORITHM = -1
+    SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU
+    SMALL = 1 << 16            # up to here there is one work-group to a core
+    ITEM = 8                   # elements of a work-item on a GPU
+
+cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
+
+
+cdef int64_t _type(Problem problem) noexcept:
+    return problem.tensor[problem.output].type
+
+
+cdef class HostActivation(Solver):
+    """Either direction on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1222, "HostActivation", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if not dev.is_host:
+            return "runs on the host path only"
+        if _type(problem) not in TOKENS:
+            return "data type"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef Step step = Step(None, (), ())
+        step.function = host_activation
+        return Solution([step])
+
+
+cdef class OpenCLActivation(Solver):
+    """Either direction on OpenCL devices."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1221, "OpenCLActivation", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if dev.is_host:
+            return "runs on OpenCL devices only"
+        data_type = _type(problem)
+        if data_type not in TOKENS:
+            return "data type"
+        if data_type == MX_DOUBLE and not dev.fp64:
+            return "device has no double precision"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_activation_problem* p = &(<ActivationProblem> problem).c
+        cdef const mx_tensor* tensors[3]
+        cdef mx_grid grid
+        cdef int slots[3]
+        cdef int64_t type = _type(problem), local = 1, chunk, groups, row, elements, parts
+        cdef bint wide = type == MX_DOUBLE, forward = p.what == MX_ACTIVATION_FORWARD
+        cdef unsigned read = read_backward(<int> p.mode)
+        cdef int i, width = type_size(<int> type), count = 2 if forward else 3
+        cdef double eps = 1e-4 if type == MX_HALF else 1e-6
+        cdef dict defines = {"T": TOKENS[type], "ACC": "double" if wide else "float", "MODE": p.mode}
+        # The output, the first input, backward the second one: dy again where the mode reads neither x nor y.
+        if forward:
+            slots[0], slots[1], slots[2] = ACTIVATION_Y, ACTIVATION_X, ACTIVATION_X
+        else:
+            slots[0], slots[1], slots[2] = ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_DY
+            if read:
+                slots[2] = ACTIVATION_X if read >> ACTIVATION_X & 1 else ACTIVATION_Y
+        for i in range(count):
+            tensors[i] = problem.tensor[slots[i]]
+        fill_grid(&grid, tensors, count)
+        row = grid.len[MX_AXES - 1]
+        elements = row * grid_lines(&grid)
+        if dev.is_cpu:
+            groups = max(1, min(dev.compute_units * (1 if elements <= SMALL else 4), elements // SMALLEST_SHARE))
+            parts = (groups + grid_lines(&grid) - 1) // grid_lines(&grid)
+            chunk = ((row + parts - 1) // parts + 63) // 64 * 64
+            groups = min(groups, (row + chunk - 1) // chunk * grid_lines(&grid))
+            defines.update(ROWS=1, VEC=8 if wide else 16)
+        else:
+            local = min(256, dev.max_work_group)
+            chunk = local * ITEM
+            groups = (elements + chunk - 1) // chunk
+            defines.update(ROWS=0, LOCAL=local, INDEX="int" if elements < 1 << 31 else "long")
+        args = [Arg.slot_of(slots[i], width) for i in range(count - 1, -1, -1)]
+        args += [Arg.value_of((<const unsigned char*> &grid)[:sizeof(mx_grid)]),
+                 Arg.value_of((<const unsigned char*> &chunk)[:sizeof(int64_t)])]
+        args += [_number(value, wide) for value in (p.alpha, p.beta, p.gamma, eps)]
+        spec = KernelSpec("activation.cl", "activation_forward" if forward else "activation_backward", **defines)
+        return Solution([Step(spec, args, (groups * local,), (local,))])
+
+
+cdef Arg _number(double value, bint wide):
+    cdef float narrow = <float> value
+    if wide:
+        return Arg.value_of((<const unsigned char*> &value)[:sizeof(double)])
+    return Arg.value_of((<const unsigned char*> &narrow)[:sizeof(float)])

@@ -1,0 +1,174 @@
+"""Batch normalisation: on the host path, and as kernels for CPUs and for GPUs."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._descriptors cimport type_size
+from miopyx._reference._batchnorm cimport bn_walk, fill_walk, host_batchnorm
+from miopyx._types cimport (
+    MX_BFLOAT16, MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_batchnorm_problem,
+)
+from miopyx.ops._batchnorm cimport (
+    BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_DY, BN_BACK_INV, BN_BACK_MEAN, BN_BACK_SCALE, BN_BACK_X,
+    BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_SAVED_INV, BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y,
+    BatchNormProblem,
+)
+
+cdef enum:
+    NO_ALGORITHM = -1
+    PANEL = 256                # values of a kept axis side by side on CPUs
+    ITEMS = 4                  # pieces of work for each core
+
+cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
+
+
+cdef class HostBatchNorm(Solver):
+    """Every pass on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1252, "HostBatchNorm", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        return None if dev.is_host else "runs on the host path only"
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef Step step = Step(None, (), ())
+        step.function = host_batchnorm
+        return Solution([step])
+
+
+cdef dict _defines(const mx_batchnorm_problem* p, bint in_parts):
+    return {
+        "X_TYPE": TOKENS[p.x.type], "SCALE_TYPE": TOKENS[p.scale.type], "BIAS_TYPE": TOKENS[p.bias.type],
+        "MEAN_TYPE": TOKENS.get(p.mean.type, "float"), "VARIANCE_TYPE": TOKENS.get(p.variance.type, "float"),
+        "ACC": "double" if p.x.type == MX_DOUBLE else "float", "WHAT": p.what - MX_BN_TRAINING,
+        "RUNNING": p.running, "SAVE": p.save, "PARTS": 1 if in_parts else 0,
+    }
+
+
+cdef Arg _slot(int slot, int64_t type):
+    return Arg.slot_of(slot, type_size(<int> type))
+
+
+cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_t parts, bint in_parts):
+    """The arguments of every kernel, as kernels/batchnorm.h lists them."""
+    cdef bint wide = p.x.type == MX_DOUBLE
+    cdef list args
+    if p.what == MX_BN_BACKWARD:
+        args = [_slot(BN_BACK_X, p.x.type), _slot(BN_BACK_DY, p.y.type), _slot(BN_BACK_DX, p.dx.type),
+                _slot(BN_BACK_SCALE, p.scale.type), _slot(BN_BACK_DSCALE, p.scale.type),
+                _slot(BN_BACK_DBIAS, p.bias.type)]
+        if p.save:
+            args += [_slot(BN_BACK_MEAN, p.mean.type), _slot(BN_BACK_INV, p.variance.type)]
+    else:
+        args = [_slot(BN_X, p.x.type), _slot(BN_Y, p.y.type), _slot(BN_SCALE, p.scale.type),
+                _slot(BN_BIAS, p.bias.type)]
+        if p.running or p.what == MX_BN_INFERENCE:
+            args += [_slot(BN_MEAN, p.mean.type), _slot(BN_VARIANCE, p.variance.type)]
+        if p.save:
+            args += [_slot(BN_SAVED_MEAN, p.mean.type), _slot(BN_SAVED_INV, p.variance.type)]
+    if in_parts:
+        args.append(Arg.slot_of(SLOT_WORKSPACE, 8 if wide else 4))
+    args.append(Arg.value_of((<const unsigned char*> walk)[:sizeof(bn_walk)]))
+    args.append(Arg.value_of((<const unsigned char*> &parts)[:sizeof(int64_t)]))
+    # The others have no factor: the number is not used.
+    args.append(Arg.scalar_of(BN_FACTOR, wide))
+    args.append(Arg.scalar_of(BN_EPSILON if p.what == MX_BN_TRAINING else 0, wide))
+    return tuple(args)
+
+
+cdef int64_t _product(const int64_t* length, int count) noexcept:
+    cdef int64_t product = 1
+    cdef int i
+    for i in range(count):
+        product *= length[i]
+    return product
+
+
+cdef int64_t _workspace(const mx_batchnorm_problem* p, const bn_walk* walk, int64_t parts) noexcept:
+    """Bytes of the shifts, and for each part two sums of x and two of dy."""
+    return (_product(walk.kept, 4) * (1 + (4 if p.what == MX_BN_BACKWARD else 2) * parts)
+            * (8 if p.x.type == MX_DOUBLE else 4))
+
+
+cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* walk, int64_t parts, dict defines,
+                        int64_t size, int64_t local):
+    """Everything in one kernel, or the passes one after the other, each over all parts of all units."""
+    cdef bint given = p.what == MX_BN_INFERENCE or (p.what == MX_BN_BACKWARD and p.save)
+    cdef bint space = parts > 1 and p.what != MX_BN_INFERENCE
+    cdef tuple args = _arguments(p, walk, parts, space)
+    cdef list entries = []
+    defines.update(_defines(p, space))
+    if not space:
+        entries = ["bn_whole"]
+    else:
+        if not given:
+            entries.append("bn_moments")
+        if p.what == MX_BN_BACKWARD:
+            entries.append("bn_gradients")
+        entries.append("bn_finish")
+    return Solution([Step(KernelSpec(file, entry, **defines), args, (size,), (local,)) for entry in entries],
+                    _workspace(p, walk, parts) if space else 0)
+
+
+cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
+    """Large pieces of work: whole channels, or parts of them where there are few."""
+    cdef int t, axis_count = 3 if p.what == MX_BN_BACKWARD else 2
+    cdef int64_t units, parts, row, items = ITEMS * dev.compute_units
+    cdef bint lanes, dense = True
+    lanes = walk.kept[3] > 1 and (walk.reduced[3] == 1 or (
+        walk.kept[3] >= 16 and walk.kept_stride[0][3] < walk.reduced_stride[0][3]))
+    row = walk.kept[3] if lanes else walk.reduced[3]
+    for t in range(axis_count):
+        dense = dense and (row == 1 or (walk.kept_stride[t][3] if lanes else walk.reduced_stride[t][3]) == 1)
+    units = _product(walk.kept, 3) * ((walk.kept[3] + PANEL - 1) // PANEL) if lanes else _product(walk.kept, 4)
+    parts = min((items + units - 1) // units, _product(walk.reduced, 4) * (PANEL if lanes else 1) // 4096)
+    defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "PANEL": PANEL,
+               "VEC": 8 if p.x.type == MX_DOUBLE else 16}
+    return _solution("batchnorm_cpu.cl", p, walk, max(1, parts), defines,
+                     min(units * max(1, parts), items) if parts <= 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
+
+
+cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
+    """Groups of work-items, each for some kept values, and for parts of their elements where there are few."""
+    cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4)
+    cdef int64_t local = min(256, dev.max_work_group), across = 1
+    while local & (local - 1):
+        local &= local - 1
+    if walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3]):
+        across = min(32, local)
+        while across < local and elements < local // across:  # fewer rows of work-items
+            across *= 2
+    elif elements < 2 * local:
+        local = min(local, 64)
+    units = (kept + across - 1) // across
+    parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
+    defines = {"TX": across, "TY": local // across}
+    if kept * elements < 1 << 31:
+        defines["INDEX"] = "int"
+    return _solution("batchnorm_gpu.cl", p, walk, parts, defines, units * parts * local, local)
+
+
+cdef class OpenCLBatchNorm(Solver):
+    """Every pass on OpenCL devices."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1251, "OpenCLBatchNorm", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if dev.is_host:
+            return "runs on OpenCL devices only"
+        if (<BatchNormProblem> problem).c.x.type == MX_DOUBLE and not dev.fp64:
+            return "device has no double precision"
+        return None
+
+    cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
+        return self.solution(dev, problem).workspace
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_batchnorm_problem* p = &(<BatchNormProblem> problem).c
+        cdef bn_walk walk
+        fill_walk(&walk, p)
+        return _on_cpu(dev, p, &walk) if dev.is_cpu else _on_gpu(dev, p, &walk)

@@ -1,0 +1,168 @@
+"""Pooling on the host path and as kernels."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._descriptors cimport type_size
+from miopyx._reference._pooling cimport host_pooling
+from miopyx._types cimport (
+    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
+)
+from miopyx.ops._pooling cimport (
+    INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
+)
+
+cdef enum:
+    NO_ALGORITHM = -1
+    SMALL = 1 << 29          # what CPU kernels count in 32 bits stays below it
+
+cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
+
+
+cdef int64_t volume(const mx_tensor* t, int first, int last) noexcept:
+    cdef int64_t product = 1
+    cdef int i
+    for i in range(first, last):
+        product *= t.len[i]
+    return product
+
+
+cdef bint contiguous(const mx_tensor* t, int axis) noexcept:
+    return t.len[axis] == 1 or t.stride[axis] == 1
+
+
+cdef const mx_tensor* target(const mx_pooling_problem* p) noexcept:
+    """The tensor that is written."""
+    return &p.y if p.what == MX_POOLING_FORWARD else &p.x
+
+
+cdef bint is_small(const mx_pooling_problem* p) noexcept:
+    """Whether positions along an axis, places in an image and numbers of rows fit 32 bits with room to spare."""
+    cdef int i
+    for i in range(MX_SPATIAL):
+        if p.window[i] >= SMALL // 16 or p.step[i] >= SMALL // 64:
+            return False
+    return volume(&p.x, 2, MX_AXES) < SMALL and volume(&p.x, 0, 4) < SMALL and volume(&p.y, 0, 4) < SMALL
+
+
+cdef bint is_plane(const mx_pooling_problem* p) noexcept:
+    """Whether one window covers each plane of x, which is contiguous."""
+    cdef int64_t step = 1
+    cdef int i
+    for i in range(MX_AXES - 1, 1, -1):
+        if p.y.len[i] != 1 or p.window[i - 2] - p.pad[i - 2] < p.x.len[i]:
+            return False
+        if p.x.len[i] > 1 and p.x.stride[i] != step:
+            return False
+        step *= p.x.len[i]
+    return True
+
+
+cdef bint is_padded(const mx_pooling_problem* p) noexcept:
+    return p.pad[0] != 0 or p.pad[1] != 0 or p.pad[2] != 0
+
+
+cdef class HostPooling(Solver):
+    """Either direction on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1212, "HostPooling", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if not dev.is_host:
+            return "runs on the host path only"
+        if (<PoolingProblem> problem).c.x.type not in TOKENS:
+            return "data type"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef Step step = Step(None, (), ())
+        step.function = host_pooling
+        return Solution([step])
+
+
+cdef class OpenCLPooling(Solver):
+    """Either direction on OpenCL devices.
+
+    On CPUs by vectors along w or c, or over whole planes; other layouts, and images beyond 2^29 elements, element by
+    element, as on GPUs.
+    """
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1211, "OpenCLPooling", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if dev.is_host:
+            return "runs on OpenCL devices only"
+        data_type = (<PoolingProblem> problem).c.x.type
+        if data_type not in TOKENS:
+            return "data type"
+        if data_type == MX_DOUBLE and not dev.fp64:
+            return "device has no double precision"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_pooling_problem* p = &(<PoolingProblem> problem).c
+        cdef bint forward = p.what == MX_POOLING_FORWARD
+        cdef const mx_tensor* out = target(p)
+        cdef int64_t items = volume(out, 0, MX_AXES), local = 1, block = 1, groups
+        cdef int width = type_size(<int> p.x.type)
+        cdef str kind
+        cdef dict defines = {"TYPE": TOKENS[p.x.type], "ACC": "double" if p.x.type == MX_DOUBLE else "float"}
+        # Without pads every window lies in the image.
+        defines["MODE"] = POOL_INCLUSIVE if p.mode == POOL_AVERAGE and not is_padded(p) else p.mode
+        if p.save:
+            defines.update(SAVE=1, INDEX_BITS=8 * index_size(<int> p.index_type),
+                           IMAGE=1 if p.index_mode == INDEX_IMAGE else 0)
+        kind = self.kind(dev, p)
+        defines["KIND"] = kind
+        if kind == "rows":
+            items = volume(out, 0, 4)
+            defines["STEP"] = p.step[2] if p.step[2] <= 2 else 0
+            defines["VEC"] = 8 if width == 8 or out.len[4] <= 8 * (1 if forward else p.step[2]) else 16
+        elif kind == "channels":
+            items = volume(out, 0, 1) * volume(out, 2, 4)
+            defines["VEC"] = 8 if width == 8 or out.len[1] < 16 else 16
+        elif kind == "planes":
+            items = volume(out, 0, 2)
+            defines["VEC"] = 8 if width == 8 else 16
+        elif kind == "groups":
+            local = 64
+            while local > dev.max_work_group:
+                local //= 2
+            defines["LOCAL"] = local
+            items = volume(out, 0, 2) * local
+        else:
+            local = min(256, dev.max_work_group)
+            items = (items + local - 1) // local * local
+            defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
+        if kind == "rows" or kind == "channels" or kind == "planes":
+            groups = 8 * dev.compute_units
+            block = (items + groups - 1) // groups
+            items = (items + block - 1) // block
+        args = [Arg.slot_of(POOL_IN, width), Arg.slot_of(POOL_OUT, width)]
+        if p.save:
+            args.append(Arg.slot_of(POOL_INDICES, <int> index_size(<int> p.index_type)))
+        args.append(Arg.value_of((<const unsigned char*> p)[:sizeof(mx_pooling_problem)]))
+        args.append(Arg.value_of((<const unsigned char*> &block)[:sizeof(block)]))
+        verb = "forward" if forward else "backward"
+        spec = KernelSpec(f"pooling_{verb}.cl", f"pooling_{verb}_{kind}", **defines)
+        return Solution([Step(spec, args, (items,), (local,))])
+
+    cdef str kind(self, Device dev, const mx_pooling_problem* p):
+        """Which kernel."""
+        cdef bint forward = p.what == MX_POOLING_FORWARD
+        if dev.is_cpu:
+            if not is_small(p):
+                return "elements"
+            if is_plane(p):
+                return "planes"
+            if contiguous(&p.x, 1) and contiguous(&p.y, 1) and p.x.len[1] >= 8:
+                return "channels"
+            if contiguous(&p.x, 4) and contiguous(&p.y, 4):
+                return "rows"
+        elif forward and is_plane(p) and volume(&p.x, 2, MX_AXES) >= 128:
+            return "groups"
+        return "elements"

@@ -1,0 +1,128 @@
+"""Softmax: on the host path and as kernels."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._descriptors cimport type_size
+from miopyx._grid cimport grid_lines
+from miopyx._reference._softmax cimport host_softmax
+from miopyx._types cimport (
+    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem,
+)
+from miopyx.ops._softmax cimport (
+    LOG, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxProblem, split_axes,
+)
+
+cdef enum:
+    NO_ALGORITHM = -1
+    # As in softmax.cl.
+    ITEMS = 0
+    ROWS = 1
+    COLUMNS = 2
+    GROUPS = 3
+    WIDEST = 16
+    KEPT = 1 << 13             # numbers of a block of columns, where that leaves room for a vector
+    SMALLEST_SHARE = 1 << 11   # elements that are worth another work-group on a CPU
+    SMALL = 1 << 16            # up to here there is one work-group to a core
+    SHORT = 128                # sets that a small work-group computes on a GPU
+
+cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
+
+
+cdef int64_t _type(Problem problem) noexcept:
+    return problem.tensor[problem.output].type
+
+
+cdef bint _dense(const mx_grid* grid, int count) noexcept:
+    """Whether the last axis is contiguous in each tensor."""
+    cdef int i
+    for i in range(count):
+        if grid.len[MX_AXES - 1] > 1 and grid.stride[i][MX_AXES - 1] != 1:
+            return False
+    return True
+
+
+cdef class HostSoftmax(Solver):
+    """Either direction on the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1232, "HostSoftmax", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if not dev.is_host:
+            return "runs on the host path only"
+        if _type(problem) not in TOKENS:
+            return "data type"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef Step step = Step(None, (), ())
+        step.function = host_softmax
+        return Solution([step])
+
+
+cdef class OpenCLSoftmax(Solver):
+    """Either direction on OpenCL devices."""
+
+    def __cinit__(self):
+        self.id, self.name, self.algorithm = 1231, "OpenCLSoftmax", NO_ALGORITHM
+        self.dynamic = self.deterministic = True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if dev.is_host:
+            return "runs on OpenCL devices only"
+        data_type = _type(problem)
+        if data_type not in TOKENS:
+            return "data type"
+        if data_type == MX_DOUBLE and not dev.fp64:
+            return "device has no double precision"
+        return None
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_softmax_problem* p = &(<SoftmaxProblem> problem).c
+        cdef mx_grid inside, outside
+        cdef int tensors = split_axes(p, &inside, &outside), form = ITEMS, width = type_size(<int> _type(problem))
+        cdef int64_t length = inside.len[MX_AXES - 1] * grid_lines(&inside), local = 1, block = 1, groups
+        cdef int64_t sets = outside.len[MX_AXES - 1] * grid_lines(&outside), units = sets, most
+        cdef bint wide = _type(problem) == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
+        cdef bint single = grid_lines(&inside) == 1
+        cdef int vector = 8 if wide else 16
+        cdef dict defines = {
+            "T": TOKENS[_type(problem)], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
+            "LOG": 1 if p.algorithm == LOG else 0, "INDEX": "int" if length * sets < 1 << 31 else "long",
+        }
+        if dev.is_cpu:
+            if single and _dense(&inside, tensors) and length > 1:
+                form = ROWS
+            elif single and _dense(&outside, tensors):
+                form = COLUMNS
+                block = vector * max(1, min(<int64_t> WIDEST, KEPT // (length * vector)))
+                # Narrower where there would be too few blocks for all cores.
+                most = outside.len[MX_AXES - 1] * grid_lines(&outside) // (4 * dev.compute_units)
+                block = max(vector, min(block, most // vector * vector))
+                units = (outside.len[MX_AXES - 1] + block - 1) // block * grid_lines(&outside)
+            if form != ITEMS:
+                defines["VEC"] = vector
+            most = dev.compute_units * (1 if length * sets <= SMALL else 4)
+            groups = max(1, min(most, units, length * sets // SMALLEST_SHARE))
+        else:
+            if length > 1 and (single and _dense(&inside, tensors) or sets < 1024 and length >= SHORT):
+                form, groups = GROUPS, sets
+                local = 32 if length <= SHORT else 256
+                while local > dev.max_work_group:  # a power of two, as the kernel's tree wants it
+                    local //= 2
+                defines["LOCAL"] = local
+            else:
+                local = min(64, dev.max_work_group)
+                groups = (sets + local - 1) // local
+        defines["FORM"] = form
+        if forward:
+            args = [Arg.slot_of(SOFTMAX_X, width), Arg.slot_of(SOFTMAX_Y, width)]
+        else:
+            args = [Arg.slot_of(SOFTMAX_Y, width), Arg.slot_of(SOFTMAX_DY, width), Arg.slot_of(SOFTMAX_DX, width)]
+        args += [Arg.value_of((<const unsigned char*> &inside)[:sizeof(mx_grid)]),
+                 Arg.value_of((<const unsigned char*> &outside)[:sizeof(mx_grid)]),
+                 Arg.value_of((<const unsigned char*> &block)[:sizeof(int64_t)]), Arg.alpha(wide), Arg.beta(wide)]
+        spec = KernelSpec("softmax.cl", "softmax_forward" if forward else "softmax_backward", **defines)
+        return Solution([Step(spec, args, (groups * local,), (local,))])

@@ -1,0 +1,314 @@
+"""The driver's operations beside convolutions: flags, verification, printed lines, lists, exit codes."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from miopyx.driver import data, families, layer, main, run
+from miopyx.driver.families import FAMILIES, LAYERS
+from miopyx.driver.options import ADDITIONS, Command, UsageError, parse_flags, parse_line
+
+SIZES = "-n 3 -c 6 -H 9 -W 8"
+# Small lines of every operation, and how many results each verifies.
+LINES = {
+    "pool -W 3x4x9x8,NCHW": 2,
+    "pool -W 3x4x9x8,NHWC -y 3 -x 2 -v 2 -u 2 -p 1 -q 1 -M 1 -I miopenIndexUint32": 2,
+    "pool -W 2x3x5x6x7 -y 2 -Z 2 -o 1 -I miopenIndexUint16": 2,
+    "pool -W 2x3x5x6x7,NDHWC -M 0 -s 2 -m max": 2,
+    "pool -W 3x4x9x8 -m avg -p 1 -q 1 -v 2": 2,
+    "pool -W 3x4x9x8,500x90x10x1 -O ,400x95x10x1 -D ,600x100x11x1 -m avg_in -p 1 -q 1": 2,
+    "pool -W 3x4x9x8 -z same": 2,
+    "pool -W 3x4x9x8 -F 1": 1,
+    "pool -W 3x4x9x8 -F 2": 1,
+    **{f"activ {SIZES} -m {mode} -A 0.7 -B 0.6 -G 1.5": 2 for mode in range(10)},
+    f"activ {SIZES} --in_d 3 --layout NDHWC": 2,
+    f"activ {SIZES} -F 2 -m 1": 1,
+    f"lrn {SIZES}": 2,
+    f"lrn {SIZES} -m cross -N 4 -B 0.5 -K 2 --layout NHWC": 2,
+    "lrn -n 2 -c 3 -H 5 -W 5 -N 8 -m cross -A 0.5 -F 2": 1,
+    f"bnorm {SIZES}": 1,
+    f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1": 1,
+    f"bnorm {SIZES} -m 1 -F 2 -r 1 -L NHWC": 1,
+    f"bnorm {SIZES} -F 2": 1,
+    f"bnorm {SIZES} -m 1 -b 1 -s 1": 1,
+    f"bnorm {SIZES} -D 3 -b 1": 1,
+    f"softmax {SIZES}": 2,
+    f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2": 2,
+    f"softmax {SIZES} -a 2 --layout NHWC": 2,
+    f"softmax {SIZES} -a 2 -F 2 -m 0": 1,
+    f"tensorop {SIZES} -v 2.5": 1,
+    f"tensorop {SIZES} -o 1 -v 0.5": 1,
+    **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
+    f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3": 1,
+}
+SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
+
+
+def drive(line, device_name, *more):
+    return main([*line.split(), "--device", device_name, *more])
+
+
+# ------------------------------------------------------------------------------------------------------------ flags
+
+
+@pytest.mark.parametrize("family", LAYERS, ids=lambda family: family.name)
+def test_flags(family, capsys):
+    names, letters = [f.name for f in family.flags], [f.short for f in family.flags if f.short]
+    assert len(set(names)) == len(names)
+    assert len(set(letters)) == len(letters)
+    assert all(len(letter) == 1 and letter != "h" for letter in letters)
+    assert not set(names) & {flag.name for flag in ADDITIONS}
+    for flag in family.flags:
+        given = next((v for v in flag.allowed if v != flag.default), flag.default) if flag.allowed else flag.default
+        assert parse_flags([f"--{flag.name}={given}"], family=family) == {flag.name: given}
+        if flag.short:
+            assert parse_flags([f"-{flag.short}", str(given)], family=family) == {flag.name: given}
+        command = Command(family.name, {flag.name: given}, family)
+        assert parse_line(str(command), FAMILIES) == command
+    assert main([family.name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"--{flag.name}" in text for flag in (*family.flags, *ADDITIONS))
+    assert family.name + "fp16" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(("operation", "defaults"), [
+    ("pool", {"input": "100x3x32x32,NCHW", "forw": 0, "win_h": 3, "pool_stride_w": 1, "pad_d": 0, "index_position": 0,
+              "mode": "max", "index_type": "miopenIndexUint8", "iter": 10}),
+    ("activ", {"batchsize": 100, "mode": 3, "alpha": 1.0, "beta": 1.0, "gamma": 1.0, "forw": 0}),
+    ("lrn", {"lrnN": 5, "alpha": 0.001, "beta": 0.75, "lrnK": 1.0, "mode": "within", "forw": 0}),
+    ("bnorm", {"forw": 0, "back": 0, "mode": 0, "save": 0, "run": 0, "batchsize": 32, "in_d": 0, "iter": 1}),
+    ("softmax", {"batchsize": 100, "in_channels": 3, "in_h": 32, "alpha": 1.0, "beta": 0.0, "algorithm": 1, "mode": 1}),
+    ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
+])
+def test_defaults_are_miopendrivers(operation, defaults):
+    command = Command(operation, {}, FAMILIES[operation])
+    assert {name: command[name] for name in defaults} == defaults
+
+
+@pytest.mark.parametrize("line", [
+    "pool -n 4", "pool -W 3x4x9", "pool -W 3x4x9x8,3x4", "pool -W axb", "pool -m avgin", "pool -I miopenIndexUint9",
+    "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
+    "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
+    "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf", "conv -W 1x1x2x2", "poolint8",
+])
+def test_lines_that_do_not_parse(line, capsys):
+    assert main([*line.split(), "--device", "host"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("miopyx-driver: ")
+
+
+@pytest.mark.parametrize("line", [
+    "pool -y 0", "pool -p -1", "pool -v 0", "pool -W 1x1x2x2", "pool -W 0x1x9x9", "activ -n 0", "bnorm -c -1",
+    "activ --in_d 2 --layout NHWC", "tensorop --b_lens 2x3x1x1 -o 2", "lrn -N 0",
+])
+def test_what_the_library_refuses(line, capsys):
+    code = main([*line.split(), "--device", "host"])
+    assert code in (2, 3)
+    assert "Verifies" not in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------------- verification
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_verify(line, device_name, capsys):
+    assert drive(line, device_name) == 0
+    assert capsys.readouterr().out.count(" Verifies OK on CPU reference (") == LINES[line]
+
+
+@pytest.mark.parametrize("operation", [name for family in LAYERS for name in family.operations
+                                       if name not in LINES] + list(SPELLINGS))
+def test_types(operation, device_name):
+    family = FAMILIES[operation]
+    for line in [line for line in LINES if line.split()[0] == family.name][:2]:
+        assert drive(line.replace(family.name, operation, 1), device_name) == 0
+
+
+@pytest.fixture
+def one_wrong_element(monkeypatch):
+    """Every result that comes back from the device has one wrong element."""
+    download = run.Session.download
+
+    def wrong(self, buffer, array):
+        values = download(self, buffer, array)
+        values[1] = 0 if abs(float(values[1])) > 1e-9 else 1  # no gap of any tensor here
+        return values
+
+    monkeypatch.setattr(run.Session, "download", wrong)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_wrong_element_fails(line, one_wrong_element, capsys):
+    assert drive(line, "host") == 1
+    out = capsys.readouterr().out
+    assert len(re.findall(r"^\w.* FAILED: \S+ > \S+", out, re.M)) >= 1
+    for name in ("Forward", "Backward"):
+        assert f"{name} " not in out or f"{name} " in "".join(re.findall(r"^.* FAILED: ", out, re.M))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_output_that_nothing_wrote_fails(line, monkeypatch, capsys):
+    kind = LAYERS[FAMILIES[line.split()[0]]]
+    passes = kind.passes
+    monkeypatch.setattr(kind, "passes", lambda self: [p._replace(call=lambda *_: None) for p in passes(self)])
+    if line.startswith("tensorop") and "-o 1" in line:
+        monkeypatch.setattr(kind, "values", lambda self, name, generator: np.ones(3 * 6 * 9 * 8, np.float32))
+    assert drive(line, "host") == 1
+    assert "Verifies OK" not in capsys.readouterr().out
+
+
+def test_an_index_that_names_another_place_fails(monkeypatch, capsys):
+    """dx alone would not show it: the forward direction compares the indices themselves."""
+    line = "pool -W 1x1x4x4 -y 2 -x 2 -v 2 -u 2 -F 0"
+    check = layer.check
+
+    def changed(work, direction, host, before):
+        if "workSpace" in direction.outputs:
+            host["workSpace"][1] ^= 1
+        return check(work, direction, host, before)
+
+    monkeypatch.setattr(layer, "check", changed)
+    assert drive(line, "host") == 1
+    assert "Forward Pooling FAILED: 1 > 0 (wrong workSpace)" in capsys.readouterr().out
+
+
+def test_blocks_cover_everything(monkeypatch, device_name):
+    monkeypatch.setattr(layer, "_BLOCK", 64)
+    for line in (f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"softmax {SIZES} -a 2", "pool -W 3x4x9x8,NCHW",
+                 f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1"):
+        assert drive(line, device_name) == 0
+
+
+def test_uniform():
+    for dtype in ("float32", "float16", "bfloat16", "float64"):
+        values = data.uniform(data.Generator(7), dtype, 40000, -0.5, 1.5).astype(np.float64)
+        assert -0.5 <= values.min() < -0.49
+        assert 1.49 < values.max() <= 1.5
+    whole = data.uniform(data.Generator(7), "float64", 1 << 21, 0, 1)
+    assert (whole[:40000] == data.uniform(data.Generator(7), "float64", 40000, 0, 1)).all()
+    assert np.allclose(whole * 2**31, data.Generator(7).draw(1 << 21))
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float16", 4 * 2**-10), ("bfloat16", 4 * 2**-7)])
+def test_limits_of_16_bit_types_see_a_wrong_element(dtype, largest):
+    assert layer.limit(dtype, 1e-3, 5e-2) == largest
+    assert layer.elementwise_limit(dtype) < largest
+    assert layer.limit("float32", 1e-3, 5e-2) == 1e-3
+    assert layer.elementwise_limit("float32") == pytest.approx(9.5e-6, rel=0.01)
+
+
+# ------------------------------------------------------------------------------------------------------ printed lines
+
+
+@pytest.mark.parametrize(("words", "titles", "tensor"), [
+    ("pool -W 3x4x9x8,NCHW", ("Forward Pooling", "Backward Pooling"), "3x4x9x8"),
+    (f"activ {SIZES}", ("Forward Activation", "Backward Activation"), "3x6x9x8"),
+    (f"lrn {SIZES}", ("Forward LRN", "Backward LRN"), "3x6x9x8"),
+    (f"bnorm {SIZES} -m 1 -F 1", ("Forward Training Batch Normalization",), "3x6x9x8"),
+    (f"softmax {SIZES}", ("Forward Softmax", "Backward Softmax"), "3x6x9x8"),
+    (f"tensorop {SIZES} -o 2", ("Tensor Op",), "3x6x9x8"),
+])
+def test_lines_of_a_run(words, titles, tensor, device_name, capsys):
+    arguments = [*words.split(), "-t", "1", "-w", "1", "-i", "3", "--device", device_name]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    number = r"[-+.0-9e]+"
+    expected = [re.escape(" ".join(["miopyx-driver", *arguments])), "PRNG seed: 12345678"]
+    for title in titles:
+        expected += [
+            rf"MIOpen {title} Solution: [1-9]\d*/\w+",
+            rf"Wall-clock Time {title} Elapsed: {number} ms, Auxiliary API calls: {number} ms",
+            rf"GPU Kernel Time {title} Elapsed: {number} ms \(average\)",
+            "stats: name, tensor, bytesRead, bytesWritten, GB/s, timeMs",
+            rf"stats: (fwd|bwd)-\w+, {tensor}, \d+, \d+, {number}, {number}",
+            rf"{title} Verifies OK on CPU reference \({number} < {number}\)",
+        ]
+    assert len(lines) == len(expected), lines
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line), line
+    assert main([*arguments, "-V", "0"]) == 0
+    assert "Verifies" not in capsys.readouterr().out
+
+
+def test_bytes_are_those_that_must_move(capsys):
+    for line, moved in (("pool -W 3x4x9x8,NCHW -F 1", (3456, 2016)), (f"activ {SIZES} -F 1", (5184, 5184)),
+                        (f"activ {SIZES} -F 2 -m 3", (10368, 5184)), (f"tensorop {SIZES} -o 0", (0, 5184)),
+                        (f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1", (5184 + 24, 5184)),
+                        (f"softmaxfp16 {SIZES} -F 2", (5184, 2592)), (f"bnorm {SIZES} -m 1", (5184 + 48, 5184))):
+        assert drive(line, "host", "-t", "1") == 0
+        rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith("stats: ")]
+        assert tuple(map(int, rows[1].split(", ")[2:4])) == moved, line
+
+
+def test_tiny_prints():
+    assert not families.prints(parse_line("lrn -P 0", FAMILIES))
+    assert not families.prints(parse_line("pool -P 0", FAMILIES))
+    assert families.prints(parse_line("softmax", FAMILIES))
+
+
+# -------------------------------------------------------------------------------------------------------------- lists
+
+
+LIST = f"""conv -n 2 -c 6 -k 20 -H 9 -W 8 -F 1
+./bin/MIOpenDriver pool -M 0 --input 5x4x9x8,288x72x8x1 -y 3 -x 3 -p 0 -q 0 -v 1 -u 1 -m max -F 0 -t 1
+activ {SIZES} -F 1  # a remark
+bnormfp16fp32 {SIZES} -m 1 --forw 1
+tensorop {SIZES} -o 2
+"""
+
+
+@pytest.fixture
+def a_list(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text(LIST)
+    return path
+
+
+def test_a_list_of_many_operations(a_list, tmp_path, device_name, capsys):
+    result = tmp_path / "out.json"
+    assert main(["--file", str(a_list), "--batch", "2", "--device", device_name, "--json", str(result)]) == 0
+    out = capsys.readouterr().out
+    assert "GB/s" in out.splitlines()[0]
+    assert "5 of 5 lines verified on " in out
+    assert re.search(r"^fwd: 5 of 5 verified, 0 failed, geometric mean \S+ GFLOP/s and \S+ GB/s$", out, re.M)
+    found = json.loads(result.read_text())
+    assert [(r["line"], r["direction"]) for r in found["results"]] == [
+        (1, "fwd"), (2, "fwd"), (2, "bwd"), (3, "fwd"), (4, "fwd"), (5, "fwd")]
+    for entry in found["results"]:
+        assert entry["problem"]["x" if "x" in entry["problem"] else "C"][0] == 2
+        assert entry["verdict"] == "ok"
+        assert entry["solver"] != "UNKNOWN"
+        assert (entry["gflops"] if entry["line"] == 1 else entry["gb_per_s"]) > 0
+
+
+def test_an_operation_beside_a_list(tmp_path, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text("activ -n 2\nactivfp16 -n 2 -m 1\n")
+    assert main(["activbfp16", "--file", str(path), "-c", "2", "-i", "1", "--verbose", "--device", "host"]) == 0
+    out = capsys.readouterr().out
+    assert "miopyx-driver activbfp16 -n 2 -c 2 -i 1" in out
+    assert "miopyx-driver activbfp16 -n 2 -m 1 -c 2 -i 1" in out
+    for arguments, why in ((["poolfp16"], "cannot be run as poolfp16"), (["conv", "-k", "3"], "no flag --out_chan")):
+        assert main([*arguments, "--file", str(path), "--device", "host"]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_failure_and_an_error_in_a_list(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text("pool -W 2x2x300x300 -M 1\nactiv -n 2\n")  # 8 bits do not count an image's pixels
+    assert main(["--file", str(path), "--device", "host"]) in (2, 3)
+    out = capsys.readouterr().out
+    assert "1 of 2 lines verified" in out
+    assert out.count("error: ") == 2
+    monkeypatch.setattr(run.Session, "download", lambda self, buffer, array: np.ones_like(array))
+    assert main(["--file", str(path), "--device", "host"]) == 1
+
+
+def test_commands_of_other_families_are_not_mixed_up():
+    with pytest.raises(UsageError, match="unknown operation"):
+        parse_line("pool -F 1")
+    assert parse_line("pool -F 1", FAMILIES) != parse_line("conv -F 1", FAMILIES)
+    assert len(FAMILIES) == len({name for family in FAMILIES.values() for name in family.operations})

@@ -5,10 +5,13 @@
 
 OP is bnorm, activ, pool, softmax, lrn, bias, tensor or all.  Needs PyTorch, which takes a GPU where the device is one
 and PyTorch knows CUDA, else the CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
-PyTorch offers it.  Per layer and direction it prints the times of both (medians over the repetitions, in each of which
-both sides run for a while after a call that is not counted), their ratio, how many bytes the operation cannot help to
-move, and how much of the bandwidth of a kernel that copies as many bytes that is, or for small layers calls per second;
-and the largest error of both, relative to the largest element, against the host path in float64.
+PyTorch offers it.  Both sides run for a while in turns, five a repetition, each after a call that is not counted.
+
+Per layer and direction it prints the times of both, medians over the turns, and their ratio, PyTorch's by ours; the
+same ratio of each side's best turn, which is the one to look at where other processes take the cores; how many bytes
+the operation cannot help to move; how much that is of the bandwidth of a kernel that copies as many bytes, by best
+turns, or for small layers calls per second; and the largest error of both, relative to the largest element, against
+the host path in float64.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MA
                "MALLOC_TOP_PAD_": "500000000"}
 LAYERS = Path(__file__).parent / "layers.txt"
 SMALL = 1e6            # bytes, below which launches are what counts
-BLOCK_S = 0.03         # about how long a side runs before it is the other's turn
+BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
+TURNS = 5              # of a repetition
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -66,13 +70,17 @@ def layers(networks: list[str], ops: list[str], batch: int) -> Iterator[Layer]:
 
 @dataclass
 class Work:
-    """One direction of an operation on one side: what a call does, where results are, the bytes it cannot help to move."""
+    """One direction of an operation on one side.
+
+    `run` is a call, `outputs` its results or functions that return them, `reset` what is done before a call whose
+    results are looked at; `bytes` are those that a call cannot help to move.
+    """
 
     direction: str
     run: Callable[[], object]
     outputs: tuple = ()
     bytes: int = 0
-    reset: Callable[[], object] = lambda: None  # before the call whose results are compared
+    reset: Callable[[], object] = lambda: None
 
 
 # Sides: what holds arrays and runs operations
@@ -315,8 +323,10 @@ class Softmax:
 
 
 class LRN:
-    """Across channels, with GoogLeNet's coefficients.  PyTorch has no kernel for it: forward is some ten operations, the
-    gradient is autograd's."""
+    """Across channels, with GoogLeNet's coefficients, without and with its scales.
+
+    PyTorch has no kernel for it: forward is some ten operations, the gradient is autograd's.
+    """
 
     coefficients = (1e-4, 0.75, 1.0)
 
@@ -488,14 +498,15 @@ def block(run: Callable[[], object], finish: Callable[[], None], calls: int) -> 
     return (time.perf_counter() - start) / calls
 
 
-def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repeat: int, least: int) -> list[float]:
-    """Return the median seconds of a call of each side."""
+def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repeat: int,
+             least: int) -> list[list[float]]:
+    """Return the seconds of a call of each side, turn by turn."""
     counts = [max(least, math.ceil(BLOCK_S / block(run, finish, 2))) for run, finish in sides]
     times: list[list[float]] = [[] for _ in sides]
-    for _ in range(repeat):
+    for _ in range(repeat * TURNS):
         for found, (run, finish), calls in zip(times, sides, counts, strict=True):
             found.append(block(run, finish, calls))
-    return [statistics.median(found) for found in times]
+    return times
 
 
 def results(side, work: Work) -> list:
@@ -532,10 +543,14 @@ def measure(layer: Layer, ours: Ours, theirs: Theirs, exact: Ours, copy: Copy | 
         sides = [(mine.run, ours.finish), (peer.run, theirs.finish)]
         if copy is not None:
             sides.append((copy.run(mine.bytes), ours.finish))
-        least = 20 if ours.handle.device.is_gpu else 3
-        row["miopyx"], row["torch"], *copied = in_turns(sides, repeat, least)
-        row["copy"] = copied[0] if copied else None
+        least = 20 if ours.handle.device.is_gpu else 1
+        for side, times in zip(("miopyx", "torch", "copy"), in_turns(sides, repeat, least), strict=False):
+            row[side], row[f"{side}_best"] = statistics.median(times), min(times)
         yield row
+
+
+def share_of_copy(row: dict) -> float:
+    return row["copy_best"] / row["miopyx_best"]
 
 
 def line_of(row: dict) -> str:
@@ -543,22 +558,25 @@ def line_of(row: dict) -> str:
         rate = f"{1 / row['miopyx']:9.0f}/s"
     else:
         rate = f"{row['bytes'] / row['miopyx'] * 1e-9:6.1f} GB/s"
-        rate += f" {row['copy'] / row['miopyx']:5.0%}" if row["copy"] else ""
+        rate += f" {share_of_copy(row):5.0%}" if "copy" in row else ""
     return (f"{row['layer']:58} x{row['count']:<2} {row['direction']:9} {row['miopyx'] * 1e6:9.1f} "
-            f"{row['torch'] * 1e6:9.1f} {row['torch'] / row['miopyx']:6.2f} {row['bytes'] * 1e-6:8.2f} {rate:18} "
-            f"{row['error']:8.1e} {row['torch_error']:8.1e}")
+            f"{row['torch'] * 1e6:9.1f} {row['torch'] / row['miopyx']:6.2f} "
+            f"{row['torch_best'] / row['miopyx_best']:6.2f} {row['bytes'] * 1e-6:8.2f} {rate:18} {row['error']:8.1e} "
+            f"{row['torch_error']:8.1e}")
 
 
 def summary(rows: list[dict]) -> Iterator[str]:
-    """Yield for each operation and direction the means over layers, and the ratio of a network's total times."""
+    """Yield for each operation and direction the means over layers, and the ratio of all layers' times."""
     for op, direction in dict.fromkeys((row["op"], row["direction"]) for row in rows):
         same = [row for row in rows if (row["op"], row["direction"]) == (op, direction)]
         ratios = [row["torch"] / row["miopyx"] for row in same]
-        totals = [sum(row["count"] * row[side] for row in same) for side in ("torch", "miopyx")]
-        large = [row["copy"] / row["miopyx"] for row in same if row["copy"] and row["bytes"] >= SMALL]
-        share = f", {statistics.geometric_mean(large):.0%} of the copy's bandwidth" if large else ""
-        yield (f"{op:8} {direction:9} {statistics.geometric_mean(ratios):5.2f} times PyTorch's speed, least "
-               f"{min(ratios):.2f}, all layers of the network {totals[0] / totals[1]:.2f}{share}")
+        best = [row["torch_best"] / row["miopyx_best"] for row in same]
+        totals = [sum(row["count"] * row[side] for row in same) for side in ("torch_best", "miopyx_best")]
+        large = [share_of_copy(row) for row in same if "copy" in row and row["bytes"] >= SMALL]
+        share = f", {statistics.geometric_mean(large):.0%} of a copy's bandwidth" if large else ""
+        yield (f"{op:8} {direction:9} {statistics.geometric_mean(ratios):6.2f} times PyTorch's speed by medians; by "
+               f"best turns {statistics.geometric_mean(best):.2f}, least {min(best):.2f}, with each layer as often as "
+               f"there {totals[0] / totals[1]:.2f}{share}")
 
 
 def main() -> None:
@@ -579,8 +597,9 @@ def main() -> None:
         import torch
     except ImportError:
         sys.exit("PyTorch is not installed")
-    import miopyx
     from fingerprint import fingerprint
+
+    import miopyx
 
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(True)
@@ -590,9 +609,9 @@ def main() -> None:
     theirs = Theirs(torch, where, options.dtype, options.layout)
     copy = None if handle.device.is_host else Copy(handle)
     networks = ["resnet50", "googlenet", "alexnet"] if options.list == "all" else [options.list]
-    print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
-          f"{options.layout}")
-    print(f"{'layer':58} {'':3} {'':9} {'us':>9} {'PyTorch':>9} {'ratio':>6} {'MB':>8} {'of a copy':>18} "
+    print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, "
+          f"{options.dtype}, {options.layout}; load {os.getloadavg()[0]:.1f}")
+    print(f"{'layer':58} {'':3} {'':9} {'us':>9} {'PyTorch':>9} {'ratio':>6} {'best':>6} {'MB':>8} {'of a copy':>18} "
           f"{'error':>8} {'PyTorch':>8}")
     rows = []
     for layer in layers(networks, list(OPS) if options.op == "all" else [options.op], options.batch):

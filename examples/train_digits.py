@@ -45,6 +45,11 @@ class Layer:
         self.y, self.dx = empty(handle, y_desc), empty(handle, x_desc)
         self.parameters = []
 
+    def forward(self, x, training):
+        self.x = x
+        self.compute(x, self.y)
+        return self.y
+
 
 class Convolution(Layer):
     def __init__(self, handle, x_desc, filters, size, pad, rng, bias=True):
@@ -110,11 +115,6 @@ class ReLU(Layer):
         self.compute = handle.activation_forward(relu, x_desc, x_desc)
         self.compute_dx = handle.activation_backward(relu, x_desc, x_desc, x_desc, x_desc)
 
-    def forward(self, x, training):
-        self.x = x
-        self.compute(x, self.y)
-        return self.y
-
     def backward(self, dy):
         self.compute_dx(self.y, dy, self.x, self.dx)
         return self.dx
@@ -148,10 +148,6 @@ class LogSoftmax(Layer):
         log = {"algorithm": mi.MIOPEN_SOFTMAX_LOG, "mode": mi.MIOPEN_SOFTMAX_MODE_CHANNEL}
         self.compute = handle.softmax_forward(x_desc, x_desc, **log)
         self.compute_dx = handle.softmax_backward(x_desc, x_desc, x_desc, **log)
-
-    def forward(self, x, training):
-        self.compute(x, self.y)
-        return self.y
 
     def backward(self, dy):
         self.compute_dx(self.y, dy, self.dx)

@@ -30,6 +30,7 @@ cdef class Device:
     cdef readonly int vector_bytes       # of a CPU's vector register
     cdef readonly int64_t max_alloc, local_mem, max_work_group
     cdef readonly int threads            # of the host path
+    cdef readonly int64_t cache_bytes    # of a CPU's last cache
     cdef size_t context_ptr, device_ptr
 
 
@@ -76,4 +77,5 @@ cdef class Solver:
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=*)
 
 
+cdef bint is_streamed(Device dev, int64_t bytes) noexcept
 cdef bint in_table(tuple table, tuple config) except -1

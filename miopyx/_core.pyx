@@ -53,6 +53,7 @@ cdef class Device:
         if context is not None:
             self.context_ptr = context.int_ptr
             self.device_ptr = info.handle.int_ptr
+            self.cache_bytes = info.handle.global_mem_cache_size
 
     @property
     def context_address(self):
@@ -176,6 +177,15 @@ cdef class Solver:
 
     def __repr__(self):
         return f"<{self.id}/{self.name}>"
+
+
+cdef bint is_streamed(Device dev, int64_t bytes) noexcept:
+    """Whether a call that goes over so many bytes should write past the caches of a CPU device.
+
+    What does not stay in the cache until the next call reads it is better not brought in: a plain store reads the line
+    that it writes.
+    """
+    return dev.is_cpu and bytes > (dev.cache_bytes // 2 if dev.cache_bytes > 0 else 16 << 20)
 
 
 cdef bint in_table(tuple table, tuple config) except -1:

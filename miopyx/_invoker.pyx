@@ -178,6 +178,8 @@ cdef class Invoker:
                 start = b.offset + a.offset
                 if start != a.start:
                     a.start = -1
+                    if start % a.width:  # tensors were looked at; this is memory without a descriptor
+                        raise BadParmError("misaligned offset", "workSpace", start, f"multiple of {a.width}")
                     start = start // a.width
                     check(cl.clSetKernelArg(s.kernel, a.index + 1, sizeof(int64_t), &start), "clSetKernelArg")
                     a.start = b.offset + a.offset

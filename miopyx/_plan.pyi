@@ -3,6 +3,8 @@ from ._core import Solver
 from ._handle import Handle
 from ._invoker import Invoker
 
+plan_type: type[Plan] | None
+
 class Plan:
     def __init__(self, *args: object, **kwargs: object) -> None: ...
     def __call__(self, *args: _Data | float | None, **kwargs: float) -> None: ...

@@ -734,6 +734,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self.handle = device if isinstance(device, Handle) else _shared_handle(_device_name(device))
         self._device = _Device(self.handle)
         self.evaluator = _evaluator(self._device)(proto, **kwargs)
+        self._outputs = onnx.backend.base.namedtupledict("Outputs", self.evaluator.output_names)
         self._device.constants = {id(array): [array, None] for array in self.evaluator.rt_inits_.values()}
 
     @property
@@ -758,7 +759,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._device.ran.clear()
         feeds = {name: np.asarray(a) if isinstance(a, np.generic) else a for name, a in inputs.items()}
         values = self.evaluator.run(None, feeds)
-        return onnx.backend.base.namedtupledict("Outputs", self.evaluator.output_names)(*values)
+        return self._outputs(*values)
 
 
 class Backend(onnx.backend.base.Backend):

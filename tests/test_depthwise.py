@@ -18,8 +18,8 @@ import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor, device
 from miopyx._invoker import Invoker
 from miopyx._problem import ConvProblem
-from miopyx.tuning import configurations
 from miopyx.solvers import registry
+from miopyx.tuning import configurations
 
 NAMES = ("DepthwiseFwd", "DepthwiseBwd", "DepthwiseWrw")
 DTYPE = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
@@ -76,6 +76,9 @@ SHAPES = {
     "groups of 2 and 12, 5x5": Shape(1, 3, 2, 12, (6, 7), (5, 5), (2, 2)),
     "groups of 4, 7x7": Shape(1, 4, 4, 4, (8, 8), (7, 7), (3, 3)),
     "many channels": Shape(1, 300, 1, 1, (5, 6)),
+    "tall": Shape(2, 12, 1, 1, (70, 5)),
+    "tall 7x7": Shape(1, 8, 1, 1, (61, 7), (7, 7), (3, 3)),
+    "tall 5x5 with dilation 2": Shape(1, 12, 1, 1, (90, 9), (5, 5), (4, 4), dilation=(2, 2)),
     "many images": Shape(40, 3, 1, 1, (6, 5)),
 }
 LAYOUTS = ("rows", "channels last", "padded")
@@ -182,12 +185,15 @@ class Example:
 
 @pytest.fixture(scope="module")
 def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
+    """Return a function from a device's name to a handle whose solvers take it for a GPU of one compute unit.
+
+    So small images have long strips and few parts, as large ones have on a large device.
+    """
     made = {}
 
     def handle_of(name):
         if name not in made:
-            info = device.find(name)._replace(kind="gpu")
+            info = device.find(name)._replace(kind="gpu", compute_units=1)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(device, "find", lambda _: info)
                 made[name] = miopyx.Handle(name)
@@ -199,9 +205,8 @@ def as_gpu():
 
 
 @pytest.fixture
-def gpu(opencl_name, handles, as_gpu):
-    handle = handles(opencl_name)
-    return handle if handle.device.is_gpu else as_gpu(opencl_name)
+def gpu(opencl_name, as_gpu):
+    return as_gpu(opencl_name)
 
 
 @pytest.fixture

@@ -43,6 +43,11 @@ LINES = {
     **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
     f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3": 1,
 }
+# On devices one line of each kind: what their kernels compute in all modes and types is tested elsewhere, and each of
+# them takes a while to build.
+ON_DEVICES = ("pool -W 3x4x9x8,NCHW", f"activ {SIZES} --in_d 3 --layout NDHWC", f"lrn {SIZES}",
+              f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"bnorm {SIZES} -m 1 -b 1 -s 1",
+              f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2", f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3")
 SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
 
 
@@ -91,7 +96,8 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "pool -n 4", "pool -W 3x4x9", "pool -W 3x4x9x8,3x4", "pool -W axb", "pool -m avgin", "pool -I miopenIndexUint9",
     "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
-    "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf", "conv -W 1x1x2x2", "poolint8",
+    "bnorm -F 1 -b 1", "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
+    "conv -W 1x1x2x2", "poolint8",
 ])
 def test_lines_that_do_not_parse(line, capsys):
     assert main([*line.split(), "--device", "host"]) == 2
@@ -114,17 +120,23 @@ def test_what_the_library_refuses(line, capsys):
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_lines_verify(line, device_name, capsys):
+def test_lines_verify(line, capsys):
+    assert drive(line, "host") == 0
+    assert capsys.readouterr().out.count(" Verifies OK on CPU reference (") == LINES[line]
+
+
+@pytest.mark.parametrize("line", ON_DEVICES)
+def test_lines_verify_on_devices(line, device_name, capsys):
     assert drive(line, device_name) == 0
     assert capsys.readouterr().out.count(" Verifies OK on CPU reference (") == LINES[line]
 
 
 @pytest.mark.parametrize("operation", [name for family in LAYERS for name in family.operations
                                        if name not in LINES] + list(SPELLINGS))
-def test_types(operation, device_name):
+def test_types(operation):
     family = FAMILIES[operation]
-    for line in [line for line in LINES if line.split()[0] == family.name][:2]:
-        assert drive(line.replace(family.name, operation, 1), device_name) == 0
+    line = next(line for line in LINES if line.split()[0] == family.name)
+    assert drive(line.replace(family.name, operation, 1), "host") == 0
 
 
 @pytest.fixture
@@ -144,9 +156,8 @@ def one_wrong_element(monkeypatch):
 def test_a_wrong_element_fails(line, one_wrong_element, capsys):
     assert drive(line, "host") == 1
     out = capsys.readouterr().out
-    assert len(re.findall(r"^\w.* FAILED: \S+ > \S+", out, re.M)) >= 1
-    for name in ("Forward", "Backward"):
-        assert f"{name} " not in out or f"{name} " in "".join(re.findall(r"^.* FAILED: ", out, re.M))
+    assert len(re.findall(r"^\w.* FAILED: \S+ > \S+", out, re.M)) == LINES[line]
+    assert "Verifies OK" not in out
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -175,11 +186,11 @@ def test_an_index_that_names_another_place_fails(monkeypatch, capsys):
     assert "Forward Pooling FAILED: 1 > 0 (wrong workSpace)" in capsys.readouterr().out
 
 
-def test_blocks_cover_everything(monkeypatch, device_name):
+def test_blocks_cover_everything(monkeypatch):
     monkeypatch.setattr(layer, "_BLOCK", 64)
     for line in (f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"softmax {SIZES} -a 2", "pool -W 3x4x9x8,NCHW",
                  f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1"):
-        assert drive(line, device_name) == 0
+        assert drive(line, "host") == 0
 
 
 def test_uniform():
@@ -192,12 +203,12 @@ def test_uniform():
     assert np.allclose(whole * 2**31, data.Generator(7).draw(1 << 21))
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [("float16", 4 * 2**-10), ("bfloat16", 4 * 2**-7)])
-def test_limits_of_16_bit_types_see_a_wrong_element(dtype, largest):
+@pytest.mark.parametrize(("dtype", "largest"), [
+    ("float16", 4 * 2**-10), ("bfloat16", 4 * 2**-7), ("float32", 80 * 2**-23), ("float64", 1e-12)])
+def test_limits_are_sharp(dtype, largest):
     assert layer.limit(dtype, 1e-3, 5e-2) == largest
-    assert layer.elementwise_limit(dtype) < largest
-    assert layer.limit("float32", 1e-3, 5e-2) == 1e-3
-    assert layer.elementwise_limit("float32") == pytest.approx(9.5e-6, rel=0.01)
+    assert layer.elementwise_limit(dtype) <= largest
+    assert layer.limit(dtype, 1e-6, 1e-4) <= {"float32": 1e-6, "float16": 1e-4, "bfloat16": 8e-4}.get(dtype, largest)
 
 
 # ------------------------------------------------------------------------------------------------------ printed lines
@@ -207,8 +218,8 @@ def test_limits_of_16_bit_types_see_a_wrong_element(dtype, largest):
     ("pool -W 3x4x9x8,NCHW", ("Forward Pooling", "Backward Pooling"), "3x4x9x8"),
     (f"activ {SIZES}", ("Forward Activation", "Backward Activation"), "3x6x9x8"),
     (f"lrn {SIZES}", ("Forward LRN", "Backward LRN"), "3x6x9x8"),
-    (f"bnorm {SIZES} -m 1 -F 1", ("Forward Training Batch Normalization",), "3x6x9x8"),
-    (f"softmax {SIZES}", ("Forward Softmax", "Backward Softmax"), "3x6x9x8"),
+    (f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", ("Forward Training Batch Normalization",), "3x6x9x8"),
+    (f"softmax {SIZES} -m 0 -a 0", ("Forward Softmax", "Backward Softmax"), "3x6x9x8"),
     (f"tensorop {SIZES} -o 2", ("Tensor Op",), "3x6x9x8"),
 ])
 def test_lines_of_a_run(words, titles, tensor, device_name, capsys):
@@ -237,7 +248,7 @@ def test_bytes_are_those_that_must_move(capsys):
     for line, moved in (("pool -W 3x4x9x8,NCHW -F 1", (3456, 2016)), (f"activ {SIZES} -F 1", (5184, 5184)),
                         (f"activ {SIZES} -F 2 -m 3", (10368, 5184)), (f"tensorop {SIZES} -o 0", (0, 5184)),
                         (f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1", (5184 + 24, 5184)),
-                        (f"softmaxfp16 {SIZES} -F 2", (5184, 2592)), (f"bnorm {SIZES} -m 1", (5184 + 48, 5184))):
+                        (f"softmaxfp16 {SIZES} -F 2", (5184, 2592)), (f"bnorm {SIZES} -m 1", (10368 + 48, 5184))):
         assert drive(line, "host", "-t", "1") == 0
         rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith("stats: ")]
         assert tuple(map(int, rows[1].split(", ")[2:4])) == moved, line

@@ -5,8 +5,8 @@ roundoff v, and round once more, by u, to store.  Sums of n terms are cut in par
 
     depth = min(n, 64 + n / 64) + 4
 
-roundings, each v of the sum of |terms|.  The exponent x - max is rounded before e is raised to it, which costs v |x - max|
-of the power.
+roundings, each v of the sum of |terms|.  The exponent x - max is rounded before e is raised to it, which costs
+v |x - max| of the power.  A power just above the smallest normal number may count as 0.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def backward(y, dy, algorithm, axes):
 def check(got, result, size, dtype, alpha, old, beta, note):
     want = alpha * result + (beta * old if beta else 0)
     u, v = ROUNDOFF[dtype], ROUNDOFF["float64" if dtype == "float64" else "float32"]
-    smallest = {"float16": 2.0**-24, "float64": 2.0**-1022}.get(dtype, 2.0**-126)
+    smallest = {"float16": 2.0**-24, "float64": 2.0**-1022}.get(dtype, 2.0**-125) * max(1, abs(alpha))
     bound = u * np.abs(want) + v * (abs(alpha) * size + 3 * np.abs(want) + 3 * np.abs(want - alpha * result)) + smallest
     wrong = ~(np.abs(got - want) <= bound)
     assert not wrong.any(), (f"{note}: {np.count_nonzero(wrong)} of {wrong.size} wrong, such as {got[wrong][:3]} "
@@ -107,16 +107,16 @@ def random_lens(rng):
 
 @pytest.mark.parametrize(("algorithm", "mode"), CASES)
 def test_values(handle, algorithm, mode, rng, request):
-    for dtype in {"float32", TYPES[rng.integers(4)]}:
-        for _ in range(max(3, request.config.getoption("--configurations") // 50)):
-            check_problem(handle, algorithm, mode, dtype, random_lens(rng), rng)
+    dtype = ("float32", TYPES[rng.integers(4)])[rng.integers(2)]
+    for _ in range(max(4, request.config.getoption("--configurations") // 40)):
+        check_problem(handle, algorithm, mode, dtype, random_lens(rng), rng)
 
 
-@pytest.mark.parametrize(("algorithm", "mode"), CASES)
-def test_kernels_for_gpus(opencl_name, handles, as_gpu, algorithm, mode, rng):  # noqa: F811
+@pytest.mark.parametrize("mode", [INSTANCE, CHANNEL])
+def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):  # noqa: F811
     handle = handles(opencl_name) if handles(opencl_name).device.is_gpu else as_gpu(opencl_name)
-    dtype = TYPES[rng.integers(4)]
-    for lens in (random_lens(rng), random_lens(rng), (2, 5, 13, 9)):
+    dtype, algorithm = TYPES[rng.integers(4)], int(rng.integers(1, 3))
+    for lens in (random_lens(rng), random_lens(rng), (2, 150, 13, 9)):
         check_problem(handle, algorithm, mode, dtype, lens, rng)
 
 
@@ -171,7 +171,7 @@ def test_special_numbers(handle, algorithm, lens, axis):
     want = np.zeros(lens)
     want[:, 1::2] = 1 / (n // 2)
     np.testing.assert_allclose(run(x), want, rtol=1e-5)
-    for bad, value in ((np.nan, 0), (np.inf, 0)):
+    for bad in (np.nan, np.inf):
         x = np.zeros(lens)
         x[0, 3] = bad
         y = run(x)
@@ -244,7 +244,8 @@ def test_results_do_not_depend_on_threads(setting):
             x, y = Tensor(handle, desc, np.sin(np.arange(145530)).reshape(desc.lens)), Tensor(handle, desc, None)
             handle.softmax_forward(desc, desc)(x.argument(), y.argument())
             results.append(y.values())
-    assert (results[0] == results[1]).all() and (results[0] == results[2]).all()
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
 
 
 # Descriptors and refusals

@@ -32,7 +32,8 @@ cdef struct softmax_t:
     double* rows           # for each worker: three tables
 
 
-cdef void read_table(const softmax_t* c, int t, int64_t line, int64_t first, int64_t wide, double* table) noexcept nogil:
+cdef void read_table(const softmax_t* c, int t, int64_t line, int64_t first, int64_t wide,
+                     double* table) noexcept nogil:
     """Read sets first ... first + wide - 1 of a line: table[place * wide + set], by_set table[set * length + place]."""
     cdef const mx_grid* inside = &c.inside
     cdef int64_t start = grid_offset(&c.outside, t, line) + first * c.outside.stride[t][LAST], i, j

@@ -57,7 +57,7 @@ def plan_activation_backward(
     dx_desc: TensorDescriptor,
 ) -> Plan: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenActivationBackward", "miopenActivationForward", "miopenCreateActivationDescriptor",
     "miopenDestroyActivationDescriptor", "miopenGetActivationDescriptor", "miopenSetActivationDescriptor",
 ]

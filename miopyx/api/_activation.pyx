@@ -9,7 +9,6 @@ from libc.stdint cimport uint64_t
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
-from .._plan cimport Plan
 from .._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD
 from ..ops._activation cimport (
     ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_X, ACTIVATION_Y, ActivationDescriptor, as_activation, read_backward,
@@ -63,7 +62,8 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     ======================  ==========================================================
 
     eps is 1e-6, for float16 1e-4.  Tensors of 1 to 5 dimensions, equal lengths and equal types (float16, float32,
-    bfloat16, float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same memory.
+    bfloat16, float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same
+    memory.
 
     Raises
     ------

@@ -42,12 +42,11 @@ cdef inline bint _both(object first, object second, str name, str other) except 
     return first is not None
 
 
-cdef int _forward(int what, object handle, int mode, object x_desc, object x, object y_desc, object y,
+cdef int _forward(int what, Handle h, int mode, object x_desc, object x, object y_desc, object y,
                   object scale_desc, object bias_desc, object mean_desc, object variance_desc, object scale,
                   object bias, object mean, object variance, object saved_mean, object saved_inv, double factor,
                   double epsilon, tuple descs) except -1:
     """Training, or inference; scalars were checked."""
-    cdef Handle h = as_handle(handle)
     cdef TensorDescriptor xd = as_tensor(x_desc, <str> descs[0])
     cdef TensorDescriptor yd = as_tensor(y_desc, <str> descs[1])
     cdef TensorDescriptor sd = as_tensor(scale_desc, <str> descs[2])
@@ -130,9 +129,10 @@ cdef int _train(object handle, object bn_mode, object alpha, object beta, object
                 object y, object scale_desc, object bias_desc, object mean_desc, object variance_desc, object scale,
                 object bias, object factor, object mean, object variance, object epsilon, object saved_mean,
                 object saved_inv, tuple descs) except -1:
+    cdef Handle h = as_handle(handle)
     cdef int mode = to_mode(bn_mode)
     require_plain_scalars(alpha, beta, UnknownError)
-    return _forward(MX_BN_TRAINING, handle, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
+    return _forward(MX_BN_TRAINING, h, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
                     variance_desc, scale, bias, mean, variance, saved_mean, saved_inv,
                     to_double(factor, "expAvgFactor"), to_double(epsilon, "epsilon"), descs)
 
@@ -140,13 +140,14 @@ cdef int _train(object handle, object bn_mode, object alpha, object beta, object
 cdef int _infer(object handle, object bn_mode, object alpha, object beta, object x_desc, object x, object y_desc,
                 object y, object scale_desc, object bias_desc, object mean_desc, object variance_desc, object scale,
                 object bias, object mean, object variance, object epsilon, tuple descs) except -1:
+    cdef Handle h = as_handle(handle)
     cdef int mode = to_mode(bn_mode)
     cdef bint batch = mean is None or variance is None  # statistics of the batch itself
     require_plain_scalars(alpha, beta, UnknownError if batch else BadParmError)
     if batch:
-        return _forward(MX_BN_TRAINING, handle, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
+        return _forward(MX_BN_TRAINING, h, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
                         variance_desc, scale, bias, None, None, None, None, 0, to_double(epsilon, "epsilon"), descs)
-    return _forward(MX_BN_INFERENCE, handle, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
+    return _forward(MX_BN_INFERENCE, h, mode, x_desc, x, y_desc, y, scale_desc, bias_desc, mean_desc,
                     variance_desc, scale, bias, mean, variance, None, None, 0, to_double(epsilon, "epsilon"), descs)
 
 

@@ -10,7 +10,6 @@ from .._args cimport to_double
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
-from .._plan cimport Plan
 from .._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
 from ..ops._lrn cimport (
     LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes,

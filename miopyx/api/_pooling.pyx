@@ -7,7 +7,6 @@ from .._args cimport checked_mul, to_int
 from .._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker, workspace_bytes
-from .._plan cimport Plan
 from .._problem cimport Problem
 from .._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
 from ..ops._pooling cimport POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size
@@ -143,15 +142,15 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     do_backward : bool
         Whether miopenPoolingBackward will follow.
     workSpace, workSpaceSize
-        For max with do_backward: an unsigned index of the descriptor's type for each element of y, packed in n c (d) h w
-        order whatever the layout of y, and the size in bytes.  Else ignored.
+        For max with do_backward: an unsigned index of the descriptor's type for each element of y, packed in
+        n c (d) h w order whatever the layout of y, and the size in bytes.  Else ignored.
 
     A maximum is the first one of its window (d, h, w ascending); NaN is never one.  A window without a number above
     -inf gives -inf and index 0.  Averages are over the elements inside the image, or over whole windows.
 
     Raises UnknownError for other alpha or beta, tensors that are not 4-D or 5-D, an index type too small for the window
-    (mask) or the image, no workspace where one is needed; BadParmError for lengths that do not fit, a window larger than
-    the padded input, a workspace that is too small; MIOpenNotImplementedError for types.
+    (mask) or the image, no workspace where one is needed; BadParmError for lengths that do not fit, a window larger
+    than the padded input, a workspace that is too small; MIOpenNotImplementedError for types.
     """
     cdef Handle h = as_handle(handle)
     cdef PoolingDescriptor pool = as_pooling(poolDesc, "poolDesc")

@@ -53,6 +53,6 @@ def plan_cast_tensor(
     handle: Handle, src_desc: TensorDescriptor, dst_desc: TensorDescriptor, clamping: bool
 ) -> Plan: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "cast_tensor", "copy_tensor", "miopenOpTensor", "miopenScaleTensor", "miopenSetTensor", "miopenTransformTensor",
 ]

@@ -13,7 +13,7 @@ import miopyx
 from . import data
 from .data import Array
 from .layer import LAYOUTS, PRINT_FLAG, SWITCH, Layer, Pass, limit, operations, run_flags, size_flags
-from .options import Command, Family, Flag
+from .options import Command, Family, Flag, UsageError
 from .verify import Doubles
 
 # Those that end in fp32 have parameters in float32; the others in the tensor's own type.
@@ -41,7 +41,9 @@ PARAMETERS = ("scale", "bias", "running_mean", "running_variance", "saved_mean",
 class BatchNorm(Layer):
     def __init__(self, command: Command) -> None:
         super().__init__(command)
-        self.backward = bool(command.number("back")) and not command.number("forw")
+        self.backward = bool(command.number("back"))
+        if self.backward and command.number("forw"):
+            raise UsageError(f"-b 1 needs -F 0, not {command['forw']}: one direction at a time")
         self.inference = command.number("forw") == 2
         self.mode = command.number("mode")
         self.save, self.run = bool(command.number("save")), bool(command.number("run"))
@@ -66,23 +68,25 @@ class BatchNorm(Layer):
         return True
 
     def passes(self) -> list[Pass]:
-        # MIOpenDriver allows gradients a thousand times as much, which a wrong result would pass.
         bound = limit(self.dtype, 1e-4, 5e-4)
+        # What statistics are computed from is read twice: before it can be used, a large tensor has left the caches.
         x, bn = self.desc, self.derived
         saved, running = ("saved_mean", "saved_inv_variance"), ("running_mean", "running_variance")
         if self.backward:
             read = ("x", "dy", "scale", *(saved if self.save else ()))
-            return [Pass("bwd", "Backward Batch Normalization", read, ("dx", "dscale", "dbias"), read, self._backward,
+            return [Pass("bwd", "Backward Batch Normalization", read, ("dx", "dscale", "dbias"), ("x", "dy", *read),
+                         self._backward,
                          lambda handle: handle.batch_norm_backward(self.mode, x, x, x, bn, saved=self.save),
                          self._backward_reference, bound, axis=1)]
         if self.inference:
             read = ("x", "scale", "bias", *(running if self.run else ()))
-            return [Pass("fwd", "Forward Inference Batch Normalization", read, ("y",), read, self._inference,
+            moved = read if self.run else ("x", *read)
+            return [Pass("fwd", "Forward Inference Batch Normalization", read, ("y",), moved, self._inference,
                          lambda handle: handle.batch_norm_inference(self.mode, x, x, bn) if self.run else None,
                          self._inference_reference, bound, axis=1)]
         read = ("x", "scale", "bias", *(running if self.run else ()))
         written = ("y", *(running if self.run else ()), *(saved if self.save else ()))
-        return [Pass("fwd", "Forward Training Batch Normalization", read, written, read, self._training,
+        return [Pass("fwd", "Forward Training Batch Normalization", read, written, ("x", *read), self._training,
                      lambda handle: handle.batch_norm_training(self.mode, x, x, bn, running=self.run, save=self.save),
                      self._training_reference, bound, axis=1)]
 
@@ -113,7 +117,7 @@ class BatchNorm(Layer):
             assert self._x is not None
             mean, inverse = self._statistics(self.memory["x"].view(self._x).astype(np.float64))
             memory = self.memory[name]
-            out = np.zeros(memory.count, memory.dtype)
+            out = np.zeros(memory.span, memory.dtype)
             memory.view(out)[...] = mean if name == "saved_mean" else inverse
             return out
         return self.uniform(name, generator, *((0.5, 1.5) if name in ("scale", "running_variance") else (-0.5, 0.5)))

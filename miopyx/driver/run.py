@@ -66,7 +66,7 @@ class Session:
         return array
 
 
-def measure(handle: Any, call: Callable[[], None], timed: bool, runs: int) -> tuple[list[float], float]:
+def measure(handle: Any, call: Callable[[], object], timed: bool, runs: int) -> tuple[list[float], float]:
     """Return the kernel time of each run, none if that was not asked for, and the mean wall-clock time, in ms."""
     times = []
     miopyx.miopenEnableProfiling(handle, timed)

@@ -104,14 +104,17 @@ static inline void forward_row(__global const STORAGE(T) *x, long x_at, __global
                                long last, PARAMETERS)
 {
     const long x_step = g.stride[1][4], y_step = g.stride[0][4];
-    long i = first;
-    if (x_step == 1 && y_step == 1)
-        for (; i + VEC <= last; i += VEC)
-            VSTORE(T)(y, y_at + i, forward(LOADV(T)(x, x_at + i), alpha, beta, gamma, eps));
-    for (; i < last; i += VEC) {
-        const int count = (int)min((long)VEC, last - i);
+    const bool dense = x_step == 1 && y_step == 1;
+    long i = first, head = dense ? mx_before_stream(y + y_at + first) : 0;
+    while (i < last) {
+        if (dense && head == 0)
+            for (; i + VEC <= last; i += VEC)
+                VSTREAM(T)(y, y_at + i, forward(LOADV(T)(x, x_at + i), alpha, beta, gamma, eps));
+        const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V v = load_lanes(x, x_at + i * x_step, x_step, count, 0);
         store_lanes(y, y_at + i * y_step, y_step, count, forward(v, alpha, beta, gamma, eps));
+        i += count;
+        head = 0;
     }
 }
 
@@ -119,16 +122,19 @@ static inline void backward_row(__global const STORAGE(T) *v, long v_at, __globa
                                 __global STORAGE(T) *dx, long dx_at, long first, long last, PARAMETERS)
 {
     const long v_step = g.stride[2][4], dy_step = g.stride[1][4], dx_step = g.stride[0][4];
-    long i = first;
-    if (v_step == 1 && dy_step == 1 && dx_step == 1)
-        for (; i + VEC <= last; i += VEC)
-            VSTORE(T)(dx, dx_at + i,
-                      backward(LOADV(T)(dy, dy_at + i), LOADV(T)(v, v_at + i), alpha, beta, gamma, eps));
-    for (; i < last; i += VEC) {
-        const int count = (int)min((long)VEC, last - i);
+    const bool dense = v_step == 1 && dy_step == 1 && dx_step == 1;
+    long i = first, head = dense ? mx_before_stream(dx + dx_at + first) : 0;
+    while (i < last) {
+        if (dense && head == 0)
+            for (; i + VEC <= last; i += VEC)
+                VSTREAM(T)(dx, dx_at + i,
+                           backward(LOADV(T)(dy, dy_at + i), LOADV(T)(v, v_at + i), alpha, beta, gamma, eps));
+        const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V a = load_lanes(dy, dy_at + i * dy_step, dy_step, count, 0);
         const V b = load_lanes(v, v_at + i * v_step, v_step, count, 0);
         store_lanes(dx, dx_at + i * dx_step, dx_step, count, backward(a, b, alpha, beta, gamma, eps));
+        i += count;
+        head = 0;
     }
 }
 

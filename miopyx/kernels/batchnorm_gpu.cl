@@ -124,8 +124,6 @@ static inline void join_sums(unit *u, __local ACC *sums, __local ACC *others)
     u->second = others[u->column];
 }
 
-#if !GIVEN
-
 static inline void set_shift(const bn *b, unit *u)
 {
     u->shift = u->inside ? (ACC)LOAD(X_TYPE)(b->x, u->at[0]) : (ACC)0;
@@ -160,8 +158,8 @@ static inline void settle_moments(const bn *b, unit *u, bool write)
     const ACC squares = u->inv;
     u->inv = 1 / sqrt(squares / b->elements + b->epsilon);
     write = write && u->inside && u->row == 0;
-#if TRAINING && RUNNING
-    if (write) {
+#if TRAINING
+    if (write && b->running) {
         ACC mean = u->shift + u->mean, variance = squares / max(1L, b->elements - 1);
         if (b->factor != 1) { /* else the old ones may be anything */
             mean = (1 - b->factor) * (ACC)LOAD(MEAN_TYPE)(b->mean, u->at[5]) + b->factor * mean;
@@ -170,16 +168,12 @@ static inline void settle_moments(const bn *b, unit *u, bool write)
         STORE(MEAN_TYPE)(b->mean, u->at[5], mean);
         STORE(VARIANCE_TYPE)(b->variance, u->at[6], variance);
     }
-#endif
-#if TRAINING && SAVE
-    if (write) {
+    if (write && b->save) {
         STORE(MEAN_TYPE)(b->saved_mean, u->at[5], u->shift + u->mean);
         STORE(VARIANCE_TYPE)(b->saved_inv, u->at[6], u->inv);
     }
 #endif
 }
-
-#else
 
 static inline void load_moments(const bn *b, unit *u)
 {
@@ -193,8 +187,6 @@ static inline void load_moments(const bn *b, unit *u)
     u->inv = 1 / sqrt(fabs(u->inv + b->epsilon));
 #endif
 }
-
-#endif
 
 #if BACKWARD
 
@@ -244,19 +236,19 @@ static inline void write_results(const bn *b, unit *u, long from, long to, bool 
 
 #if !PARTS
 
-KERNEL bn_whole(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
     const long part = get_group_id(0) % parts;
     unit u = locate(&b, get_group_id(0) / parts);
-#if GIVEN
-    load_moments(&b, &u);
-#else
-    set_shift(&b, &u);
-    sum_moments(&b, &u, 0, b.elements, local_1, local_2, local_3);
-    settle_moments(&b, &u, true);
-#endif
+    if (GIVEN(&b))
+        load_moments(&b, &u);
+    else {
+        set_shift(&b, &u);
+        sum_moments(&b, &u, 0, b.elements, local_1, local_2, local_3);
+        settle_moments(&b, &u, true);
+    }
 #if BACKWARD
     sum_gradients(&b, &u, 0, b.elements, local_1, local_2);
 #endif
@@ -265,7 +257,7 @@ KERNEL bn_whole(BUFFERS, const bn_walk w, const long parts, const ACC factor, co
 
 #endif
 
-#if PARTS && !GIVEN
+#if PARTS
 
 static inline void keep_moments(const bn *b, const unit *u, long part)
 {
@@ -293,7 +285,7 @@ static inline void gather_moments(const bn *b, unit *u, __local ACC *means, __lo
     join_moments(u, count, means, squares, counts);
 }
 
-KERNEL bn_moments(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+KERNEL bn_moments(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
@@ -326,18 +318,18 @@ static inline void gather_gradients(const bn *b, unit *u, __local ACC *sums, __l
     join_sums(u, sums, others);
 }
 
-KERNEL bn_gradients(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
     const long part = get_group_id(0) % parts;
     unit u = locate(&b, get_group_id(0) / parts);
-#if GIVEN
-    load_moments(&b, &u);
-#else
-    gather_moments(&b, &u, local_1, local_2, local_3);
-    settle_moments(&b, &u, false);
-#endif
+    if (GIVEN(&b))
+        load_moments(&b, &u);
+    else {
+        gather_moments(&b, &u, local_1, local_2, local_3);
+        settle_moments(&b, &u, false);
+    }
     sum_gradients(&b, &u, part_start(&b, part), part_start(&b, part + 1), local_1, local_2);
     keep_gradients(&b, &u, part);
 }
@@ -346,18 +338,18 @@ KERNEL bn_gradients(BUFFERS, const bn_walk w, const long parts, const ACC factor
 
 #if PARTS
 
-KERNEL bn_finish(BUFFERS, const bn_walk w, const long parts, const ACC factor, const ACC epsilon)
+KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
     const long part = get_group_id(0) % parts;
     unit u = locate(&b, get_group_id(0) / parts);
-#if GIVEN
-    load_moments(&b, &u);
-#else
-    gather_moments(&b, &u, local_1, local_2, local_3);
-    settle_moments(&b, &u, part == 0);
-#endif
+    if (GIVEN(&b))
+        load_moments(&b, &u);
+    else {
+        gather_moments(&b, &u, local_1, local_2, local_3);
+        settle_moments(&b, &u, part == 0);
+    }
 #if BACKWARD
     gather_gradients(&b, &u, local_1, local_2);
 #endif

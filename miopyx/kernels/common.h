@@ -61,7 +61,7 @@
 #define LOAD(T) MX_JOIN(MX_LOAD_, T)
 
 /* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
-#define MX_VLOAD_half(p, i) MX_JOIN(vload_half, VEC)(0, (__global const half *)((p) + (i)))
+#define MX_VLOAD_half(p, i) MX_JOIN(mx_load_half, VEC)((p) + (i))
 #define MX_VLOAD_float(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_bfloat16(p, i) \
@@ -69,6 +69,25 @@
 #define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
 #define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
+
+/* PoCL's vload_half and vstore_half fault where an address is no multiple of the whole vector's size, which OpenCL does
+ * not ask for: the bits go through a variable. */
+#define MX_HALF_VECTORS(n)                                                                  \
+    static inline float##n mx_load_half##n(__global const ushort *p)                        \
+    {                                                                                       \
+        const ushort##n bits = vload##n(0, p);                                              \
+        return vload_half##n(0, (const __private half *)&bits);                             \
+    }                                                                                       \
+    static inline void mx_store_half##n(float##n value, __global ushort *p)                 \
+    {                                                                                       \
+        ushort##n bits;                                                                     \
+        vstore_half##n##_rte(value, 0, (__private half *)&bits);                            \
+        vstore##n(bits, 0, p);                                                              \
+    }
+MX_HALF_VECTORS(2)
+MX_HALF_VECTORS(4)
+MX_HALF_VECTORS(8)
+MX_HALF_VECTORS(16)
 
 /* Round to nearest, ties to even.  A NaN stays one: adding to its bits could carry it over to infinity. */
 static inline ushort mx_to_bfloat16(float value)

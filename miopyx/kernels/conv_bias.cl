@@ -27,9 +27,8 @@
 #ifndef LOCAL /* work-items in a group of bias_backward (ROWS = 0), a power of two, at least 32 */
 #define LOCAL 256
 #endif
-#ifndef VEC /* elements that a CPU loads at a time */
-#define VEC 16
-#endif
+#define VEC 16 /* elements that a CPU loads at a time */
+#define MOST_SHORT 64 /* elements of a row that a CPU does not read by itself */
 #include "common.h"
 
 #if !MX_IS_STORAGE(Y_TYPE) || !MX_IS_STORAGE(B_TYPE)
@@ -62,6 +61,14 @@ typedef MX_JOIN(ACC, VEC) accs_t;
 #define TO_ACCS MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOADS(i) TO_ACCS(VLOAD(Y_TYPE)(y, i))
 
+/* Where a line begins, of which there is mostly a single axis. */
+static inline long line_place(const mx_bias_sums s, long line)
+{
+    if (s.line_count == s.lines.len[3])
+        return line * s.lines.stride[0][3];
+    return mx_grid_offset(s.lines, 0, line);
+}
+
 /* The sum of n elements. */
 static inline ACC row_sum(__global const STORAGE(Y_TYPE) *y, long at, long step, long n)
 {
@@ -71,10 +78,10 @@ static inline ACC row_sum(__global const STORAGE(Y_TYPE) *y, long at, long step,
         accs_t lanes = LOADS(at);
         for (i = VEC; i + VEC <= n; i += VEC)
             lanes += LOADS(at + i);
-        ACC lane[VEC];
-        MX_JOIN(vstore, VEC)(lanes, 0, lane);
-        for (int j = 0; j < VEC; j += 4)
-            sum += (lane[j] + lane[j + 1]) + (lane[j + 2] + lane[j + 3]);
+        const MX_JOIN(ACC, 8) eight = lanes.lo + lanes.hi;
+        const MX_JOIN(ACC, 4) four = eight.lo + eight.hi;
+        const MX_JOIN(ACC, 2) two = four.lo + four.hi;
+        sum = two.x + two.y;
     }
     for (; i < n; i++)
         sum += (ACC)LOAD(Y_TYPE)(y, at + i * step);
@@ -95,12 +102,26 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
     for (long k = 0; k < n; k++)
         sum[k] = 0;
     if (s.m == 1) {
+        /* Short rows one behind the other: lanes have the same k again after VEC rows. */
+        if (s.k_y == 1 && n == s.k && n < MOST_SHORT && n % VEC != 0 && s.line_count == s.lines.len[3] &&
+            s.lines.stride[0][3] == n && end - line >= 4 * VEC) {
+            ACC lane[MOST_SHORT * VEC];
+            for (long i = 0; i < n * VEC; i++)
+                lane[i] = 0;
+            for (; line + VEC <= end; line += VEC)
+                for (long i = 0; i < n * VEC; i += VEC) {
+                    const accs_t lanes = MX_JOIN(vload, VEC)(0, lane + i) + LOADS(start + line * n + i);
+                    MX_JOIN(vstore, VEC)(lanes, 0, lane + i);
+                }
+            for (long i = 0; i < n * VEC; i++)
+                sum[i % n] += lane[i];
+        }
         /* Rows along k; four of them are read between two visits of the sums. */
         for (; line + 4 <= end; line += 4) {
-            const long y0 = start + mx_grid_offset(s.lines, 0, line);
-            const long y1 = start + mx_grid_offset(s.lines, 0, line + 1);
-            const long y2 = start + mx_grid_offset(s.lines, 0, line + 2);
-            const long y3 = start + mx_grid_offset(s.lines, 0, line + 3);
+            const long y0 = start + line_place(s, line);
+            const long y1 = start + line_place(s, line + 1);
+            const long y2 = start + line_place(s, line + 2);
+            const long y3 = start + line_place(s, line + 3);
             long k = 0;
             if (s.k_y == 1)
                 for (; k + VEC <= n; k += VEC) {
@@ -114,14 +135,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
             }
         }
         for (; line < end; line++) {
-            const long from = start + mx_grid_offset(s.lines, 0, line);
+            const long from = start + line_place(s, line);
             for (long k = 0; k < n; k++)
                 sum[k] += (ACC)LOAD(Y_TYPE)(y, from + k * s.k_y);
         }
     } else
         for (; line < end; line++) {
             const long skipped = line % s.pieces * s.piece, count = min(s.piece, s.m - skipped);
-            const long from = start + mx_grid_offset(s.lines, 0, line / s.pieces) + skipped * s.m_y;
+            const long from = start + line_place(s, line / s.pieces) + skipped * s.m_y;
             for (long k = 0; k < n; k++)
                 sum[k] += row_sum(y, from + k * s.k_y, s.m_y, count);
         }

@@ -2,9 +2,9 @@
  * x stands for dy and y for dx.
  *
  * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x once,
- * all of them before it computes.  Pixels outside are read at the rim and then replaced by zero, so that no load waits
+ * all of them before it computes, and leaves those that the tile below needs too where they are.  Pixels outside are read at the rim and then replaced by zero, so that no load waits
  * for a branch.  A filter that is not finite would make NaN of these zeros: then each sum is computed tap by tap.
- * NDRange: one axis, local 256, global 256 * sets * ceil(tiles / items).
+ * NDRange: one axis, local 256, global 256 * sets * ceil(strips / items).
  */
 #ifndef X_TYPE
 #define X_TYPE float
@@ -43,6 +43,12 @@
 #ifndef UNIT /* columns of x that are read are so far apart */
 #define UNIT 1
 #endif
+#ifndef CHUNKED /* several tiles a strip */
+#define CHUNKED 0
+#endif
+#ifndef CARRY /* rows of x that two tiles of a strip share are kept; DIAGONAL */
+#define CARRY 0
+#endif
 #ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */
 #define LOOP 0
 #endif
@@ -72,6 +78,13 @@
 #define COL0 LOW(S, STEP_W, TAP_W)
 #define COLS ((HIGH(TW, S, STEP_W, TAP_W) - COL0) / UNIT + 1)
 
+/* Rows of x between a tile and the one below it, and how many of them both read. */
+#define DOWN (LOOP ? (BACKWARD ? 1 : STEP_H) : MOVE(TH, STEP_H))
+#define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
+
+/* Filters that registers have room for. */
+#define HELD (DIAGONAL && TAPS * VEC <= 40)
+
 /* One output tap by tap, those outside left out. */
 static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *w, const mx_depthwise g, int p,
                         int q, int pad_h, int pad_w)
@@ -95,135 +108,200 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
     return sum;
 }
 
-static inline __attribute__((always_inline)) void mx_tile(
-    __global const STORAGE(X_TYPE) *x, __local const float *weights, const mx_depthwise g, int row0, int col0,
-    const bool together, float out[TH][TW][VEC])
+/* All that row i of those that a tile reads adds to the tile; DIAGONAL. */
+#if DIAGONAL && !LOOP
+static inline __attribute__((always_inline)) void mx_row(
+    const RAW_IN line[COLS], int i, const float taps[TAPS][VEC], __local const float *weights, int pitch,
+    float out[TH][TW][VEC])
 {
-    const int pitch = g.lanes * VEC;
-    int columns[COLS];
-    bool inside[COLS];
+    float in[COLS][IN];
 #pragma unroll
-    for (int j = 0; j < COLS; j++) {
-        const int at = col0 + COL0 + j * UNIT, kept = clamp(at, 0, g.w - 1);
-        inside[j] = at == kept;
-        columns[j] = kept * X_W;
-    }
+    for (int j = 0; j < COLS; j++)
+        MX_JOIN(UNPACK_, IN)(in[j], line[j]);
 #pragma unroll
-    for (int t = 0; t < TH; t++)
+    for (int r = 0; r < R; r++)
 #pragma unroll
-        for (int u = 0; u < TW; u++)
+        for (int t = 0; t < TH; t++)
+            if (HITS(t, r, STEP_H, TAP_H) && AT(t, r, STEP_H, TAP_H) == i + ROW0)
 #pragma unroll
-            for (int v = 0; v < VEC; v++)
-                out[t][u][v] = 0;
-#if DIAGONAL
-    const int c = 0;
-#else
-    for (int c = 0; c < g.inputs; c += IN)
-#endif
-    {
-#if LOOP
-        for (int r = 0; r < R; r++) {
-#if BACKWARD
-            int row = row0 - r * TAP_H;
-            if (row % STEP_H != 0)
-                continue;
-            row /= STEP_H;
-#else
-            const int row = row0 + r * TAP_H;
-#endif
-            const int kept = clamp(row, 0, g.h - 1);
-            RAW_IN line[COLS];
-#pragma unroll
-            for (int j = 0; j < COLS; j++) {
-                const RAW_IN value = READ(RAW_IN, IN, x + c * X_C + kept * g.x_h + columns[j], X_C, together);
-                line[j] = row == kept && inside[j] ? value : (RAW_IN)0;
-            }
-            float in[COLS][IN];
-#pragma unroll
-            for (int j = 0; j < COLS; j++)
-                MX_JOIN(UNPACK_, IN)(in[j], line[j]);
-#pragma unroll
-            for (int s = 0; s < S; s++)
-#pragma unroll
-                for (int i = 0; i < (DIAGONAL ? 1 : IN); i++) {
+                for (int s = 0; s < S; s++) {
                     float tap[VEC];
-                    MX_JOIN(SPREAD_, VEC)(tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
+                    if (HELD)
+#pragma unroll
+                        for (int v = 0; v < VEC; v++)
+                            tap[v] = taps[r * S + s][v];
+                    else
+                        MX_JOIN(SPREAD_, VEC)(tap, *(__local const FLOATS *)(weights + (r * S + s) * pitch));
 #pragma unroll
                     for (int u = 0; u < TW; u++)
                         if (HITS(u, s, STEP_W, TAP_W))
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DIAGONAL ? v : i],
-                                                   tap[v], out[0][u][v]);
+                                out[t][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][v], tap[v], out[t][u][v]);
                 }
-        }
-#else
-        RAW_IN patch[ROWS][COLS];
+}
+#endif
+
+static inline __attribute__((always_inline)) void mx_read(
+    RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
+    const uint inside[COLS], const bool together)
+{
+    const int kept = clamp(row, 0, g.h - 1);
+    const uint here = ALL_IF(row == kept);
+    x += kept * g.x_h;
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            const int row = row0 + ROW0 + i, kept = clamp(row, 0, g.h - 1);
-            __global const STORAGE(X_TYPE) *line = x + c * X_C + kept * g.x_h;
+    for (int j = 0; j < COLS; j++) {
+        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
+        line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
+    }
+}
+
+static inline __attribute__((always_inline)) void mx_strip(
+    __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
+    int p0, int q0, int row0, int col0, const bool together, const float alpha, const float beta)
+{
+    const int pitch = g.lanes * VEC;
+    int columns[COLS];
+    uint inside[COLS];
 #pragma unroll
-            for (int j = 0; j < COLS; j++) {
-                const RAW_IN value = READ(RAW_IN, IN, line + columns[j], X_C, together);
-                patch[i][j] = row == kept && inside[j] ? value : (RAW_IN)0;
-            }
-        }
-#if DIAGONAL
-        float taps[TAPS][VEC];
+    for (int j = 0; j < COLS; j++) {
+        const int at = col0 + COL0 + j * UNIT, kept = clamp(at, 0, g.w - 1);
+        inside[j] = ALL_IF(at == kept);
+        columns[j] = kept * X_W;
+    }
+#if !LOOP
+    RAW_IN patch[ROWS][COLS];
+    float taps[TAPS][VEC];
+    if (HELD)
 #pragma unroll
         for (int i = 0; i < TAPS; i++)
             MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + i * pitch));
+#endif
+#if CARRY
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            float in[COLS][IN];
+    for (int i = 0; i < KEPT; i++)
+        mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+#endif
+#if CHUNKED
+    const int end = min(p0 + g.chunks * TH, g.p);
+#pragma unroll 1
+    for (; p0 < end; p0 += TH, row0 += DOWN)
+#endif
+    {
+        float out[TH][TW][VEC];
+#pragma unroll
+        for (int t = 0; t < TH; t++)
+#pragma unroll
+            for (int u = 0; u < TW; u++)
+#pragma unroll
+                for (int v = 0; v < VEC; v++)
+                    out[t][u][v] = 0;
+#if LOOP
+        for (int c = 0; c < (DIAGONAL ? 1 : g.inputs); c += IN)
+            for (int r = 0; r < R; r++) {
+#if BACKWARD
+                int row = row0 - r * TAP_H;
+                if (row % STEP_H != 0)
+                    continue;
+                row /= STEP_H;
+#else
+                const int row = row0 + r * TAP_H;
+#endif
+                RAW_IN line[COLS];
+                mx_read(line, x + c * X_C, g, row, columns, inside, together);
+                float in[COLS][IN];
+#pragma unroll
+                for (int j = 0; j < COLS; j++)
+                    MX_JOIN(UNPACK_, IN)(in[j], line[j]);
+#pragma unroll
+                for (int s = 0; s < S; s++)
+#pragma unroll
+                    for (int i = 0; i < (DIAGONAL ? 1 : IN); i++) {
+                        float tap[VEC];
+                        MX_JOIN(SPREAD_, VEC)
+                        (tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
+#pragma unroll
+                        for (int u = 0; u < TW; u++)
+                            if (HITS(u, s, STEP_W, TAP_W))
+#pragma unroll
+                                for (int v = 0; v < VEC; v++)
+                                    out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DIAGONAL ? v : i],
+                                                       tap[v], out[0][u][v]);
+                    }
+            }
+#elif CARRY
+#pragma unroll
+        for (int i = KEPT; i < ROWS; i++)
+            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            mx_row(patch[i], i, taps, weights, pitch, out);
+#pragma unroll
+        for (int i = 0; i < KEPT; i++)
 #pragma unroll
             for (int j = 0; j < COLS; j++)
-                MX_JOIN(UNPACK_, IN)(in[j], patch[i][j]);
+                patch[i][j] = patch[i + ROWS - KEPT][j];
+#elif DIAGONAL
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            mx_row(patch[i], i, taps, weights, pitch, out);
+#else
+        for (int c = 0; c < g.inputs; c += IN) {
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+                mx_read(patch[i], x + c * X_C, g, row0 + ROW0 + i, columns, inside, together);
+            float in[ROWS][COLS][IN];
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < COLS; j++)
+                    MX_JOIN(UNPACK_, IN)(in[i][j], patch[i][j]);
 #pragma unroll
             for (int r = 0; r < R; r++)
 #pragma unroll
-                for (int t = 0; t < TH; t++)
-                    if (HITS(t, r, STEP_H, TAP_H) && AT(t, r, STEP_H, TAP_H) == i + ROW0)
+                for (int s = 0; s < S; s++)
 #pragma unroll
-                        for (int s = 0; s < S; s++)
+                    for (int i = 0; i < IN; i++) {
+                        float tap[VEC];
+                        MX_JOIN(SPREAD_, VEC)
+                        (tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
 #pragma unroll
-                            for (int u = 0; u < TW; u++)
-                                if (HITS(u, s, STEP_W, TAP_W))
+                        for (int t = 0; t < TH; t++)
+                            if (HITS(t, r, STEP_H, TAP_H))
 #pragma unroll
-                                    for (int v = 0; v < VEC; v++)
-                                        out[t][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][v],
-                                                           taps[r * S + s][v], out[t][u][v]);
+                                for (int u = 0; u < TW; u++)
+                                    if (HITS(u, s, STEP_W, TAP_W))
+#pragma unroll
+                                        for (int v = 0; v < VEC; v++)
+                                            out[t][u][v] = fma(in[AT(t, r, STEP_H, TAP_H) - ROW0]
+                                                                 [(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][i],
+                                                               tap[v], out[t][u][v]);
+                    }
         }
-#else
-        float in[ROWS][COLS][IN];
+#endif
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
+        for (int t = 0; t < TH; t++)
 #pragma unroll
-            for (int j = 0; j < COLS; j++)
-                MX_JOIN(UNPACK_, IN)(in[i][j], patch[i][j]);
+            for (int u = 0; u < TW; u++)
+                if ((uint)(p0 + t) < (uint)g.p && (uint)(q0 + u) < (uint)g.q) {
+                    __global STORAGE(X_TYPE) *to = y + (p0 + t) * g.y_h + (q0 + u) * Y_W;
 #pragma unroll
-        for (int r = 0; r < R; r++)
+                    for (int v = 0; v < VEC; v++)
+                        out[t][u][v] *= alpha;
+                    if (beta != 0)
 #pragma unroll
-            for (int s = 0; s < S; s++)
+                        for (int v = 0; v < VEC; v++)
+                            out[t][u][v] += beta * WIDEN(to[v * Y_C]);
+                    if (VEC == 1 || (LAST && together))
+                        *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
+                    else
 #pragma unroll
-                for (int i = 0; i < IN; i++) {
-                    float tap[VEC];
-                    MX_JOIN(SPREAD_, VEC)(tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
-#pragma unroll
-                    for (int t = 0; t < TH; t++)
-                        if (HITS(t, r, STEP_H, TAP_H))
-#pragma unroll
-                            for (int u = 0; u < TW; u++)
-                                if (HITS(u, s, STEP_W, TAP_W))
-#pragma unroll
-                                    for (int v = 0; v < VEC; v++)
-                                        out[t][u][v] = fma(in[AT(t, r, STEP_H, TAP_H) - ROW0]
-                                                             [(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][i],
-                                                           tap[v], out[t][u][v]);
+                        for (int v = 0; v < VEC; v++)
+                            to[v * Y_C] = NARROW(out[t][u][v]);
                 }
-#endif
-#endif
     }
 }
 
@@ -236,7 +314,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
     const int chunk = get_group_id(0) / g.sets, set = get_group_id(0) - chunk * g.sets;
     const int pitch = g.lanes * VEC, first = set * pitch, all = g.blocks * VEC;
-    const int tile = chunk * g.items + item;
+    const int strip = chunk * g.items + item;
 
     x += x_offset, w += w_offset, y += y_offset;
     if (id == 0)
@@ -255,54 +333,36 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     barrier(CLK_LOCAL_MEM_FENCE);
 
     const int block = set * g.lanes + lane;
-    if (item >= g.items || tile >= g.tiles || block >= g.blocks)
+    if (item >= g.items || strip >= g.strips || block >= g.blocks)
         return;
-    const int line = mx_by(tile, g.by_across), across = tile - line * g.across;
+    const int line = mx_by(strip, g.by_across), across = strip - line * g.across;
     const int n = mx_by(line, g.by_down), down = line - n * g.down;
     const int channel = block * VEC, group = DIAGONAL ? channel : channel / g.outputs;
     const int read = DIAGONAL ? channel : group * g.inputs;
-    const int p0 = down * TH - g.skip_h, q0 = across * TW - g.skip_w;
+    const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
     x += n * g.x_n + read * X_C;
     y += n * g.y_n + channel * Y_C;
-    const bool in_line = IN == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
-    const bool out_line = VEC == 1 || (LAST && (size_t)y % sizeof(RAW) == 0);
+    const bool together = !LAST || ((size_t)x % sizeof(RAW_IN) == 0 && (size_t)y % sizeof(RAW) == 0);
 
-    float out[TH][TW][VEC];
-    const int row0 = down * (LOOP ? (BACKWARD ? 1 : STEP_H) : MOVE(TH, STEP_H)) + g.first_h;
-    const int col0 = across * MOVE(TW, STEP_W) + g.first_w;
-    if (IN == 1 || (LAST && in_line))
-        mx_tile(x, weights + lane * VEC, g, row0, col0, true, out);
-    else
-        mx_tile(x, weights + lane * VEC, g, row0, col0, false, out);
     if (odd) {
         const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
         const int pad_w = BACKWARD ? g.first_w * STEP_W + g.skip_w : -g.first_w;
         const int o = channel - group * g.outputs;
-#pragma unroll
-        for (int t = 0; t < TH; t++)
-#pragma unroll
-            for (int u = 0; u < TW; u++)
-#pragma unroll
-                for (int v = 0; v < VEC; v++)
-                    out[t][u][v] = mx_exactly(
-                        x + (DIAGONAL ? v * X_C : 0), w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o),
-                        g, p0 + t, q0 + u, pad_h, pad_w);
-    }
-#pragma unroll
-    for (int t = 0; t < TH; t++)
-#pragma unroll
-        for (int u = 0; u < TW; u++)
-            if ((uint)(p0 + t) < (uint)g.p && (uint)(q0 + u) < (uint)g.q) {
-                __global STORAGE(X_TYPE) *to = y + (p0 + t) * g.y_h + (q0 + u) * Y_W;
-                if (out_line && beta == 0) {
-#pragma unroll
-                    for (int v = 0; v < VEC; v++)
-                        out[t][u][v] *= alpha;
-                    *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
-                } else {
-#pragma unroll
-                    for (int v = 0; v < VEC; v++)
-                        STORE_MIXED(X_TYPE, to, v * Y_C, out[t][u][v], alpha, beta);
-                }
+#pragma unroll 1
+        for (int i = 0; i < g.chunks * TH * TW * VEC; i++) {
+            const int p = p0 + i / VEC / TW, q = q0 + i / VEC % TW, v = i % VEC;
+            if ((uint)p < (uint)g.p && (uint)q < (uint)g.q) {
+                const float sum = mx_exactly(
+                    x + (DIAGONAL ? v * X_C : 0), w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o),
+                    g, p, q, pad_h, pad_w);
+                STORE_MIXED(X_TYPE, y, p * g.y_h + q * Y_W + v * Y_C, sum, alpha, beta);
             }
+        }
+        return;
+    }
+    const int row0 = down * g.chunks * DOWN + g.first_h, col0 = across * MOVE(TW, STEP_W) + g.first_w;
+    if (together)
+        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
+    else
+        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);
 }

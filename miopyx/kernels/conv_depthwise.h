@@ -1,8 +1,8 @@
 /* What the kernels of depthwise convolutions, and of those with few channels a group, share; after common.h.
  *
- * A work-group is `lanes` blocks of VEC neighbouring channels of what is written times `items` tiles of TH x TW of its
- * pixels; a work-item computes one block of one tile.  In tensors with channels last the lanes lie side by side in
- * memory; in others there is one lane, and TW = 1 where the tiles themselves shall lie side by side.
+ * A work-group is `lanes` blocks of VEC neighbouring channels of what is written (backward weights: of dy) times `items`
+ * strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In tensors with
+ * channels last the lanes lie side by side in memory; in others there is one lane, and the strips lie side by side.
  */
 #define GROUP 256
 
@@ -12,8 +12,8 @@ typedef struct {
 
 typedef struct {
     int lanes, items, blocks, sets; /* blocks in all; sets of `lanes` of them */
-    int tiles, across, down; /* in all, in a row, in a column of an image */
-    int each; /* tiles that a work-group of backward weights goes over */
+    int strips, across, down, chunks; /* in all, side by side and below each other in an image */
+    int each; /* strips that a work-group of backward weights goes over */
     int outputs, inputs; /* channels of a group, of what is written and of what is read */
     int h, w, p, q; /* of what is read, of what is written; backward weights: of x, of dy */
     int first_h, first_w, skip_h, skip_w;
@@ -39,6 +39,27 @@ static inline int mx_by(int n, const mx_divisor d)
 #else
 #define RAW_IN MX_JOIN(STORAGE(X_TYPE), IN)
 #endif
+
+/* What was read, or zero.  A choice between the two would become a branch around the load, and each load would wait for
+ * the one before it; so the bits are masked. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define WORDS_2 uint2
+#define WORDS_4 uint4
+#define WORDS_8 uint8
+#else
+#define WORDS_2 uint
+#define WORDS_4 uint2
+#define WORDS_8 uint4
+#endif
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define MASKED_1(v, mask) as_float(as_uint(v) & (mask))
+#else
+#define MASKED_1(v, mask) (ushort)((v) & (mask))
+#endif
+#define MASKED_2(v, mask) MX_JOIN(as_, MX_JOIN(STORAGE(X_TYPE), 2))(MX_JOIN(as_, WORDS_2)(v) & (mask))
+#define MASKED_4(v, mask) MX_JOIN(as_, MX_JOIN(STORAGE(X_TYPE), 4))(MX_JOIN(as_, WORDS_4)(v) & (mask))
+#define MASKED_8(v, mask) MX_JOIN(as_, MX_JOIN(STORAGE(X_TYPE), 8))(MX_JOIN(as_, WORDS_8)(v) & (mask))
+#define ALL_IF(condition) ((condition) ? 0xffffffffu : 0u)
 
 /* Two bytes in a register are a float, and back. */
 #if MX_TYPE(X_TYPE) == MX_TYPE_float

@@ -1,8 +1,8 @@
 /* Backward weights of depthwise convolutions and of those with few channels a group: parts[split][k][c r s], which
  * another launch adds up.
  *
- * A work-item keeps RR rows of the filters of its channels in registers and goes over tiles of dy, a pixel of x read once
- * a tile; then the tiles' sums are added in local memory, always in the same order.  Zeros stand for what lies outside;
+ * A work-item keeps RR rows of the filters of its channels in registers and goes down strips of dy, a pixel of x read once
+ * a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what lies outside;
  * a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity made.
  * NDRange: one axis, local 256, global 256 * sets * ceil(R / RR) * splits.
  */
@@ -51,18 +51,20 @@
 
 #define ROWS ((TH - 1) * STEP_H + (RR - 1) * TAP_H + 1)
 #define COLS (((TW - 1) * STEP_W + (S - 1) * TAP_W) / UNIT + 1)
+#define DOWN (TH * STEP_H)
+#define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
 #define SUMS (RR * S)
 #define BATCH (32 / VEC) /* sums that are added in local memory at once */
 
-/* One sum over the tiles from `tile` to `end`, products with pixels outside left out. */
-static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int tile,
+/* One sum over the strips from `strip` to `end`, products with pixels outside left out. */
+static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip,
                         int end, int r, int s)
 {
     float sum = 0;
-    for (; tile < end; tile++) {
-        const int line = mx_by(tile, g.by_across), n = mx_by(line, g.by_down);
-        const int p0 = (line - n * g.down) * TH, q0 = (tile - line * g.across) * TW;
-        for (int p = p0; p < min(p0 + TH, g.p); p++)
+    for (; strip < end; strip++) {
+        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int p0 = (line - n * g.down) * g.chunks * TH, q0 = (strip - line * g.across) * TW;
+        for (int p = p0; p < min(p0 + g.chunks * TH, g.p); p++)
             for (int q = q0; q < min(q0 + TW, g.q); q++) {
                 const int row = p * STEP_H + g.first_h + r * TAP_H, col = q * STEP_W + g.first_w + s * TAP_W;
                 if (row >= 0 && row < g.h && col >= 0 && col < g.w)
@@ -73,61 +75,103 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
     return sum;
 }
 
-static inline __attribute__((always_inline)) void mx_tiles(
-    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int tile, int end, int r0,
+static inline __attribute__((always_inline)) void mx_read(
+    RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
+    const uint inside[COLS], const bool together)
+{
+    const int kept = clamp(row, 0, g.h - 1);
+    const uint here = ALL_IF(row == kept);
+    x += kept * g.x_h;
+#pragma unroll
+    for (int j = 0; j < COLS; j++) {
+        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
+        line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
+    }
+}
+
+static inline __attribute__((always_inline)) void mx_read_dy(
+    RAW held[TH][TW], __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, const int columns[TW],
+    const uint within[TW], const bool together)
+{
+#pragma unroll
+    for (int t = 0; t < TH; t++) {
+        const int row = min(p0 + t, g.p - 1);
+        const uint here = ALL_IF(p0 + t == row);
+#pragma unroll
+        for (int u = 0; u < TW; u++) {
+            const RAW value = READ(RAW, VEC, dy + row * g.y_h + columns[u], Y_C, together);
+            held[t][u] = MX_JOIN(MASKED_, VEC)(value, within[u] & here);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void mx_strips(
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end, int r0,
     const bool x_line, const bool y_line, float sums[SUMS][VEC])
 {
-    for (; tile < end; tile += g.items) {
-        const int line = mx_by(tile, g.by_across), n = mx_by(line, g.by_down);
-        const int p0 = (line - n * g.down) * TH, q0 = (tile - line * g.across) * TW;
-        RAW held[TH][TW];
+    for (; strip < end; strip += g.items) {
+        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        int p0 = (line - n * g.down) * g.chunks * TH;
+        const int q0 = (strip - line * g.across) * TW;
+        __global const STORAGE(X_TYPE) *image = x + n * g.x_n;
+        int columns[COLS], outer[TW];
+        uint inside[COLS], within[TW];
 #pragma unroll
-        for (int t = 0; t < TH; t++) {
-            const int row = min(p0 + t, g.p - 1);
-#pragma unroll
-            for (int u = 0; u < TW; u++) {
-                const int col = min(q0 + u, g.q - 1);
-                const RAW value = READ(RAW, VEC, dy + n * g.y_n + row * g.y_h + col * Y_W, Y_C, y_line);
-                held[t][u] = p0 + t == row && q0 + u == col ? value : (RAW)0;
-            }
+        for (int j = 0; j < COLS; j++) {
+            const int at = q0 * STEP_W + g.first_w + j * UNIT, kept = clamp(at, 0, g.w - 1);
+            inside[j] = ALL_IF(at == kept);
+            columns[j] = kept * X_W;
         }
+#pragma unroll
+        for (int u = 0; u < TW; u++) {
+            const int kept = min(q0 + u, g.q - 1);
+            within[u] = ALL_IF(q0 + u == kept);
+            outer[u] = n * g.y_n + kept * Y_W;
+        }
+        const int stop = min(p0 + g.chunks * TH, g.p);
+        int row0 = p0 * STEP_H + g.first_h + r0 * TAP_H;
         RAW_IN patch[ROWS][COLS];
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            const int at = p0 * STEP_H + g.first_h + r0 * TAP_H + i, row = clamp(at, 0, g.h - 1);
+        for (int i = 0; i < KEPT; i++)
+            mx_read(patch[i], image, g, row0 + i, columns, inside, x_line);
+#pragma unroll 1
+        for (; p0 < stop; p0 += TH, row0 += DOWN) {
+            RAW held[TH][TW];
+            mx_read_dy(held, dy, g, p0, outer, within, y_line);
 #pragma unroll
-            for (int j = 0; j < COLS; j++) {
-                const int to = q0 * STEP_W + g.first_w + j * UNIT, col = clamp(to, 0, g.w - 1);
-                const RAW_IN value =
-                    READ(RAW_IN, IN, x + n * g.x_n + row * g.x_h + col * X_W, X_C, x_line);
-                patch[i][j] = row == at && col == to ? value : (RAW_IN)0;
+            for (int i = KEPT; i < ROWS; i++)
+                mx_read(patch[i], image, g, row0 + i, columns, inside, x_line);
+            float out[TH][TW][VEC];
+#pragma unroll
+            for (int t = 0; t < TH; t++)
+#pragma unroll
+                for (int u = 0; u < TW; u++)
+                    MX_JOIN(UNPACK_, VEC)(out[t][u], held[t][u]);
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                float in[COLS][IN];
+#pragma unroll
+                for (int j = 0; j < COLS; j++)
+                    MX_JOIN(UNPACK_, IN)(in[j], patch[i][j]);
+#pragma unroll
+                for (int r = 0; r < RR; r++)
+#pragma unroll
+                    for (int t = 0; t < TH; t++)
+                        if (t * STEP_H + r * TAP_H == i)
+#pragma unroll
+                            for (int s = 0; s < S; s++)
+#pragma unroll
+                                for (int u = 0; u < TW; u++)
+#pragma unroll
+                                    for (int v = 0; v < VEC; v++)
+                                        sums[r * S + s][v] = fma(in[(u * STEP_W + s * TAP_W) / UNIT][DIAGONAL ? v : 0],
+                                                                 out[t][u][v], sums[r * S + s][v]);
             }
-        }
-        float out[TH][TW][VEC];
 #pragma unroll
-        for (int t = 0; t < TH; t++)
+            for (int i = 0; i < KEPT; i++)
 #pragma unroll
-            for (int u = 0; u < TW; u++)
-                MX_JOIN(UNPACK_, VEC)(out[t][u], held[t][u]);
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            float in[COLS][IN];
-#pragma unroll
-            for (int j = 0; j < COLS; j++)
-                MX_JOIN(UNPACK_, IN)(in[j], patch[i][j]);
-#pragma unroll
-            for (int r = 0; r < RR; r++)
-#pragma unroll
-                for (int t = 0; t < TH; t++)
-                    if (t * STEP_H + r * TAP_H == i)
-#pragma unroll
-                        for (int s = 0; s < S; s++)
-#pragma unroll
-                            for (int u = 0; u < TW; u++)
-#pragma unroll
-                                for (int v = 0; v < VEC; v++)
-                                    sums[r * S + s][v] = fma(in[(u * STEP_W + s * TAP_W) / UNIT][DIAGONAL ? v : 0],
-                                                             out[t][u][v], sums[r * S + s][v]);
+                for (int j = 0; j < COLS; j++)
+                    patch[i][j] = patch[i + ROWS - KEPT][j];
         }
     }
 }
@@ -144,7 +188,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     const int channel = (DIAGONAL ? block : block / g.inputs) * VEC, c = DIAGONAL ? 0 : block % g.inputs;
     const int read = DIAGONAL ? channel : channel / g.outputs * g.inputs + c;
     const bool mine = item < g.items && set * g.lanes + lane < g.blocks;
-    const int start = split * g.each, end = min(start + g.each, g.tiles);
+    const int start = split * g.each, end = min(start + g.each, g.strips);
 
     x += x_offset + read * X_C, dy += y_offset + channel * Y_C;
     const bool x_line = !DIAGONAL || VEC == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
@@ -157,9 +201,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
             sums[i][v] = 0;
     if (mine) {
         if (VEC == 1 || (LAST && x_line && y_line))
-            mx_tiles(x, dy, g, start + item, end, r0, true, true, sums);
+            mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
         else
-            mx_tiles(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
+            mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
     }
 
     parts += parts_offset + (long)split * (DIAGONAL ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;

@@ -5,8 +5,9 @@
  * The window is moved by summing all of its terms anew for each output, so that no error builds up.
  *
  * Shape: p.rows rows of p.grid positions.  A row is what the window moves over: the channels, or with `lrn_within` the
- * image rows of one plane; positions are all that is left, a grid of tensors x, y, dx, dy (forward: x, y).  `before` and
- * `after` say how far a window reaches, at most p.rows - 1.  Scales are stored as ACC where the strides of y say.
+ * image rows of one plane; positions are all that is left, a grid of tensors x, y, dx, dy (forward: x, y).  `before`
+ * and `after` say how far a window reaches: with p.keep less than MOST together, with N > 0 N - 1, otherwise each at
+ * most as far as the tensor does.  Scales are stored as ACC where the strides of y say.
  * Ownership, with no atomics:
  *   lrn_planes  CPU: one work-item computes a part of the rows for a block of at most BLOCK * VEC positions of a line
  *               of the grid;  global: lines * blocks * parts
@@ -46,7 +47,7 @@
 #define VEC 16
 #endif
 #ifndef BLOCK /* vectors of a work-item's block, on CPUs */
-#define BLOCK 32
+#define BLOCK 64
 #endif
 #ifndef ROOM /* elements of the memory for a block of lrn_rows */
 #define ROOM 2048
@@ -101,28 +102,30 @@ typedef struct {
 
 #if BACKWARD
 #define BUFFERS                                                                                              \
-    __global const T *restrict x, long x_offset, __global const T *restrict y, long y_offset,               \
-        __global T *restrict dx, long dx_offset, __global const T *restrict dy, long dy_offset,             \
+    __global const T *restrict x, long x_offset, __global const T *restrict y, long y_offset,                \
+        __global T *restrict dx, long dx_offset, __global const T *restrict dy, long dy_offset,              \
         __global const ACC *restrict scales, long scales_offset
 #elif SAVE
 #define BUFFERS                                                                                              \
-    __global const T *restrict x, long x_offset, __global T *restrict y, long y_offset,                     \
+    __global const T *restrict x, long x_offset, __global T *restrict y, long y_offset,                      \
         __global ACC *restrict scales, long scales_offset
 #else
 #define BUFFERS __global const T *restrict x, long x_offset, __global T *restrict y, long y_offset
 #endif
 
 #if BACKWARD
-#define OPEN(m, line, at)                                                                                        \
+#define OPEN(m, line, at)                                                                                    \
     mx_view m;                                                                                               \
     {                                                                                                        \
-        const long line_ = (line), at_ = (at), at_y = mx_grid_offset(p.grid, 1, line_) + at_ * p.grid.stride[1][4];                                                   \
-        m.x = x + x_offset + mx_grid_offset(p.grid, 0, line_) + at_ * p.grid.stride[0][4];                                                \
+        const long line_ = (line), at_ = (at);                                                               \
+        const long at_y = mx_grid_offset(p.grid, 1, line_) + at_ * p.grid.stride[1][4];                      \
+        m.x = x + x_offset + mx_grid_offset(p.grid, 0, line_) + at_ * p.grid.stride[0][4];                   \
         m.y = y + y_offset + at_y;                                                                           \
-        m.dy = dy + dy_offset + mx_grid_offset(p.grid, 3, line_) + at_ * p.grid.stride[3][4];                                             \
-        m.out = dx + dx_offset + mx_grid_offset(p.grid, 2, line_) + at_ * p.grid.stride[2][4];                                            \
+        m.dy = dy + dy_offset + mx_grid_offset(p.grid, 3, line_) + at_ * p.grid.stride[3][4];                \
+        m.out = dx + dx_offset + mx_grid_offset(p.grid, 2, line_) + at_ * p.grid.stride[2][4];               \
         m.scales = (__global ACC *)scales + scales_offset + at_y;                                            \
-        m.x_row = p.row_step[0], m.y_row = p.row_step[1], m.out_row = p.row_step[2], m.dy_row = p.row_step[3]; \
+        m.x_row = p.row_step[0], m.y_row = p.row_step[1];                                                    \
+        m.out_row = p.row_step[2], m.dy_row = p.row_step[3];                                                 \
         m.x_step = p.grid.stride[0][4], m.y_step = p.grid.stride[1][4];                                      \
         m.out_step = p.grid.stride[2][4], m.dy_step = p.grid.stride[3][4];                                   \
         m.count = 1, m.k = k, m.a = a, m.beta = beta;                                                        \
@@ -133,11 +136,12 @@ typedef struct {
 #else
 #define MX_SCALES 0
 #endif
-#define OPEN(m, line, at)                                                                                        \
+#define OPEN(m, line, at)                                                                                    \
     mx_view m;                                                                                               \
     {                                                                                                        \
-        const long line_ = (line), at_ = (at), at_y = mx_grid_offset(p.grid, 1, line_) + at_ * p.grid.stride[1][4];                                                   \
-        m.x = x + x_offset + mx_grid_offset(p.grid, 0, line_) + at_ * p.grid.stride[0][4];                                                \
+        const long line_ = (line), at_ = (at);                                                               \
+        const long at_y = mx_grid_offset(p.grid, 1, line_) + at_ * p.grid.stride[1][4];                      \
+        m.x = x + x_offset + mx_grid_offset(p.grid, 0, line_) + at_ * p.grid.stride[0][4];                   \
         m.y = m.dy = 0;                                                                                      \
         m.out = y + y_offset + at_y;                                                                         \
         m.scales = MX_SCALES;                                                                                \
@@ -267,6 +271,31 @@ static inline void finish(const mx_view *m, long row, long at, VALUE sum)
 #endif
 }
 
+#if CPU
+/* A row is far from the next one in memory, and a work-item reads too little of it for the processor to foresee it. */
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p) (void)(p)
+#endif
+
+/* Let term of one row and finish of another be read soon. */
+static inline void prefetch_rows(const mx_view *m, long row, long finished, long at)
+{
+#if BACKWARD
+    PREFETCH(m->x + finished * m->x_row + at * m->x_step);
+    PREFETCH(m->y + row * m->y_row + at * m->y_step);
+    PREFETCH(m->dy + row * m->dy_row + at * m->dy_step);
+    PREFETCH(m->scales + row * m->y_row + at * m->y_step);
+#else
+    PREFETCH(m->x + row * m->x_row + at * m->x_step);
+#endif
+}
+#endif
+
 /* The sum over any number of rows, sixteen at a time so that errors stay small. */
 static inline VALUE sum_rows(const mx_view *m, long from, long to, long at)
 {
@@ -325,6 +354,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void lrn_planes(BUFFERS,
             for (long v = first; v < last; v++)
                 ring[slot][v - first] = 0;
         for (long v = first; v < last; v++) {
+            prefetch_rows(&m, row + p.after + 1, row + 1, START(v, length));
             VALUE sum = ring[0][v - first];
             for (int i = 1; i < window; i++)
                 sum += ring[i][v - first];

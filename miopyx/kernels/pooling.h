@@ -1,10 +1,15 @@
 /* What the two directions of pooling share.
  *
- * Definitions: TYPE storage type of the tensors; ACC type of the arithmetic; MODE 0 maximum, 1 average over elements
- * inside the image, 2 average over whole windows; SAVE = 1 where there are indices of maxima, of INDEX_BITS bits, which
- * count in the image where IMAGE = 1, else in the window; STEP the stride along w where it is 1 or 2, 0 for any; VEC the
- * elements that a CPU handles at a time; KIND which kernel is built, pooling_<direction>_<KIND>: compiling all of them
- * takes seconds.
+ * Definitions:
+ *   KIND        which kernel is built, pooling_<direction>_<KIND>: to compile all of them takes seconds
+ *   TYPE, ACC   storage type of the tensors, type of the arithmetic
+ *   MODE        0 maximum, 1 average over elements inside the image, 2 average over whole windows
+ *   SAVE        1 where there are indices of maxima
+ *   INDEX_BITS  their size
+ *   IMAGE       1 where they count in the image, 0 in the window
+ *   STEP        the stride along w where that is 1 or 2, 0 for any
+ *   WINDOW      the window's length along w where loops over it are to be unrolled, else 0
+ *   VEC         elements that a CPU handles at a time
  */
 #ifndef KIND
 #define KIND elements
@@ -30,6 +35,9 @@
 #ifndef STEP
 #define STEP 1
 #endif
+#ifndef WINDOW
+#define WINDOW 0
+#endif
 #ifndef VEC
 #define VEC 16
 #endif
@@ -53,6 +61,7 @@
 #define KIND_channels 3
 #define KIND_planes 4
 #define KIND_groups 5
+#define KIND_flat 6
 #define IS_KIND(kind) (MX_JOIN(KIND_, KIND) == KIND_##kind)
 
 /* miopyx/_types.h */
@@ -89,53 +98,39 @@ typedef struct {
     (MX_JOIN(as_, MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(at) <          \
      (MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(limit))
 
-#define BFLOAT16_STORE(n)                                                                                           \
-    static inline void store_bfloat16_##n(float##n value, __global ushort *p, long i)                               \
-    {                                                                                                               \
-        const uint##n bits = as_uint##n(value);                                                                     \
-        const uint##n even = bits + 0x7fffu + (bits >> 16 & 1u), nan = bits | 0x400000u;                            \
-        vstore##n(convert_ushort##n((isnan(value) ? nan : even) >> 16), 0, p + i);                                  \
-    }
-BFLOAT16_STORE(2)
-BFLOAT16_STORE(4)
-BFLOAT16_STORE(8)
-BFLOAT16_STORE(16)
-#define MX_VSTORE_bfloat16(n, v, p, i) store_bfloat16_##n(v, p, i)
-#define MX_VSTORE_half(n, v, p, i) vstore_half##n##_rte(v, 0, (__global half *)((p) + (i)))
-#define MX_VSTORE_float(n, v, p, i) vstore##n(v, 0, (p) + (i))
-#define MX_VSTORE_double(n, v, p, i) vstore##n(v, 0, (p) + (i))
-#define VSTORE_(T, n, v, p, i) MX_JOIN(MX_VSTORE_, T)(n, v, p, i)
-#define VSTORE(n, v, p, i) VSTORE_(TYPE, n, v, p, i)
+/* PoCL takes vstore apart into elements, and does not put all of them together again. */
+#define UNALIGNED(type, size)                                                 \
+    typedef type##2 __attribute__((aligned(size))) type##2_at_any;            \
+    typedef type##4 __attribute__((aligned(size))) type##4_at_any;            \
+    typedef type##8 __attribute__((aligned(size))) type##8_at_any;            \
+    typedef type##16 __attribute__((aligned(size))) type##16_at_any;
+UNALIGNED(uchar, 1)
+UNALIGNED(ushort, 2)
+UNALIGNED(uint, 4)
+UNALIGNED(ulong, 8)
+UNALIGNED(float, 4)
+#ifdef cl_khr_fp64
+UNALIGNED(double, 8)
+#endif
+#define STORE_VECTOR_(type, n, v, p, i) (*(__global type##n##_at_any *)((p) + (i)) = (v))
+#define STORE_VECTOR(type, n, v, p, i) STORE_VECTOR_(type, n, v, p, i)
 
-/* The first `count` lanes, none where that is 0, all where it is VEC or more. */
-#define STORE_SOME(name, scalar, type, vstore, store)                                                 \
-    static inline void name(MX_JOIN(scalar, VEC) value, __global type *p, long i, long count)         \
-    {                                                                                                 \
-        if (count >= VEC) {                                                                           \
-            vstore(VEC, value, p, i);                                                                 \
-            return;                                                                                   \
-        }                                                                                             \
-        MX_JOIN(scalar, 8) eight = FIRST_EIGHT(value);                                                \
-        if (VEC > 8 && count & 8) {                                                                   \
-            vstore(8, eight, p, i);                                                                   \
-            eight = LAST_EIGHT(value);                                                                \
-            i += 8;                                                                                   \
-        }                                                                                             \
-        MX_JOIN(scalar, 4) four = eight.lo;                                                           \
-        if (count & 4) {                                                                              \
-            vstore(4, four, p, i);                                                                    \
-            four = eight.hi;                                                                          \
-            i += 4;                                                                                   \
-        }                                                                                             \
-        MX_JOIN(scalar, 2) two = four.lo;                                                             \
-        if (count & 2) {                                                                              \
-            vstore(2, two, p, i);                                                                     \
-            two = four.hi;                                                                            \
-            i += 2;                                                                                   \
-        }                                                                                             \
-        if (count & 1)                                                                                \
-            store(p, i, two.lo);                                                                      \
-    }
+/* What is stored of VEC numbers. */
+#define STOREDV MX_JOIN(STORAGE(TYPE), VEC)
+static inline STOREDV stored(ACCV value)
+{
+#if MX_TYPE(TYPE) == MX_TYPE_half
+    STOREDV bits;
+    MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(value, 0, (__private half *)&bits);
+    return bits;
+#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
+    const MX_JOIN(uint, VEC) bits = MX_JOIN(as_uint, VEC)(value);
+    return TO(STOREDV)((isnan(value) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#else
+    return value;
+#endif
+}
+
 #if VEC == 16
 #define FIRST_EIGHT(v) (v).lo
 #define LAST_EIGHT(v) (v).hi
@@ -143,11 +138,104 @@ BFLOAT16_STORE(16)
 #define FIRST_EIGHT(v) (v)
 #define LAST_EIGHT(v) (v)
 #endif
-#define INDEX_VSTORE_(n, v, p, i) vstore##n(v, 0, (p) + (i))
-#define INDEX_VSTORE(n, v, p, i) INDEX_VSTORE_(n, v, p, i)
-#define INDEX_STORE(p, i, v) ((p)[i] = (v))
-STORE_SOME(store_values, ACC, STORAGE(TYPE), VSTORE, STORE(TYPE))
-STORE_SOME(store_indices, INDEX_TYPE, INDEX_TYPE, INDEX_VSTORE, INDEX_STORE)
+/* Stores the first `count` of VEC elements: none where that is 0, all where it is VEC or more. */
+#define STORE_SOME(name, type)                                                                    \
+    static inline void name(MX_JOIN(type, VEC) value, __global type *p, long i, long count)       \
+    {                                                                                             \
+        if (count >= VEC) {                                                                       \
+            STORE_VECTOR(type, VEC, value, p, i);                                                 \
+            return;                                                                               \
+        }                                                                                         \
+        MX_JOIN(type, 8) eight = FIRST_EIGHT(value);                                              \
+        if (VEC > 8 && count & 8) {                                                               \
+            STORE_VECTOR(type, 8, eight, p, i);                                                   \
+            eight = LAST_EIGHT(value);                                                            \
+            i += 8;                                                                               \
+        }                                                                                         \
+        MX_JOIN(type, 4) four = eight.lo;                                                         \
+        if (count & 4) {                                                                          \
+            STORE_VECTOR(type, 4, four, p, i);                                                    \
+            four = eight.hi;                                                                      \
+            i += 4;                                                                               \
+        }                                                                                         \
+        MX_JOIN(type, 2) two = four.lo;                                                           \
+        if (count & 2) {                                                                          \
+            STORE_VECTOR(type, 2, two, p, i);                                                     \
+            two = four.hi;                                                                        \
+            i += 2;                                                                               \
+        }                                                                                         \
+        if (count & 1)                                                                            \
+            p[i] = two.lo;                                                                        \
+    }
+STORE_SOME(store_stored, STORAGE(TYPE))
+STORE_SOME(store_indices, INDEX_TYPE)
+
+static inline void store_values(ACCV value, __global STORAGE(TYPE) *p, long i, long count)
+{
+    store_stored(stored(value), p, i, count);
+}
+
+/* Channels run fastest in tensors and slowest in the indices, so these are turned in squares where they are bytes. */
+#define SQUARES (SAVE && INDEX_BITS == 8 && VEC == 16)
+#if SQUARES
+static inline void turn_square(uchar16 *rows)
+{
+#pragma unroll
+    for (int round = 0; round < 4; round++) {
+        uchar16 turned[16];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            turned[2 * i].even = rows[i].lo;
+            turned[2 * i].odd = rows[i + 8].lo;
+            turned[2 * i + 1].even = rows[i].hi;
+            turned[2 * i + 1].odd = rows[i + 8].hi;
+        }
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            rows[i] = turned[i];
+    }
+}
+#endif
+
+/* A row of a tensor, along w, and the next one. */
+typedef struct {
+    int n, c, d, h;
+} line_t;
+
+static inline line_t line_of(const mx_tensor *t, int channels, long line)
+{
+    line_t a;
+    const int row = (int)line, plane = row / (int)t->len[3];
+    a.h = row % (int)t->len[3];
+    a.d = plane % (int)t->len[2];
+    const int image = plane / (int)t->len[2];
+    a.c = image % channels;
+    a.n = image / channels;
+    return a;
+}
+
+static inline void next_line(const mx_tensor *t, int channels, line_t *a)
+{
+    if (++a->h < (int)t->len[3])
+        return;
+    a->h = 0;
+    if (++a->d < (int)t->len[2])
+        return;
+    a->d = 0;
+    if (++a->c < channels)
+        return;
+    a->c = 0;
+    a->n++;
+}
+
+/* The columns of VEC positions of a plane whose rows follow each other, from position i on. */
+static inline LANEV columns_of(int i, int width)
+{
+    LANEV columns = i % width + LANES;
+    for (int k = 0; k < VEC; k += width)
+        columns -= columns >= (LANE)width ? (LANEV)(LANE)width : (LANEV)0;
+    return columns;
+}
 
 /* Elements between the first and the last one of a tensor, both included. */
 static inline long span_of(const mx_tensor t)
@@ -174,8 +262,10 @@ static inline long2 taps_inside(long start, long window, long length)
 static inline long2 windows_with(const mx_pooling_problem *p, int axis, long at)
 {
     const long first = at + p->pad[axis] - p->window[axis] + 1;
-    return (long2)(first > 0 ? (first + p->step[axis] - 1) / p->step[axis] : 0,
-                   min((at + p->pad[axis]) / p->step[axis] + 1, p->y.len[2 + axis]));
+    if (p->step[axis] == 1) /* divisions take longer than the rest of a row */
+        return (long2)(max(first, 0L), min(at + p->pad[axis] + 1, p->y.len[2 + axis]));
+    return (long2)(first > 0 ? (INDEX)(first + p->step[axis] - 1) / (INDEX)p->step[axis] : 0,
+                   min((INDEX)(at + p->pad[axis]) / (INDEX)p->step[axis] + 1L, p->y.len[2 + axis]));
 }
 
 /* By how much an axis divides the average of a window. */

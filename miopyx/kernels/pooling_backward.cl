@@ -3,19 +3,22 @@
  *
  * Shape: dx and dy of any strides but where a kernel says more; indices packed in n c d h w order.
  * Ownership, with no atomics; each element of dx collects from the windows that contain it:
- *   pooling_backward_rows      CPU; w contiguous in dx and dy.  A work-item writes `block` rows of dx (n, c, d, h), each
- *                              by vectors along w: neighbours VEC * STEP wide are STEP vectors, since every STEP-th
+ *   pooling_backward_rows      CPU; w contiguous in dx and dy.  A work-item writes `block` rows of dx (n, c, d, h),
+ *                              each by vectors along w: VEC * STEP neighbours are STEP vectors, since every STEP-th
  *                              element meets the same taps.
- *   pooling_backward_channels  CPU; c contiguous in dx and dy, VEC channels or more.  A work-item writes `block` rows of
- *                              dx (n, d, h) with all channels, by vectors of channels.
+ *   pooling_backward_flat      CPU; 2-D, stride 1, rows of dy as long as those of dx, planes of both contiguous, MODE
+ *                              not 1: a plane is one row to vectors, which mask what lies beyond the ends of its rows.
+ *                              A work-item writes `block` planes (n, c).
+ *   pooling_backward_channels  CPU; c contiguous in dx and dy, VEC channels or more.  A work-item writes `block` rows
+ *                              of dx (n, d, h) with all channels, by vectors of channels.
  *   pooling_backward_planes    CPU; one window covers each plane (n, c) of dx, which is contiguous.  A work-item writes
  *                              `block` planes.
- *   pooling_backward_elements       any device: a work-item writes one element.
+ *   pooling_backward_elements  any device: a work-item writes one element.
  * Local memory: none.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *
- * Vectors at the ends of rows load what lies beside them in memory, and leave it out of the result; a vector whose loads
- * would leave the tensor, or the indices, is computed element by element.
+ * Vectors at the ends of rows load what lies beside them in memory, and leave it out of the result; a vector whose
+ * loads would leave the tensor, or the indices, is computed element by element.
  */
 #ifndef SEGMENT /* columns of dx that pooling_backward_channels collects at a time */
 #define SEGMENT 32
@@ -67,58 +70,63 @@ __kernel void pooling_backward_elements(__global const STORAGE(TYPE) *restrict d
 }
 #endif
 
-/* What the vectors of a row have in common: where it is, the windows that contain it, and where window (0, 0, 0) of its
- * plane lies in dy and in the indices. */
+/* What the vectors of a kernel and of a row have in common: kept in registers, which a struct in memory would not be. */
 typedef struct {
-    long d, h;
-    long2 on_d, on_h;
-    long from, places;
+    long line, slice;            /* strides of dy along h and d */
+    int width, height;           /* of dy */
+    int window_w, window_h, step, step_h, step_d;
+    int2 on_d, on_h;             /* windows that contain the row */
+    int edge_d, edge_h;          /* where the row is, counted from the first window's beginning */
+    int start;                   /* the image's index of the row's beginning */
+    long from, places;           /* window (0, 0, 0) of the plane in dy and in the indices */
 } row_t;
 
 /* VEC elements w, w + step, ... of a row.  Taps t0 ... t1 - 1 of them are tap + t * step, whose windows are those from
  * window - t on.  `inside`: all of these exist, and in MODE 1 lie wholly in the image. */
 static inline ACCV collect(__global const STORAGE(TYPE) *dy, __global const INDEX_TYPE *indices,
-                           const mx_pooling_problem *p, const row_t *r, long w, long window, long tap, long t0, long t1,
+                           const mx_pooling_problem *p, const row_t r, int w, int window, int tap, int t0, int t1,
                            const bool inside)
 {
-    const long step = STEP ? STEP : p->step[2];
-    const LANE length = (LANE)p->y.len[4];
     ACCV sum = 0;
-    for (long i = r->on_d.x; i < r->on_d.y; i++)
-        for (long j = r->on_h.x; j < r->on_h.y; j++) {
-            const long row = r->from + i * p->y.stride[2] + j * p->y.stride[3] + window;
+    for (int i = r.on_d.x; i < r.on_d.y; i++)
+        for (int j = r.on_h.x; j < r.on_h.y; j++) {
+            const long row = r.from + i * r.slice + j * r.line + window;
 #if SAVE
-            const long places = r->places + (i * p->y.len[3] + j) * p->y.len[4] + window;
-            const long kd = r->d + p->pad[0] - i * p->step[0], kh = r->h + p->pad[1] - j * p->step[1];
-            const LANEV here = (LANE)((r->d * p->x.len[3] + r->h) * p->x.len[4] + w) + LANES * (LANE)step;
+            const long places = r.places + (i * r.height + j) * r.width + window;
+            const int kd = r.edge_d - i * r.step_d, kh = r.edge_h - j * r.step_h;
+            const LANE code = (kd * r.window_h + kh) * r.window_w + tap;
 #elif MODE == 1
             const ACC lines = (ACC)(divisor(p, 0, i) * divisor(p, 1, j));
             ACCV line = 0;
 #endif
-            for (long t = t0; t < t1; t++) {
+#if WINDOW
+#pragma unroll
+#endif
+            for (int t = t0; t < t1; t++) {
                 const ACCV value = VLOAD(TYPE)(dy, row - t);
                 const LANEV windows = (LANE)(window - t) + LANES;
 #if SAVE
                 const LANEV index = TO(LANEV)(MX_JOIN(vload, VEC)(0, indices + places - t));
-                const LANEV code =
-                    IMAGE ? here : (LANEV)(LANE)((kd * p->window[1] + kh) * p->window[2] + tap + t * step);
-                const LANEV named = inside ? index == code : (index == code) & INSIDE(windows, length);
+                LANEV named = index == (IMAGE ? (LANE)(r.start + w) + LANES * (LANE)r.step
+                                              : (LANEV)(LANE)(code + t * r.step));
+                if (!inside)
+                    named &= INSIDE(windows, r.width);
                 sum += named ? value : (ACCV)0;
 #elif MODE == 1
                 if (inside)
                     line += value;
                 else
-                    line += INSIDE(windows, length) ? value / divisors(p, windows * (LANE)step - (LANE)p->pad[2])
-                                                    : (ACCV)0;
+                    line += INSIDE(windows, r.width) ? value / divisors(p, windows * (LANE)r.step - (LANE)p->pad[2])
+                                                     : (ACCV)0;
 #else
                 if (inside)
                     sum += value;
                 else
-                    sum += INSIDE(windows, length) ? value : (ACCV)0;
+                    sum += INSIDE(windows, r.width) ? value : (ACCV)0;
 #endif
             }
 #if !SAVE && MODE == 1
-            sum += line / (inside ? lines * (ACC)p->window[2] : lines);
+            sum += line / (inside ? lines * (ACC)r.window_w : lines);
 #endif
         }
 #if MODE == 2
@@ -139,82 +147,186 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ro
     __global const INDEX_TYPE *indices = 0;
     const long indices_offset = 0;
 #endif
-    const long rows = p.x.len[0] * p.x.len[1] * p.x.len[2] * p.x.len[3], length = p.x.len[4];
+    const long rows = p.x.len[0] * p.x.len[1] * p.x.len[2] * p.x.len[3];
     const long first = (long)get_group_id(0) * block, last = min(first + block, rows);
-    const long step = STEP ? STEP : p.step[2], wide = VEC * step;
     const long low = dy_offset, high = dy_offset + span_of(p.y);
     const long places_high = indices_offset + mx_size(p.y);
-    for (long row = first; row < last; row++) {
-        const int h = (int)row % (int)p.x.len[3], rest = (int)row / (int)p.x.len[3];
-        const int d = rest % (int)p.x.len[2], plane = rest / (int)p.x.len[2];
-        const int c = plane % (int)p.x.len[1], n = plane / (int)p.x.len[1];
+    row_t r;
+    r.line = p.y.stride[3];
+    r.slice = p.y.stride[2];
+    r.width = (int)p.y.len[4];
+    r.height = (int)p.y.len[3];
+    r.window_w = WINDOW ? WINDOW : (int)p.window[2];
+    r.window_h = (int)p.window[1];
+    r.step = STEP ? STEP : (int)p.step[2];
+    r.step_h = (int)p.step[1];
+    r.step_d = (int)p.step[0];
+    const int length = (int)p.x.len[4], pad = (int)p.pad[2], wide = VEC * r.step;
+    line_t here = line_of(&p.x, (int)p.x.len[1], first);
+    for (long row = first; row < last; row++, next_line(&p.x, (int)p.x.len[1], &here)) {
+        const int n = here.n, c = here.c, d = here.d, h = here.h;
         const long to = dx_offset + mx_offset(p.x, n, c, d, h, 0);
-        row_t r;
-        r.d = d;
-        r.h = h;
-        r.on_d = windows_with(&p, 0, d);
-        r.on_h = windows_with(&p, 1, h);
-        r.from = dy_offset + mx_offset(p.y, n, c, 0, 0, 0);
+        r.on_d = convert_int2(windows_with(&p, 0, d));
+        r.on_h = convert_int2(windows_with(&p, 1, h));
+        r.edge_d = d + (int)p.pad[0];
+        r.edge_h = h + (int)p.pad[1];
+        r.start = (d * (int)p.x.len[3] + h) * length;
+        r.from = dy_offset + n * p.y.stride[0] + c * p.y.stride[1];
         r.places = indices_offset + index_place(p.y, n, c, 0, 0, 0);
         const bool reached = r.on_d.x < r.on_d.y && r.on_h.x < r.on_h.y;
-        const long row_begin = r.from + r.on_d.x * p.y.stride[2] + r.on_h.x * p.y.stride[3];
-        const long row_end = r.from + (r.on_d.y - 1) * p.y.stride[2] + (r.on_h.y - 1) * p.y.stride[3];
-        const long places_begin = r.places + (r.on_d.x * p.y.len[3] + r.on_h.x) * p.y.len[4];
-        const long places_end = r.places + ((r.on_d.y - 1) * p.y.len[3] + r.on_h.y - 1) * p.y.len[4];
-        for (long w = 0; w < length; w += wide) {
+        const long row_low = r.from + r.on_d.x * r.slice + r.on_h.x * r.line;
+        const long row_high = r.from + (r.on_d.y - 1) * r.slice + (r.on_h.y - 1) * r.line;
+        const long places_from = r.places + (r.on_d.x * r.height + r.on_h.x) * r.width;
+        const long places_to = r.places + ((r.on_d.y - 1) * r.height + r.on_h.y - 1) * r.width;
+        /* No vector of most rows loads anything outside the tensor or the indices. */
+        const int most = length + pad + 2 * VEC;
+        bool safe_row = WINDOW && row_low - WINDOW >= low && row_high + most <= high;
+        if (SAVE)
+            safe_row = safe_row && places_from - WINDOW >= indices_offset && places_to + most <= places_high;
+        for (int w = 0; w < length; w += wide) {
             if (STEP != 0 && w + wide > length && length >= wide)
                 w = length - wide; /* the last vectors compute some elements again rather than fewer */
-            const long count = min(wide, length - w);
+            const int count = length - w;
             ACCV sum[STEP ? STEP : 1];
-            for (int phase = 0; phase < (int)step; phase++) {
-                const int edge = (int)(w + phase + p.pad[2]), window = edge / (int)step, tap = edge % (int)step;
-                const long taps = p.window[2] > tap ? ((int)p.window[2] - 1 - tap) / (int)step + 1 : 0;
-                const long t0 = max(0L, window - (p.y.len[4] - 1)), t1 = min(taps, (long)window + VEC);
-                const long lowest = window - t1 + 1, behind = window - t0 + VEC;
+#pragma unroll
+            for (int i = 0; i < (STEP ? STEP : r.step); i++) {
+                /* Of the phases of neighbours the one with first tap i, where STEP says how many there are. */
+                const int phase = STEP ? (i ^ (w + pad)) & (STEP - 1) : i;
+                const int edge = w + phase + pad, tap = STEP ? i : edge % r.step, window = (edge - tap) / r.step;
+                const int taps = r.window_w > tap ? (r.window_w - 1 - tap) / r.step + 1 : 0;
+                const int t0 = WINDOW ? 0 : max(0, window - (r.width - 1));
+                const int t1 = WINDOW ? taps : min(taps, window + VEC);
                 ACCV value = 0;
                 if (reached && t0 < t1) {
-                    bool inside = window - taps + 1 >= 0 && window + VEC <= p.y.len[4];
+                    bool inside = window - taps + 1 >= 0 && window + VEC <= r.width;
                     if (MODE == 1)
-                        inside = inside && (window - taps + 1) * step >= p.pad[2] &&
-                                 (window + VEC - 1) * step - p.pad[2] + p.window[2] <= length;
-                    bool safe = row_begin + lowest >= low && row_end + behind <= high;
-                    if (SAVE)
-                        safe = safe && places_begin + lowest >= indices_offset && places_end + behind <= places_high;
+                        inside = inside && (window - taps + 1) * r.step >= pad &&
+                                 (window + VEC - 1) * r.step - pad + r.window_w <= length;
+                    bool safe = safe_row;
+                    if (!safe) {
+                        const int lowest = window - t1 + 1, behind = window - t0 + VEC;
+                        safe = row_low + lowest >= low && row_high + behind <= high;
+                        if (SAVE)
+                            safe = safe && places_from + lowest >= indices_offset && places_to + behind <= places_high;
+                    }
                     if (!safe) {
                         ACC lanes[VEC];
-                        for (int i = 0; i < VEC; i++) {
-                            const long at = w + phase + i * step;
-                            lanes[i] =
+                        for (int lane = 0; lane < VEC; lane++) {
+                            const int at = w + phase + lane * r.step;
+                            lanes[lane] =
                                 at < length ? collect_one(dy, dy_offset, indices, indices_offset, &p, n, c, d, h, at)
                                             : (ACC)0;
                         }
                         value = MX_JOIN(vload, VEC)(0, lanes);
                     } else if (inside) {
-                        value = collect(dy, indices, &p, &r, w + phase, window, tap, t0, t1, true);
+                        value = collect(dy, indices, &p, r, w + phase, window, tap, t0, t1, true);
                     } else {
-                        value = collect(dy, indices, &p, &r, w + phase, window, tap, t0, t1, false);
+                        value = collect(dy, indices, &p, r, w + phase, window, tap, t0, t1, false);
                     }
                 }
 #if STEP != 0
-                sum[phase] = value;
+                sum[i] = value;
 #else
                 ACC lanes[VEC];
                 MX_JOIN(vstore, VEC)(value, 0, lanes);
-                for (int i = 0; i < VEC && phase + i * step < count; i++)
-                    STORE(TYPE)(dx, to + w + phase + i * step, lanes[i]);
+                for (int lane = 0; lane < VEC && phase + lane * r.step < count; lane++)
+                    STORE(TYPE)(dx, to + w + phase + lane * r.step, lanes[lane]);
 #endif
             }
 #if STEP == 1
             store_values(sum[0], dx, to + w, count);
 #elif STEP == 2
+            const bool crossed = (w + pad) & 1;
+            const ACCV even = crossed ? sum[1] : sum[0], odd = crossed ? sum[0] : sum[1];
             ACCV left, right;
-            left.even = sum[0].lo;
-            left.odd = sum[1].lo;
-            right.even = sum[0].hi;
-            right.odd = sum[1].hi;
+            left.even = even.lo;
+            left.odd = odd.lo;
+            right.even = even.hi;
+            right.odd = odd.hi;
             store_values(left, dx, to + w, count);
-            store_values(right, dx, to + w + VEC, max(0L, count - VEC));
+            store_values(right, dx, to + w + VEC, max(0, count - VEC));
 #endif
+        }
+    }
+}
+#endif
+
+#if IS_KIND(flat)
+#if WINDOW % 2 != 1 || STEP != 1 || MODE == 1
+#error "pooling_backward_flat needs an odd WINDOW, with pads of half of it, STEP 1 and MODE 0 or 2"
+#endif
+
+/* VEC elements of a plane, from element i on.  `inside`: no window that contains them begins above or ends below. */
+static inline ACCV collect_flat(__global const STORAGE(TYPE) *dy, long from, __global const INDEX_TYPE *indices,
+                                long places, int i, LANEV columns, int window_h, int pad_h, int width, int size,
+                                const bool inside)
+{
+    ACCV sum = 0;
+    for (int j = 0; j < window_h; j++) {
+        const int at = i + (pad_h - j) * width + WINDOW / 2;
+#pragma unroll
+        for (int k = 0; k < WINDOW; k++) {
+            const ACCV value = VLOAD(TYPE)(dy, from + at - k);
+            LANEV there = k == WINDOW / 2 ? (LANEV)-1 : INSIDE(columns + (LANE)(WINDOW / 2 - k), width);
+            if (!inside)
+                there &= INSIDE((LANE)(at - k) + LANES, size);
+#if SAVE
+            const LANEV index = TO(LANEV)(MX_JOIN(vload, VEC)(0, indices + places + at - k));
+            there &= index == (IMAGE ? (LANE)i + LANES : (LANEV)(LANE)(j * WINDOW + k));
+            sum += there ? value : (ACCV)0;
+#else
+            sum += inside && k == WINDOW / 2 ? value : there ? value : (ACCV)0;
+#endif
+        }
+    }
+#if MODE == 2
+    sum /= (ACC)(window_h * WINDOW);
+#endif
+    return sum;
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_flat(
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
+#if SAVE
+    __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+    const mx_pooling_problem p, const long block)
+{
+#if !SAVE
+    __global const INDEX_TYPE *indices = 0;
+    const long indices_offset = 0;
+#endif
+    const long planes = p.x.len[0] * p.x.len[1];
+    const long first = (long)get_group_id(0) * block, last = min(first + block, planes);
+    const long low = dy_offset, high = dy_offset + span_of(p.y), places_high = indices_offset + mx_size(p.y);
+    const int width = (int)p.x.len[4], size = (int)p.y.len[3] * width, length = (int)p.x.len[3] * width;
+    const int window_h = (int)p.window[1], pad_h = (int)p.pad[1];
+    const int before = (window_h - 1 - pad_h) * width + WINDOW / 2, behind = pad_h * width + WINDOW / 2 + VEC;
+    for (long plane = first; plane < last; plane++) {
+        const int n = (int)plane / (int)p.x.len[1], c = (int)plane % (int)p.x.len[1];
+        const long from = dy_offset + n * p.y.stride[0] + c * p.y.stride[1];
+        const long to = dx_offset + n * p.x.stride[0] + c * p.x.stride[1];
+        const long places = indices_offset + plane * size;
+        for (int i = 0; i < length; i += VEC) {
+            if (i + VEC > length && length >= VEC)
+                i = length - VEC;
+            const bool inside = i >= before && i + behind <= size;
+            bool safe = from + i - before >= low && from + i + behind <= high;
+            if (SAVE)
+                safe = safe && places + i - before >= indices_offset && places + i + behind <= places_high;
+            if (!safe) {
+                for (int k = i; k < min(i + VEC, length); k++)
+                    STORE(TYPE)(dx, to + k,
+                                collect_one(dy, dy_offset, indices, indices_offset, &p, n, c, 0, k / width, k % width));
+                continue;
+            }
+            const LANEV columns = columns_of(i, width);
+            ACCV sum;
+            if (inside)
+                sum = collect_flat(dy, from, indices, places, i, columns, window_h, pad_h, width, size, true);
+            else
+                sum = collect_flat(dy, from, indices, places, i, columns, window_h, pad_h, width, size, false);
+            store_values(sum, dx, to + i, length - i);
         }
     }
 }
@@ -229,10 +341,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
     const mx_pooling_problem p, const long block)
 {
     const long rows = p.x.len[0] * p.x.len[2] * p.x.len[3], channels = p.x.len[1], length = p.x.len[4];
+#if SQUARES
+    const long places_high = indices_offset + mx_size(p.y);
+#endif
     const long first = (long)get_group_id(0) * block, last = min(first + block, rows);
-    for (long row = first; row < last; row++) {
-        const int h = (int)row % (int)p.x.len[3], rest = (int)row / (int)p.x.len[3];
-        const int d = rest % (int)p.x.len[2], n = rest / (int)p.x.len[2];
+    line_t here = line_of(&p.x, 1, first);
+    for (long row = first; row < last; row++, next_line(&p.x, 1, &here)) {
+        const int n = here.n, d = here.d, h = here.h;
         const long2 on_d = windows_with(&p, 0, d), on_h = windows_with(&p, 1, h);
         const long to = dx_offset + mx_offset(p.x, n, 0, d, h, 0);
         for (long w0 = 0; w0 < length; w0 += SEGMENT) {
@@ -254,17 +369,44 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
 #else
                         const long lines = divisor(&p, 0, i) * divisor(&p, 1, j);
 #endif
+#if SQUARES
+                        INDEXV square[16];
+                        long square_at = -16; /* the windows square_at ... square_at + 15 are in it */
+#endif
                         for (long k = k0; k < k1; k++) {
                             ACCV value = VLOAD(TYPE)(dy, from + k * p.y.stride[4]);
                             const long start = k * p.step[2] - p.pad[2];
                             const long begin = max(start, w0), end = min(start + p.window[2], w1);
 #if SAVE
-                            LANE lanes[VEC];
-                            for (int l = 0; l < VEC; l++)
-                                lanes[l] = (LANE)indices[places + l * plane + k];
-                            const LANEV index = MX_JOIN(vload, VEC)(0, lanes);
+                            LANEV index;
+#if SQUARES
+                            if (k >= square_at + 16 && places + 15 * plane + k + 16 <= places_high) {
+                                square_at = k;
+                                for (int l = 0; l < VEC; l++)
+                                    square[l] = vload16(0, indices + places + l * plane + k);
+                                turn_square(square);
+                            }
+                            if (k < square_at + 16) {
+                                index = TO(LANEV)(square[k - square_at]);
+                            } else
+#endif
+                            {
+                                LANE lanes[VEC];
+                                for (int l = 0; l < VEC; l++)
+                                    lanes[l] = (LANE)indices[places + l * plane + k];
+                                index = MX_JOIN(vload, VEC)(0, lanes);
+                            }
                             const long code = IMAGE ? (d * p.x.len[3] + h) * p.x.len[4]
                                                     : (kd * p.window[1] + kh) * p.window[2] - start;
+#if WINDOW
+                            if (end - begin == WINDOW) {
+#pragma unroll
+                                for (int t = 0; t < WINDOW; t++)
+                                    sums[begin - w0 + t] +=
+                                        index == (LANEV)(LANE)(code + begin + t) ? value : (ACCV)0;
+                                continue;
+                            }
+#endif
                             for (long w = begin; w < end; w++)
                                 sums[w - w0] += index == (LANEV)(LANE)(code + w) ? value : (ACCV)0;
 #else
@@ -275,7 +417,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
                         }
                     }
                 for (long w = w0; w < w1; w++)
-                    VSTORE(VEC, sums[w - w0], dx, to + w * p.x.stride[4] + c);
+                    store_values(sums[w - w0], dx, to + w * p.x.stride[4] + c, VEC);
             }
         }
     }

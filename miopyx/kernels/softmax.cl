@@ -34,7 +34,7 @@
 #ifndef VEC /* elements at a time (ROWS, COLUMNS) */
 #define VEC 1
 #endif
-#ifndef HELD /* numbers of a set that a work-item keeps (ROWS, COLUMNS), a multiple of VEC */
+#ifndef HELD /* numbers that a work-item keeps (ROWS, COLUMNS), a multiple of VEC */
 #define HELD 16384
 #endif
 #include "common.h"
@@ -56,9 +56,11 @@
 /* An element of the result, from v = x - max: softmax, or its logarithm.  `scale` is alpha / sum, or log(sum). */
 #if LOG
 #define RESULT(v, scale) ((ACC)alpha * ((v) - (scale)))
-#define SCALE(sum) log(sum)
+#define KEPT_RESULT(kept, scale) RESULT(kept, scale)
+#define SCALE(sum) mx_log(sum)
 #else
-#define RESULT(v, scale) (mx_exp(v) * (scale))
+#define KEPT_RESULT(kept, scale) ((kept) * (scale)) /* powers were kept */
+#define RESULT(v, scale) (mx_exp_below(v) * (scale))
 #define SCALE(sum) ((ACC)alpha / (sum))
 #endif
 
@@ -73,18 +75,28 @@
 
 #if FORM == ROWS || FORM == COLUMNS
 
-/* `count` elements of p from `at` on: a vector, the lanes behind them `rest`. */
-static inline V take(__global const STORAGE(T) *p, long at, long count, ACC rest)
+#if VEC == 16
+#define LANES ((VI)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#elif VEC == 8
+#define LANES ((VI)(0, 1, 2, 3, 4, 5, 6, 7))
+#else
+#error "VEC must be 8 or 16 in this form"
+#endif
+
+/* `count` elements of p from `at` on, a vector at most, the lanes behind them `rest`.  Memory ends at `end`. */
+static inline V take(__global const STORAGE(T) *p, long at, long count, ACC rest, long end)
 {
     if (count >= VEC)
         return LOADV(T)(p, at);
+    if (at + VEC <= end) /* what lies behind them may be read */
+        return LANES < (VI)count ? LOADV(T)(p, at) : (V)rest;
     return load_lanes(p, at, 1, (int)count, rest);
 }
 
-static inline void put(__global STORAGE(T) *p, long at, long count, V value, ACC beta)
+static inline void put(__global STORAGE(T) *p, long at, long count, V value, ACC beta, long end)
 {
     if (beta != 0)
-        value += beta * take(p, at, count, 0);
+        value += beta * take(p, at, count, 0, end);
     if (count >= VEC)
         VSTORE(T)(p, at, value);
     else
@@ -96,10 +108,8 @@ static inline void put(__global STORAGE(T) *p, long at, long count, V value, ACC
 #define TWO MX_JOIN(ACC, 2)
 #if VEC == 16
 #define FIRST_FOLD(v, op) op((v).lo, (v).hi)
-#elif VEC == 8
-#define FIRST_FOLD(v, op) (v)
 #else
-#error "VEC must be 8 or 16 in this form"
+#define FIRST_FOLD(v, op) (v)
 #endif
 #define ADD(a, b) ((a) + (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b)) /* of a number and NaN: b */
@@ -127,15 +137,18 @@ static inline long2 share(long all)
     return (long2)(me * all / groups, (me + 1) * all / groups);
 }
 
+/* Where a tensor's memory ends. */
+#define END(t, offset) ((offset) + mx_grid_extent(inside, t) + mx_grid_extent(outside, t) - 1)
+
 #if FORM == ROWS
 
-/* A set of `count` numbers; up to HELD of them are read once and kept, more are read and their powers computed twice. */
-static inline void row(__global const STORAGE(T) *x, long from, __global STORAGE(T) *y, long to, long count,
-                       SCALAR alpha, SCALAR beta, ACC *held, const bool keep)
+/* A set of `count` numbers; up to HELD are read once and kept, of more the powers are computed twice. */
+static inline void row(__global const STORAGE(T) *x, long from, long x_end, __global STORAGE(T) *y,
+                       long to, long y_end, long count, SCALAR alpha, SCALAR beta, ACC *held, const bool keep)
 {
     V top = (V)-INFINITY, sum = (V)0;
     for (long i = 0; i < count; i += VEC) {
-        const V v = take(x, from + i, count - i, -INFINITY);
+        const V v = take(x, from + i, count - i, -INFINITY, x_end);
         if (keep)
             VJOIN(vstore)(v, 0, held + i);
         top = MAX(v, top);
@@ -145,28 +158,22 @@ static inline void row(__global const STORAGE(T) *x, long from, __global STORAGE
         const long end = min(start + PART * VEC, count);
         V part = (V)0;
         for (long i = start; i < end; i += VEC) {
-            const V v = (keep ? VJOIN(vload)(0, held + i) : take(x, from + i, count - i, -INFINITY)) - most;
-            const V e = mx_exp(v);
+            const V v = (keep ? VJOIN(vload)(0, held + i) : take(x, from + i, count - i, -INFINITY, x_end)) - most;
+            const V e = mx_exp_below(v);
             if (keep)
                 VJOIN(vstore)(LOG ? v : e, 0, held + i);
             part += e;
         }
         sum += part;
     }
-    const ACC scale = SCALE(fold_sum(sum));
+    const V scale = SCALE((V)fold_sum(sum));
     for (long i = 0; i < count; i += VEC) {
         V v;
-        if (keep) {
-            v = VJOIN(vload)(0, held + i);
-#if LOG
-            v = RESULT(v, scale);
-#else
-            v *= scale;
-#endif
-        } else {
-            v = RESULT(take(x, from + i, count - i, -INFINITY) - most, scale);
-        }
-        put(y, to + i, count - i, v, beta);
+        if (keep)
+            v = KEPT_RESULT(VJOIN(vload)(0, held + i), scale);
+        else
+            v = RESULT(take(x, from + i, count - i, -INFINITY, x_end) - most, scale);
+        put(y, to + i, count - i, v, beta, y_end);
     }
 }
 
@@ -175,14 +182,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_forward(
 {
     ACC held[HELD];
     const long count = inside.len[4];
+    const long x_end = END(1, x_offset), y_end = END(0, y_offset);
     const long2 mine = share(mx_grid_size(outside));
     for (long set = mine.x; set < mine.y; set++) {
         const long from = x_offset + mx_grid_element(outside, 1, (INDEX)set);
         const long to = y_offset + mx_grid_element(outside, 0, (INDEX)set);
         if (count <= HELD)
-            row(x, from, y, to, count, alpha, beta, held, true);
+            row(x, from, x_end, y, to, y_end, count, alpha, beta, held, true);
         else
-            row(x, from, y, to, count, alpha, beta, held, false);
+            row(x, from, x_end, y, to, y_end, count, alpha, beta, held, false);
     }
 }
 
@@ -191,6 +199,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_backward(
     __global STORAGE(T) *dx, long dx_offset, PARAMETERS)
 {
     const long count = inside.len[4];
+    const long y_end = END(2, y_offset), dy_end = END(1, dy_offset), dx_end = END(0, dx_offset);
     const long2 mine = share(mx_grid_size(outside));
     for (long set = mine.x; set < mine.y; set++) {
         const long y_at = y_offset + mx_grid_element(outside, 2, (INDEX)set);
@@ -201,26 +210,27 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_backward(
             const long end = min(start + PART * VEC, count);
             V part = (V)0;
             for (long i = start; i < end; i += VEC)
-                part += TERM(take(dy, dy_at + i, count - i, 0), take(y, y_at + i, count - i, 0));
+                part += TERM(take(dy, dy_at + i, count - i, 0, dy_end), take(y, y_at + i, count - i, 0, y_end));
             lanes += part;
         }
         const ACC sum = fold_sum(lanes);
         for (long i = 0; i < count; i += VEC) {
             const V gradient =
-                GRADIENT(take(dy, dy_at + i, count - i, 0), take(y, y_at + i, count - i, 0), sum);
-            put(dx, to + i, count - i, gradient, beta);
+                GRADIENT(take(dy, dy_at + i, count - i, 0, dy_end), take(y, y_at + i, count - i, 0, y_end), sum);
+            put(dx, to + i, count - i, gradient, beta, dx_end);
         }
     }
 }
 
 #else /* COLUMNS */
 
-/* `block` is at most WIDEST vectors. */
-#define WIDEST 16
+#define WIDEST 64 /* vectors of a block, at most */
+/* Of a vector at column j; `full` says that all of them are whole, and is a constant. */
+#define REST(j) (full ? VEC : wide - (j))
 
 /* Sets first ... first + wide - 1 of a line; block * count numbers are kept where HELD is enough for them. */
-static inline void columns(__global const STORAGE(T) *x, long from, __global STORAGE(T) *y, long to, long wide,
-                           PARAMETERS, ACC *held, const bool keep)
+static inline void columns(__global const STORAGE(T) *x, long from, long x_end, __global STORAGE(T) *y, long to,
+                           long y_end, long wide, PARAMETERS, ACC *held, const bool keep, const bool full)
 {
     const long count = inside.len[4], x_step = inside.stride[1][4], y_step = inside.stride[0][4];
     V top[WIDEST], scale[WIDEST];
@@ -228,9 +238,7 @@ static inline void columns(__global const STORAGE(T) *x, long from, __global STO
         top[j / VEC] = (V)-INFINITY;
     for (long c = 0; c < count; c++)
         for (long j = 0; j < wide; j += VEC) {
-            const V v = take(x, from + c * x_step + j, wide - j, 0);
-            if (keep)
-                VJOIN(vstore)(v, 0, held + c * block + j);
+            const V v = take(x, from + c * x_step + j, REST(j), 0, x_end);
             top[j / VEC] = MAX(v, top[j / VEC]);
         }
     for (long j = 0; j < wide; j += VEC) {
@@ -240,9 +248,8 @@ static inline void columns(__global const STORAGE(T) *x, long from, __global STO
             const long end = min(start + PART, count);
             V part = (V)0;
             for (long c = start; c < end; c++) {
-                const V v =
-                    (keep ? VJOIN(vload)(0, held + c * block + j) : take(x, from + c * x_step + j, wide - j, 0)) - most;
-                const V e = mx_exp(v);
+                const V v = take(x, from + c * x_step + j, REST(j), 0, x_end) - most;
+                const V e = mx_exp_below(v);
                 if (keep)
                     VJOIN(vstore)(LOG ? v : e, 0, held + c * block + j);
                 part += e;
@@ -254,17 +261,11 @@ static inline void columns(__global const STORAGE(T) *x, long from, __global STO
     for (long c = 0; c < count; c++)
         for (long j = 0; j < wide; j += VEC) {
             V v;
-            if (keep) {
-                v = VJOIN(vload)(0, held + c * block + j);
-#if LOG
-                v = RESULT(v, scale[j / VEC]);
-#else
-                v *= scale[j / VEC];
-#endif
-            } else {
-                v = RESULT(take(x, from + c * x_step + j, wide - j, 0) - top[j / VEC], scale[j / VEC]);
-            }
-            put(y, to + c * y_step + j, wide - j, v, beta);
+            if (keep)
+                v = KEPT_RESULT(VJOIN(vload)(0, held + c * block + j), scale[j / VEC]);
+            else
+                v = RESULT(take(x, from + c * x_step + j, REST(j), 0, x_end) - top[j / VEC], scale[j / VEC]);
+            put(y, to + c * y_step + j, REST(j), v, beta, y_end);
         }
 }
 
@@ -273,49 +274,67 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_forward(
 {
     ACC held[HELD];
     const long row = outside.len[4], blocks = (row + block - 1) / block;
+    const long x_end = END(1, x_offset), y_end = END(0, y_offset);
     const long2 mine = share(blocks * (mx_grid_size(outside) / row));
     for (long i = mine.x; i < mine.y; i++) {
         const long line = i / blocks, first = i % blocks * block, wide = min(block, row - first);
         const long from = x_offset + mx_grid_offset(outside, 1, line) + first;
         const long to = y_offset + mx_grid_offset(outside, 0, line) + first;
-        if (block * inside.len[4] <= HELD)
-            columns(x, from, y, to, wide, inside, outside, block, alpha, beta, held, true);
+        const bool keep = block * inside.len[4] <= HELD;
+        if (keep && wide == block)
+            columns(x, from, x_end, y, to, y_end, block, inside, outside, block, alpha, beta, held, true, true);
+        else if (keep)
+            columns(x, from, x_end, y, to, y_end, wide, inside, outside, block, alpha, beta, held, true, false);
         else
-            columns(x, from, y, to, wide, inside, outside, block, alpha, beta, held, false);
+            columns(x, from, x_end, y, to, y_end, wide, inside, outside, block, alpha, beta, held, false, false);
     }
+}
+
+static inline void columns_gradient(__global const STORAGE(T) *y, long y_at, long y_end,
+                                    __global const STORAGE(T) *dy, long dy_at, long dy_end, __global STORAGE(T) *dx,
+                                    long to, long dx_end, long wide, PARAMETERS, const bool full)
+{
+    const long count = inside.len[4], y_step = inside.stride[2][4], dy_step = inside.stride[1][4];
+    V sum[WIDEST], part[WIDEST];
+    for (long j = 0; j < wide; j += VEC)
+        sum[j / VEC] = (V)0;
+    for (long start = 0; start < count; start += PART) {
+        const long end = min(start + PART, count);
+        for (long j = 0; j < wide; j += VEC)
+            part[j / VEC] = (V)0;
+        for (long c = start; c < end; c++)
+            for (long j = 0; j < wide; j += VEC)
+                part[j / VEC] += TERM(take(dy, dy_at + c * dy_step + j, REST(j), 0, dy_end),
+                                      take(y, y_at + c * y_step + j, REST(j), 0, y_end));
+        for (long j = 0; j < wide; j += VEC)
+            sum[j / VEC] += part[j / VEC];
+    }
+    for (long c = 0; c < count; c++)
+        for (long j = 0; j < wide; j += VEC) {
+            const V gradient = GRADIENT(take(dy, dy_at + c * dy_step + j, REST(j), 0, dy_end),
+                                        take(y, y_at + c * y_step + j, REST(j), 0, y_end), sum[j / VEC]);
+            put(dx, to + c * inside.stride[0][4] + j, REST(j), gradient, beta, dx_end);
+        }
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_backward(
     __global const STORAGE(T) *y, long y_offset, __global const STORAGE(T) *dy, long dy_offset,
     __global STORAGE(T) *dx, long dx_offset, PARAMETERS)
 {
-    const long row = outside.len[4], blocks = (row + block - 1) / block, count = inside.len[4];
+    const long row = outside.len[4], blocks = (row + block - 1) / block;
+    const long y_end = END(2, y_offset), dy_end = END(1, dy_offset), dx_end = END(0, dx_offset);
     const long2 mine = share(blocks * (mx_grid_size(outside) / row));
     for (long i = mine.x; i < mine.y; i++) {
         const long line = i / blocks, first = i % blocks * block, wide = min(block, row - first);
         const long y_at = y_offset + mx_grid_offset(outside, 2, line) + first;
         const long dy_at = dy_offset + mx_grid_offset(outside, 1, line) + first;
         const long to = dx_offset + mx_grid_offset(outside, 0, line) + first;
-        V sum[WIDEST], part[WIDEST];
-        for (long j = 0; j < wide; j += VEC)
-            sum[j / VEC] = (V)0;
-        for (long start = 0; start < count; start += PART) {
-            const long end = min(start + PART, count);
-            for (long j = 0; j < wide; j += VEC)
-                part[j / VEC] = (V)0;
-            for (long c = start; c < end; c++)
-                for (long j = 0; j < wide; j += VEC)
-                    part[j / VEC] += TERM(take(dy, dy_at + c * inside.stride[1][4] + j, wide - j, 0),
-                                          take(y, y_at + c * inside.stride[2][4] + j, wide - j, 0));
-            for (long j = 0; j < wide; j += VEC)
-                sum[j / VEC] += part[j / VEC];
-        }
-        for (long c = 0; c < count; c++)
-            for (long j = 0; j < wide; j += VEC) {
-                const V gradient = GRADIENT(take(dy, dy_at + c * inside.stride[1][4] + j, wide - j, 0),
-                                            take(y, y_at + c * inside.stride[2][4] + j, wide - j, 0), sum[j / VEC]);
-                put(dx, to + c * inside.stride[0][4] + j, wide - j, gradient, beta);
-            }
+        if (wide == block)
+            columns_gradient(y, y_at, y_end, dy, dy_at, dy_end, dx, to, dx_end, block, inside, outside, block, alpha,
+                             beta, true);
+        else
+            columns_gradient(y, y_at, y_end, dy, dy_at, dy_end, dx, to, dx_end, wide, inside, outside, block, alpha,
+                             beta, false);
     }
 }
 
@@ -388,7 +407,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
             const long end = min(start + PART * STEP, count);
             ACC part = 0;
             for (long i = start; i < end; i += STEP)
-                part += mx_exp((ACC)LOAD(T)(x, from + AT(1, i)) - most);
+                part += mx_exp_below((ACC)LOAD(T)(x, from + AT(1, i)) - most);
             sum += part;
         }
         const ACC scale = SCALE(ALL(sum, sum));

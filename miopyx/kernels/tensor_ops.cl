@@ -59,6 +59,7 @@
 #ifndef ITEMS
 #define ITEMS 4
 #endif
+#define MOST_SHORT 64 /* elements of a row that tensor_rows does not read by itself */
 #include "common.h"
 
 #if WHAT < TENSOR_ADD || WHAT > TENSOR_FILL
@@ -277,7 +278,36 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_rows(ARGUMEN
 #if HAS_B
     long b_row = b_offset + mx_grid_offset(w.g, 2, line);
 #endif
+#if HAS_B
+    /* Short rows one behind the other, as channels that are innermost: b repeats itself every VEC rows. */
+    const long width = w.g.len[4];
+    const bool repeats = dense && b_step == 1 && w.pieces == 1 && width <= MOST_SHORT && width % VEC != 0 &&
+                         w.g.stride[0][3] == width && w.g.stride[1][3] == width && w.g.stride[2][3] == 0;
+#endif
     for (; unit < end; unit++) {
+#if HAS_B
+        if (repeats) {
+            const long rows = (min(end - unit, w.g.len[3] - at[3]) - 1) / VEC * VEC; /* one row at least is left */
+            if (rows >= 4 * VEC) {
+                ACC several[MOST_SHORT * VEC];
+                for (long i = 0; i < width * VEC; i++)
+                    several[i] = (ACC)alpha2 * GET_C(b, b_row + i % width);
+                for (long done = 0; done < rows * width; done += width * VEC)
+                    for (long i = 0; i < width * VEC; i += VEC) {
+                        const values_t v = COMBINE((ACC)alpha1 * VGET_A(a, a_row + done + i),
+                                                   (MX_JOIN(vload, VEC)(0, several + i)));
+                        if (WITH_BETA)
+                            VPUT_C(c, c_row + done + i, VADD_OLD(v, c_row + done + i));
+                        else
+                            VPUT_C(c, c_row + done + i, v);
+                    }
+                unit += rows;
+                at[3] += rows;
+                c_row += rows * width;
+                a_row += rows * width;
+            }
+        }
+#endif
         const long first = piece * w.piece, n = min(w.piece, w.g.len[4] - first);
         const long cc = c_row + first * c_step;
 #if WHAT != TENSOR_FILL
@@ -454,14 +484,18 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_turned(ARGUM
         const long i_end = min(i_block + w.row_block, w.rows), j_end = min(j_block + w.column_block, w.columns);
         const long c_image = c_offset + mx_grid_offset(w.outer, 0, line);
         const long a_image = a_offset + mx_grid_offset(w.outer, 1, line);
-        for (long j0 = j_block; j0 < j_end; j0 += 16)
-            for (long i0 = i_block; i0 < i_end; i0 += 16) {
+        const long i_last = i_end - 16, j_last = j_end - 16;
+        const bool whole = i_last >= i_block && j_last >= j_block && !WITH_BETA;
+        for (long j = j_block; j < j_end; j += 16)
+            for (long i = i_block; i < i_end; i += 16) {
+                /* At the edges tiles overlap, which does not matter as long as c is not read. */
+                const long i0 = whole ? min(i, i_last) : i, j0 = whole ? min(j, j_last) : j;
                 const long from = a_image + j0 * w.a_step + i0, to = c_image + i0 * w.c_step + j0;
-                if (i0 + 16 > i_end || j0 + 16 > j_end) {
-                    for (long i = 0; i < min(16L, i_end - i0); i++)
-                        for (long j = 0; j < min(16L, j_end - j0); j++) {
-                            const value_t v = ONE(from + j * w.a_step + i, 0, 0);
-                            PUT_C(c, to + i * w.c_step + j, WITH_BETA ? ADD_OLD(v, to + i * w.c_step + j) : v);
+                if (i0 > i_last || j0 > j_last) {
+                    for (long y = 0; y < min(16L, i_end - i0); y++)
+                        for (long x = 0; x < min(16L, j_end - j0); x++) {
+                            const value_t v = ONE(from + x * w.a_step + y, 0, 0);
+                            PUT_C(c, to + y * w.c_step + x, WITH_BETA ? ADD_OLD(v, to + y * w.c_step + x) : v);
                         }
                     continue;
                 }
@@ -476,16 +510,17 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_turned(ARGUM
                     SWAP_2(r[k % 2 + k / 2 * 4], r[k % 2 + k / 2 * 4 + 2]);
                 __attribute__((opencl_unroll_hint(8))) for (int k = 0; k < 8; k++)
                     SWAP_1(r[2 * k], r[2 * k + 1]);
-                __attribute__((opencl_unroll_hint(16))) for (int k = 0; k < 16; k++) {
 #if BITS
-                    VPUT_C(c, to + k * w.c_step, r[k]);
+#define TURNED(k) r[k]
 #else
-                    const values_t v = (ACC)alpha1 * WIDEN(r[k]);
-                    if (WITH_BETA)
-                        VPUT_C(c, to + k * w.c_step, VADD_OLD(v, to + k * w.c_step));
-                    else
-                        VPUT_C(c, to + k * w.c_step, v);
+#define TURNED(k) ((ACC)alpha1 * WIDEN(r[k]))
 #endif
+                if (!WITH_BETA) {
+                    __attribute__((opencl_unroll_hint(16))) for (int k = 0; k < 16; k++)
+                        VPUT_C(c, to + k * w.c_step, TURNED(k));
+                } else {
+                    __attribute__((opencl_unroll_hint(16))) for (int k = 0; k < 16; k++)
+                        VPUT_C(c, to + k * w.c_step, VADD_OLD(TURNED(k), to + k * w.c_step));
                 }
             }
     }

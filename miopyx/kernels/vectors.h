@@ -1,9 +1,8 @@
 /* VEC numbers of type ACC at a time: V, their loads and stores, and the exponential functions.
  *
  * VEC is 1 where work-items are small, and V a scalar.  For float vectors the functions are polynomials, since what an
- * OpenCL library does lane by lane takes longer than the memory.  Errors in units of the last place (measured over all
- * floats): mx_exp 1.1, mx_expm1 2.2, mx_log1p 1.8, mx_tanh 2.9, mx_pow 1.1; results below the smallest normal number are right to
- * the spacing there.  NaN stays NaN.
+ * OpenCL library does lane by lane takes longer than the memory.  Their errors are at most 3 units in the last place;
+ * results below the smallest normal number are right to the spacing there, but for mx_exp_below.  NaN stays NaN.
  */
 #if VEC == 1
 #define VJOIN(name) name
@@ -32,6 +31,43 @@ typedef VJOIN(int) VI;
 #define MX_VSTORE_bfloat16(p, i, v) \
     MX_JOIN(vstore, VEC)(VJOIN(convert_ushort)(mx_bfloat16_bits(VJOIN(convert_float)(v))), 0, (p) + (i))
 #define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
+
+/* VSTREAM(T)(p, i, v): likewise, at addresses that are a multiple of the vector's size; past the caches where STREAM is 1
+ * and the compiler knows how. */
+#ifndef STREAM
+#define STREAM 0
+#endif
+#if STREAM && defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define MX_STREAMS 1
+#endif
+#endif
+#ifdef MX_STREAMS
+#define MX_STREAM_half(p, i, v)                                                                   \
+    do {                                                                                          \
+        ushort mx_lane[VEC];                                                                      \
+        MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (half *)mx_lane);                          \
+        __builtin_nontemporal_store(VJOIN(vload)(0, mx_lane), (__global VJOIN(ushort) *)((p) + (i))); \
+    } while (0)
+#define MX_STREAM_float(p, i, v) __builtin_nontemporal_store(v, (__global VJOIN(float) *)((p) + (i)))
+#define MX_STREAM_double(p, i, v) __builtin_nontemporal_store(v, (__global VJOIN(double) *)((p) + (i)))
+#define MX_STREAM_bfloat16(p, i, v)                                                                          \
+    __builtin_nontemporal_store(VJOIN(convert_ushort)(mx_bfloat16_bits(VJOIN(convert_float)(v))),            \
+                                (__global VJOIN(ushort) *)((p) + (i)))
+#define VSTREAM(T) MX_JOIN(MX_STREAM_, T)
+#else
+#define VSTREAM(T) VSTORE(T)
+#endif
+
+/* How many elements come before the next address at which VSTREAM may begin. */
+static inline long mx_before_stream(__global const STORAGE(T) *p)
+{
+#ifdef MX_STREAMS
+    return (long)(-(ulong)p % (VEC * sizeof(STORAGE(T))) / sizeof(STORAGE(T)));
+#else
+    return 0;
+#endif
+}
 
 static inline VJOIN(uint) mx_bfloat16_bits(const VJOIN(float) value)
 {
@@ -112,6 +148,16 @@ static inline V mx_exp(V x)
     return mx_scaled(p + 1.0f, n);
 }
 
+/* e^x for x up to 0, and 0 where that is below the smallest normal number: half the work of mx_exp. */
+static inline V mx_exp_below(V x)
+{
+    const V bounded = x < -87.336f ? (V)-87.336f : x;
+    const V shifted = MX_FMA(bounded, (V)1.44269504f, (V)MX_TO_INTEGER), whole = shifted - MX_TO_INTEGER;
+    const V r = MX_FMA(whole, (V)2.12194440e-4f, MX_FMA(whole, (V)-0.693359375f, bounded));
+    const V power = AS_V(AS_VI(mx_expm1_of_part(r) + 1.0f) + (AS_VI(shifted) << 23));
+    return x >= -87.336f ? power : bounded - bounded; /* 0, or NaN */
+}
+
 /* e^x - 1 for x up to 88. */
 static inline V mx_expm1(V x)
 {
@@ -133,6 +179,19 @@ static inline V mx_log1p(V x)
     return MX_FMA(q * t, s, s + s);
 }
 
+/* log(x) for normal numbers: x = 2^n m with sqrt(1/2) <= m < sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)). */
+static inline V mx_log(V x)
+{
+    const VI bits = AS_VI(x), n = (bits - 0x3f3504f3) >> 23;
+    const V m = AS_V(bits - (n << 23)), s = (m - 1.0f) / (m + 1.0f), t = s * s, whole = VJOIN(convert_float)(n);
+    V q = (V)0.28031279f;
+    q = MX_FMA(q, t, (V)0.27997863f);
+    q = MX_FMA(q, t, (V)0.40021771f);
+    q = MX_FMA(q, t, (V)0.66666412f);
+    const V small = MX_FMA(whole, (V)-2.12194440e-4f, MX_FMA(q * t, s, s + s));
+    return x != x ? x : MX_FMA(whole, (V)0.693359375f, small);
+}
+
 static inline V mx_tanh(V x)
 {
     V size = fabs(x);
@@ -142,7 +201,7 @@ static inline V mx_tanh(V x)
 }
 
 #ifdef cl_khr_fp64
-/* x^power for x above 0 (what it says of other numbers is of no use); in double, since power * log2(x) may be a hundred. */
+/* x^power for normal x above 0 (of other numbers it says anything); in double, since power * log2(x) may be 128. */
 static inline V mx_pow(V x, float power)
 {
     const VI bits = AS_VI(x), n = (bits - 0x3f3504f3) >> 23; /* x = 2^n m, sqrt(1/2) <= m < sqrt(2) */
@@ -168,7 +227,9 @@ static inline V mx_pow(V x, float power)
 #else
 #define mx_pow(x, power) pow(x, (V)(power))
 #define mx_exp(x) exp(x)
+#define mx_exp_below(x) exp(x)
 #define mx_expm1(x) expm1(x)
+#define mx_log(x) log(x)
 #define mx_log1p(x) log1p(x)
 #define mx_tanh(x) tanh(x)
 #endif
@@ -176,6 +237,8 @@ static inline V mx_pow(V x, float power)
 /* Where element i of a grid lies in tensor t of it. */
 static inline long mx_grid_element(const mx_grid g, int t, INDEX i)
 {
+    if (i < g.len[4])
+        return i * g.stride[t][4];
     long at = (i % (INDEX)g.len[4]) * g.stride[t][4];
     i /= (INDEX)g.len[4];
     for (int axis = 3; axis >= 0 && i > 0; axis--) {
@@ -183,6 +246,15 @@ static inline long mx_grid_element(const mx_grid g, int t, INDEX i)
         i /= (INDEX)g.len[axis];
     }
     return at;
+}
+
+/* One more than the largest position in tensor t of a grid. */
+static inline long mx_grid_extent(const mx_grid g, int t)
+{
+    long last = 0;
+    for (int axis = 0; axis < 5; axis++)
+        last += (g.len[axis] - 1) * g.stride[t][axis];
+    return last + 1;
 }
 
 /* How many elements a grid has. */

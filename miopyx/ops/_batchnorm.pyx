@@ -114,9 +114,7 @@ cdef class BatchNormProblem(Problem):
     def __init__(self, int what, int mode, bint running, bint save, tuple descriptors not None, tuple names not None):
         cdef mx_batchnorm_problem* c = &self.c
         cdef TensorDescriptor x = descriptors[0]
-        cdef TensorDescriptor desc
         cdef int i, first = 3 if what == MX_BN_BACKWARD else 2
-        cdef bint used
         cdef mx_tensor* of[4]
         of[0], of[1], of[2], of[3] = &c.scale, &c.bias, &c.mean, &c.variance
         memset(c, 0, sizeof(mx_batchnorm_problem))
@@ -139,10 +137,7 @@ cdef class BatchNormProblem(Problem):
         if what == MX_BN_BACKWARD:
             fill_tensor(&c.dx, descriptors[2])
         for i in range(4):
-            used = i < 2 or what == MX_BN_INFERENCE or running or save
-            if used:
-                desc = descriptors[first + i]
-                fill_tensor(of[i], desc)
+            fill_tensor(of[i], descriptors[first + i])
         self.hold(0, &c.x, x.ndim)
         self.hold(1, &c.y, x.ndim)
         if what == MX_BN_BACKWARD:

@@ -115,7 +115,6 @@ cdef class LRNProblem(Problem):
         cdef mx_lrn_problem* c = &self.c
         cdef bint backward = dx is not None
         cdef TensorDescriptor desc
-        cdef int slot
         lrn.require_set()
         tensors = (("xDesc", x), ("yDesc", y), ("dxDesc", dx), ("dyDesc", dy))[:4 if backward else 2]
         for name, desc in tensors:

@@ -1,6 +1,5 @@
 """Softmax: its descriptor and its two problems."""
 
-from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._args cimport to_double, to_int

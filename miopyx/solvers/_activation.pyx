@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._activation cimport host_activation
@@ -92,7 +92,7 @@ cdef class OpenCLActivation(Solver):
             parts = (groups + grid_lines(&grid) - 1) // grid_lines(&grid)
             chunk = ((row + parts - 1) // parts + 63) // 64 * 64
             groups = min(groups, (row + chunk - 1) // chunk * grid_lines(&grid))
-            defines.update(ROWS=1, VEC=8 if wide else 16)
+            defines.update(ROWS=1, VEC=8 if wide else 16, STREAM=int(is_streamed(dev, count * elements * width)))
         else:
             local = min(256, dev.max_work_group)
             chunk = local * ITEM

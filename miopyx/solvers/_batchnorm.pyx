@@ -1,5 +1,7 @@
 """Batch normalisation: on the host path, and as kernels for CPUs and for GPUs."""
 
+import sys
+
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
@@ -16,7 +18,10 @@ from miopyx.ops._batchnorm cimport (
 
 cdef enum:
     NO_ALGORITHM = -1
-    PANEL = 256                # values of a kept axis side by side on CPUs
+    SIDE = 16                  # numbers of a unit of work on CPUs, at most
+    MIDDLE_SIDE = 32           # the same of rows
+    LONG_SIDE = 256            # the same in inference
+    CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
 
 cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
@@ -41,9 +46,9 @@ cdef class HostBatchNorm(Solver):
 cdef dict _defines(const mx_batchnorm_problem* p, bint in_parts):
     return {
         "X_TYPE": TOKENS[p.x.type], "SCALE_TYPE": TOKENS[p.scale.type], "BIAS_TYPE": TOKENS[p.bias.type],
-        "MEAN_TYPE": TOKENS.get(p.mean.type, "float"), "VARIANCE_TYPE": TOKENS.get(p.variance.type, "float"),
+        "MEAN_TYPE": TOKENS[p.mean.type], "VARIANCE_TYPE": TOKENS[p.variance.type],
         "ACC": "double" if p.x.type == MX_DOUBLE else "float", "WHAT": p.what - MX_BN_TRAINING,
-        "RUNNING": p.running, "SAVE": p.save, "PARTS": 1 if in_parts else 0,
+        "PARTS": 1 if in_parts else 0,
     }
 
 
@@ -51,27 +56,31 @@ cdef Arg _slot(int slot, int64_t type):
     return Arg.slot_of(slot, type_size(<int> type))
 
 
-cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_t parts, bint in_parts):
+cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_t side, int64_t parts,
+                      bint in_parts):
     """The arguments of every kernel, as kernels/batchnorm.h lists them."""
     cdef bint wide = p.x.type == MX_DOUBLE
     cdef list args
+    # A slot without memory is one that the kernel does not touch: any other stands in for it.
     if p.what == MX_BN_BACKWARD:
         args = [_slot(BN_BACK_X, p.x.type), _slot(BN_BACK_DY, p.y.type), _slot(BN_BACK_DX, p.dx.type),
                 _slot(BN_BACK_SCALE, p.scale.type), _slot(BN_BACK_DSCALE, p.scale.type),
-                _slot(BN_BACK_DBIAS, p.bias.type)]
-        if p.save:
-            args += [_slot(BN_BACK_MEAN, p.mean.type), _slot(BN_BACK_INV, p.variance.type)]
+                _slot(BN_BACK_DBIAS, p.bias.type),
+                _slot(BN_BACK_MEAN, p.mean.type) if p.save else _slot(BN_BACK_SCALE, p.scale.type),
+                _slot(BN_BACK_INV, p.variance.type) if p.save else _slot(BN_BACK_SCALE, p.scale.type)]
     else:
+        given = p.running or p.what == MX_BN_INFERENCE
         args = [_slot(BN_X, p.x.type), _slot(BN_Y, p.y.type), _slot(BN_SCALE, p.scale.type),
-                _slot(BN_BIAS, p.bias.type)]
-        if p.running or p.what == MX_BN_INFERENCE:
-            args += [_slot(BN_MEAN, p.mean.type), _slot(BN_VARIANCE, p.variance.type)]
-        if p.save:
-            args += [_slot(BN_SAVED_MEAN, p.mean.type), _slot(BN_SAVED_INV, p.variance.type)]
+                _slot(BN_BIAS, p.bias.type), _slot(BN_MEAN, p.mean.type) if given else _slot(BN_SCALE, p.scale.type),
+                _slot(BN_VARIANCE, p.variance.type) if given else _slot(BN_SCALE, p.scale.type)]
+        if p.what == MX_BN_TRAINING:
+            args += [_slot(BN_SAVED_MEAN, p.mean.type) if p.save else _slot(BN_SCALE, p.scale.type),
+                     _slot(BN_SAVED_INV, p.variance.type) if p.save else _slot(BN_SCALE, p.scale.type)]
     if in_parts:
         args.append(Arg.slot_of(SLOT_WORKSPACE, 8 if wide else 4))
     args.append(Arg.value_of((<const unsigned char*> walk)[:sizeof(bn_walk)]))
-    args.append(Arg.value_of((<const unsigned char*> &parts)[:sizeof(int64_t)]))
+    for number in (side, parts, p.running, p.save):
+        args.append(Arg.value_of(number.to_bytes(8, sys.byteorder)))
     # The others have no factor: the number is not used.
     args.append(Arg.scalar_of(BN_FACTOR, wide))
     args.append(Arg.scalar_of(BN_EPSILON if p.what == MX_BN_TRAINING else 0, wide))
@@ -92,12 +101,12 @@ cdef int64_t _workspace(const mx_batchnorm_problem* p, const bn_walk* walk, int6
             * (8 if p.x.type == MX_DOUBLE else 4))
 
 
-cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* walk, int64_t parts, dict defines,
-                        int64_t size, int64_t local):
+cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* walk, int64_t side, int64_t parts,
+                        dict defines, int64_t size, int64_t local):
     """Everything in one kernel, or the passes one after the other, each over all parts of all units."""
     cdef bint given = p.what == MX_BN_INFERENCE or (p.what == MX_BN_BACKWARD and p.save)
     cdef bint space = parts > 1 and p.what != MX_BN_INFERENCE
-    cdef tuple args = _arguments(p, walk, parts, space)
+    cdef tuple args = _arguments(p, walk, side, parts, space)
     cdef list entries = []
     defines.update(_defines(p, space))
     if not space:
@@ -115,19 +124,34 @@ cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* 
 cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
     """Large pieces of work: whole channels, or parts of them where there are few."""
     cdef int t, axis_count = 3 if p.what == MX_BN_BACKWARD else 2
-    cdef int64_t units, parts, row, items = ITEMS * dev.compute_units
+    cdef int64_t channels, outer, elements, lines, numbers, side, units, parts, row, vec
+    cdef int64_t items = ITEMS * dev.compute_units
     cdef bint lanes, dense = True
     lanes = walk.kept[3] > 1 and (walk.reduced[3] == 1 or (
         walk.kept[3] >= 16 and walk.kept_stride[0][3] < walk.reduced_stride[0][3]))
     row = walk.kept[3] if lanes else walk.reduced[3]
     for t in range(axis_count):
         dense = dense and (row == 1 or (walk.kept_stride[t][3] if lanes else walk.reduced_stride[t][3]) == 1)
-    units = _product(walk.kept, 3) * ((walk.kept[3] + PANEL - 1) // PANEL) if lanes else _product(walk.kept, 4)
-    parts = min((items + units - 1) // units, _product(walk.reduced, 4) * (PANEL if lanes else 1) // 4096)
-    defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "PANEL": PANEL,
-               "VEC": 8 if p.x.type == MX_DOUBLE else 16}
-    return _solution("batchnorm_cpu.cl", p, walk, max(1, parts), defines,
-                     min(units * max(1, parts), items) if parts <= 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
+    vec = 8 if p.x.type == MX_DOUBLE else 16
+    elements = _product(walk.reduced, 4)
+    channels, outer = walk.kept[3], _product(walk.kept, 3)
+    lines = elements // walk.reduced[3]
+    if lanes:
+        numbers = 2 * SIDE if p.what == MX_BN_BACKWARD else 4 * SIDE
+        side = numbers * vec
+    elif p.what == MX_BN_INFERENCE:  # nothing is read twice: long stretches of memory
+        numbers = LONG_SIDE
+        side = max(1, min(LONG_SIDE, channels, outer * channels * lines // items))
+    else:  # what the second cache holds
+        numbers = MIDDLE_SIDE
+        side = max(1, min(MIDDLE_SIDE, CACHED // elements, outer * channels // items))
+    units = outer * ((channels + side - 1) // side)
+    parts = max(1, min((items + units - 1) // units, elements * side // 4096))
+    if p.what == MX_BN_INFERENCE and not lanes and parts < lines < 4 * parts and units * lines <= 4 * items:
+        parts = lines  # whole rows
+    defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "VEC": vec, "SIDE": numbers}
+    return _solution("batchnorm_cpu.cl", p, walk, side, parts, defines,
+                     min(units * parts, items) if parts == 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
 
 
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
@@ -138,16 +162,18 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
         local &= local - 1
     if walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3]):
         across = min(32, local)
-        while across < local and elements < local // across:  # fewer rows of work-items
-            across *= 2
+        if elements < local // across:
+            across = local
     elif elements < 2 * local:
         local = min(local, 64)
     units = (kept + across - 1) // across
     parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
     defines = {"TX": across, "TY": local // across}
+    if p.what == MX_BN_BACKWARD:
+        defines["SAVE"] = p.save
     if kept * elements < 1 << 31:
         defines["INDEX"] = "int"
-    return _solution("batchnorm_gpu.cl", p, walk, parts, defines, units * parts * local, local)
+    return _solution("batchnorm_gpu.cl", p, walk, across, parts, defines, units * parts * local, local)
 
 
 cdef class OpenCLBatchNorm(Solver):

@@ -21,7 +21,7 @@ cdef enum:
     W = 4
     MOST = 16              # the longest window whose terms a CPU's kernel keeps
     UNROLLED = 8           # ... and a GPU's
-    BLOCK = 32             # vectors of a work-item's block
+    BLOCK = 64             # vectors of a work-item's block
     GROUPS = 8             # work-items that a CPU's core should get
 
 cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
@@ -144,7 +144,8 @@ cdef class OpenCLLRN(Solver):
                 defines["INDEX"] = "int"
             local = min(256, dev.max_work_group)
             items = _ceil(items, local) * local
-        defines.update(PLANES=int(entry in ("lrn_planes", "lrn_items")), ROWS=int(entry == "lrn_rows"), WITHIN=int(within))
+        defines.update(PLANES=int(entry in ("lrn_planes", "lrn_items")), ROWS=int(entry == "lrn_rows"),
+                       WITHIN=int(within))
         args = [Arg.slot_of(LRN_X, width), Arg.slot_of(LRN_Y, width)]
         if backward:
             args += [Arg.slot_of(LRN_DX, width), Arg.slot_of(LRN_DY, width)]

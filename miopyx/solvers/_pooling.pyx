@@ -9,7 +9,7 @@ from miopyx._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
 )
 from miopyx.ops._pooling cimport (
-    INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
+    INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_OUT, PoolingProblem, index_size,
 )
 
 cdef enum:
@@ -56,6 +56,16 @@ cdef bint is_plane(const mx_pooling_problem* p) noexcept:
             return False
         step *= p.x.len[i]
     return True
+
+
+cdef bint is_flat(const mx_pooling_problem* p) noexcept:
+    """Whether planes of x and y are contiguous and differ by a window around each element at most in their heights."""
+    cdef int64_t width = p.x.len[4]
+    return (p.window[0] == 1 and p.x.len[2] == 1 and p.step[1] == 1 and p.step[2] == 1 and p.y.len[4] == width
+            and (p.window[2] == 3 or p.window[2] == 5) and p.pad[2] == p.window[2] // 2
+            and (p.x.len[3] == 1 or p.x.stride[3] == width) and (p.y.len[3] == 1 or p.y.stride[3] == width)
+            and contiguous(&p.x, 4) and contiguous(&p.y, 4)
+            and (p.what == MX_POOLING_FORWARD or p.mode != POOL_AVERAGE))
 
 
 cdef bint is_padded(const mx_pooling_problem* p) noexcept:
@@ -121,10 +131,16 @@ cdef class OpenCLPooling(Solver):
         if kind == "rows":
             items = volume(out, 0, 4)
             defines["STEP"] = p.step[2] if p.step[2] <= 2 else 0
+            defines["WINDOW"] = p.window[2] if p.step[2] <= 2 and p.window[2] <= 3 else 0
             defines["VEC"] = 8 if width == 8 or out.len[4] <= 8 * (1 if forward else p.step[2]) else 16
+        elif kind == "flat":
+            items = volume(out, 0, 2)
+            defines["WINDOW"] = p.window[2]
+            defines["VEC"] = 8 if width == 8 else 16
         elif kind == "channels":
             items = volume(out, 0, 1) * volume(out, 2, 4)
             defines["VEC"] = 8 if width == 8 or out.len[1] < 16 else 16
+            defines["WINDOW"] = p.window[2] if p.save and not forward and p.window[2] <= 3 else 0
         elif kind == "planes":
             items = volume(out, 0, 2)
             defines["VEC"] = 8 if width == 8 else 16
@@ -138,7 +154,8 @@ cdef class OpenCLPooling(Solver):
             local = min(256, dev.max_work_group)
             items = (items + local - 1) // local * local
             defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
-        if kind == "rows" or kind == "channels" or kind == "planes":
+        if kind == "rows" or kind == "flat" or kind == "channels" or kind == "planes":
+            defines["INDEX"] = "int"  # is_small() says that it is enough
             groups = 8 * dev.compute_units
             block = (items + groups - 1) // groups
             items = (items + block - 1) // block
@@ -161,6 +178,8 @@ cdef class OpenCLPooling(Solver):
                 return "planes"
             if contiguous(&p.x, 1) and contiguous(&p.y, 1) and p.x.len[1] >= 8:
                 return "channels"
+            if is_flat(p):
+                return "flat"
             if contiguous(&p.x, 4) and contiguous(&p.y, 4):
                 return "rows"
         elif forward and is_plane(p) and volume(&p.x, 2, MX_AXES) >= 128:

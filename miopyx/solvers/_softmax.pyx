@@ -20,8 +20,8 @@ cdef enum:
     ROWS = 1
     COLUMNS = 2
     GROUPS = 3
-    WIDEST = 16
-    KEPT = 1 << 13             # numbers of a block of columns, where that leaves room for a vector
+    WIDEST = 64
+    KEPT = 3 << 12             # numbers of a block of columns forward, where that leaves room for a vector
     SMALLEST_SHARE = 1 << 11   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
     SHORT = 128                # sets that a small work-group computes on a GPU
@@ -97,10 +97,10 @@ cdef class OpenCLSoftmax(Solver):
                 form = ROWS
             elif single and _dense(&outside, tensors):
                 form = COLUMNS
-                block = vector * max(1, min(<int64_t> WIDEST, KEPT // (length * vector)))
+                most = KEPT // (length * vector) if forward else WIDEST
+                block = vector * max(1, min(<int64_t> WIDEST, most))
                 # Narrower where there would be too few blocks for all cores.
-                most = outside.len[MX_AXES - 1] * grid_lines(&outside) // (4 * dev.compute_units)
-                block = max(vector, min(block, most // vector * vector))
+                block = max(vector, min(block, sets // (4 * dev.compute_units) // vector * vector))
                 units = (outside.len[MX_AXES - 1] + block - 1) // block * grid_lines(&outside)
             if form != ITEMS:
                 defines["VEC"] = vector

@@ -20,8 +20,9 @@ cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GROUP_BYTES = 1 << 15  # less is not worth another one
     PIECE = 1024           # elements of a piece of a row, at least
-    TURN_BLOCK = 64        # rows and columns of a block that is turned: pages of one side stay known
-    TURN_COLUMNS = 256
+    TURN_TILE = 16         # rows and columns that are turned at once
+    TURN_BLOCK = 256
+    TURN_LONG = 4096
     TILE = 32              # of a GPU
     ITEMS = 4
 
@@ -122,7 +123,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     cdef turn_t turn
     cdef int i, axis, turned = -1, count = 1
     cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups
-    cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p), dense
+    cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p)
     tensors[0] = c
     if a != NULL:
         tensors[1], count = a, 2
@@ -173,7 +174,12 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
                             ((turn.rows + TILE - 1) // TILE * TILE, (turn.columns + TILE - 1) // TILE * 8, lines),
                             (TILE, 8, 1))
         else:
-            turn.row_block, turn.column_block = TURN_BLOCK, TURN_COLUMNS
+            # A block is walked along rows, tile after tile: c is then visited in strides of c_step, or along columns
+            # where it has tiles of one row only, a in strides of a_step.
+            if _cost(turn.c_step * width) < _cost(turn.a_step * width):
+                turn.row_block, turn.column_block = TURN_BLOCK, TURN_BLOCK
+            else:
+                turn.row_block, turn.column_block = TURN_TILE, TURN_LONG
             turn.row_blocks = (turn.rows + turn.row_block - 1) // turn.row_block
             turn.column_blocks = (turn.columns + turn.column_block - 1) // turn.column_block
             turn.units = lines * turn.row_blocks * turn.column_blocks
@@ -199,6 +205,11 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
                           INDEX="int" if elements < 1 << 30 else "long", **defines)
     value = Arg.value_of((<const unsigned char*> &walk)[:sizeof(walk)])
     return Step(spec, (*args, value, *scalars), (groups * local,), (local,))
+
+
+cdef int64_t _cost(int64_t stride):
+    """How bad it is to visit memory in strides of so many bytes: worst where they fall on each other in the cache."""
+    return 4 * stride if stride % 1024 == 0 else stride
 
 
 cdef int64_t _groups(Device dev, int64_t nbytes, int64_t units):

@@ -19,26 +19,24 @@ from miopyx.solvers.conv._nvidia_common cimport (
     INT_LIMIT, divisor, mx_nv_divisor, refuse_axes, span, stride_of, sum_parts, up,
 )
 
-import os
-cdef int64_t SPLITS = int(os.environ.get("MX_SPLITS", "8"))
-cdef int64_t LANES = int(os.environ.get("MX_LANES", "32"))
-cdef int64_t MLANES = int(os.environ.get("MX_MLANES", "8"))
-cdef int64_t WLANES = int(os.environ.get("MX_WLANES", "64"))
-
 cdef enum:
     DIRECT = 1
     GROUP = 256            # work-items of a work-group
-    TAPS_LIMIT = 121       # of a filter
+    SIDE_LIMIT = 11        # of a filter
     CHANNELS_LIMIT = 32    # of a group
     COLUMNS_LIMIT = 64     # of x that a work-item holds of a row
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
+    GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
+    LANES = 32             # blocks of channels of a work-group, at most
+    LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
+    LANES_OF_WEIGHTS = 64
 
 # The struct of kernels/conv_depthwise.h, which explains it.
 cdef struct mx_depthwise:
     int lanes, items, blocks, sets
-    int tiles, across, down
+    int strips, across, down, chunks
     int each
     int outputs, inputs
     int h, w, p, q
@@ -125,7 +123,7 @@ cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t t
     cdef int64_t most = 1, lanes, best = 1, sets
     if not s.last:
         return 1
-    most = LANES if s.diagonal else MLANES
+    most = LANES if s.diagonal else LANES_OF_GROUPS
     while most > 1 and taps * s.inputs * most * t.vec > WEIGHTS_LIMIT:
         most //= 2
     if blocks <= most:
@@ -148,12 +146,21 @@ cdef void _set_operands(mx_depthwise* g, const mx_conv_problem* p, const shape_t
         <int> stride_of(s.y, 0), <int> stride_of(s.y, 1), <int> stride_of(s.y, 3), <int> stride_of(s.y, 4))
 
 
-cdef void _set_tiles(mx_depthwise* g, const tile_t* t, int64_t lanes, int64_t blocks, int64_t images) noexcept nogil:
-    g.down = <int> (up(g.p + g.skip_h, t.th) // t.th)
-    g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
-    g.tiles = <int> (images * g.down * g.across)
+cdef void _set_strips(
+    mx_depthwise* g, const tile_t* t, int64_t lanes, int64_t blocks, int64_t images, int64_t groups, int64_t least
+) noexcept nogil:
+    """Strips of all images, as long as `groups` work-groups, or as many as there can be, allow."""
+    cdef int64_t rows = up(g.p + g.skip_h, t.th) // t.th, one
     g.lanes, g.items, g.blocks = <int> lanes, <int> (GROUP // lanes), <int> blocks
     g.sets = <int> (up(blocks, lanes) // lanes)
+    g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
+    one = max(1, g.sets * images * g.across // g.items)
+    g.chunks = <int> max(1, min(rows, rows * one // groups))
+    if g.chunks < least:
+        g.chunks = 1
+    g.down = <int> ((rows + g.chunks - 1) // g.chunks)
+    g.chunks = <int> ((rows + g.down - 1) // g.down)
+    g.strips = <int> (images * g.down * g.across)
     g.by_lanes, g.by_across, g.by_down = divisor(lanes), divisor(g.across), divisor(g.down)
 
 
@@ -178,7 +185,7 @@ cdef class _Depthwise(ConvSolver):
         s = _shape(p)
         if max(s.inputs, s.outputs) > CHANNELS_LIMIT:
             return "many channels a group"
-        if max(p.w.len[3], p.w.len[4]) > 11 or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
+        if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
             return "a large filter"
         if not s.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
             return "neither channels nor rows lie together"
@@ -192,11 +199,13 @@ cdef class _Depthwise(ConvSolver):
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Products of the tensor cores are mostly padding up to 16 channels a group.
-        return 0.99 if max(p.w.len[1], p.w.len[0] // p.groups) <= 16 else 0.5
+        # With few channels a group, the products of tensor cores are mostly padding.
+        return 0.99 if max(p.w.len[1], p.w.len[0] // p.groups) <= (16 if p.w.type == MX_FLOAT else 8) else 0.5
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        return (("VEC", (1, 2, 4, 8)), ("TH", (1, 2, 4, 8)), ("TW", (1, 2, 4, 8)))
+        cdef tuple own = self.default(dev, p)
+        return (("VEC", (1, 2, 4, 8)), ("TH", tuple(sorted({1, 2, 4, 8, own[1]}))),
+                ("TW", tuple(sorted({1, 2, 4, 8, own[2]}))))
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef shape_t s = _shape(p)
@@ -226,7 +235,7 @@ cdef class _Depthwise(ConvSolver):
 
 cdef class _DepthwiseData(_Depthwise):
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        cdef int64_t th = t.th, columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), rows
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), rows
         if t.vec > s.widest or t.th * t.tw * t.vec > 128 or columns > COLUMNS_LIMIT:
             return False
         if p.direction == MX_BACKWARD_DATA and (t.tw % p.step[2] != 0 or (t.th % p.step[1] != 0 and not s.loop)):
@@ -239,10 +248,17 @@ cdef class _DepthwiseData(_Depthwise):
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
         cdef bint backward = p.direction == MX_BACKWARD_DATA
+        # What was fastest, see bench/notes-h200.md.
         t.vec = min(4, s.widest)
-        t.th, t.tw = (2, 4) if s.last else (8, 1)
         if s.loop:
-            t.th, t.tw = 1, (8 if s.last else 1)
+            t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
+        elif not s.diagonal:
+            t.vec = s.widest
+            t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
+        elif s.last:
+            t.th, t.tw = 2, (2 if p.w.len[4] <= 3 and (not backward or p.step[2] == 1) else 4)
+        else:
+            t.th, t.tw = (8 if p.w.len[3] <= 3 else 4), 2
         t.inputs = self.inputs_of(s, t.vec)
         if backward:
             t.tw = up(t.tw, p.step[2])
@@ -265,7 +281,7 @@ cdef class _DepthwiseData(_Depthwise):
         cdef shape_t s = _shape(p)
         cdef tile_t t
         cdef mx_depthwise g
-        cdef bint backward = p.direction == MX_BACKWARD_DATA
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
         cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks, weights = 256, size = 4 if p.w.type == MX_FLOAT else 2
         t.vec, t.th, t.tw = config
         t.inputs = self.inputs_of(&s, t.vec)
@@ -281,18 +297,22 @@ cdef class _DepthwiseData(_Depthwise):
             g.w_o, g.w_i = <int> p.w.stride[0], <int> p.w.stride[1]
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
         g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
-        _set_tiles(&g, &t, lanes, blocks, s.y.len[0])
+        # A strip of fewer than four tiles is not worth what it takes to go down one.
+        carries = s.diagonal and s.last and not s.loop and p.step[1] == 1
+        _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
+                    4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         while weights < taps * s.inputs * lanes * t.vec:
             weights *= 2
         spec = KernelSpec(
             "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
-            UNIT=_unit(p, t.tw), LOOP=int(s.loop), WEIGHTS=weights)
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1),
+            WEIGHTS=weights)
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-        return Solution([Step(spec, args, (g.sets * (up(g.tiles, g.items) // g.items) * GROUP,), (GROUP,))])
+        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * GROUP,), (GROUP,))])
 
 
 cdef class DepthwiseFwd(_DepthwiseData):
@@ -333,8 +353,16 @@ cdef class DepthwiseWrw(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
+        # What was fastest, see bench/notes-h200.md.
         t.vec = min(4, s.widest)
-        t.th, t.tw = (2, 4) if s.last else (8, 1)
+        if not s.diagonal or p.step[2] > 1:
+            t.th, t.tw = 2, 2
+        elif s.loop:
+            t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
+        elif s.last:
+            t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
+        else:
+            t.th, t.tw = (8, 2) if p.w.len[3] <= 3 else (2, 4)
         t.inputs = self.inputs_of(s, t.vec)
         while not self.holds(p, s, &t):
             if self.rows(p, t.vec) * p.w.len[4] * t.vec > 64 and t.vec > 1:
@@ -354,25 +382,27 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """The operands; `each` is a limit of the splits here."""
         cdef mx_depthwise g
-        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups
+        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
-        _set_tiles(&g, t, self.lanes_of(s, blocks), blocks, p.y.len[0])
-        groups = g.sets * (up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec))
-        # Eight groups a compute unit, or two tiles a work-item: fewer are not worth the sums at the end.
-        g.each = <int> max(1, min(SPLITS * max(1, dev.compute_units) // groups, (g.tiles // g.items + 1) // 2))
+        lanes = self.lanes_of(s, blocks)
+        groups = (4 if not s.last else 1 if s.diagonal and t.vec >= 4 else 2) * max(1, dev.compute_units)
+        rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
+        _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // rows), 1)
+        # As many groups as the device works on at once: more would only have more parts to add up.
+        g.each = <int> max(1, min(groups // (g.sets * rows), up(g.strips, g.items) // g.items))
         return g
 
     cdef int64_t lanes_of(self, const shape_t* s, int64_t blocks) noexcept:
         cdef int64_t lanes
         if not s.last:
             return 1
-        if blocks <= WLANES:
+        if blocks <= LANES_OF_WEIGHTS:
             return blocks
-        for lanes in range(WLANES, WLANES // 2, -1):
+        for lanes in range(LANES_OF_WEIGHTS, LANES_OF_WEIGHTS // 2, -1):
             if blocks % lanes == 0:
                 return lanes
-        return WLANES
+        return LANES_OF_WEIGHTS
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most splits that any configuration takes."""
@@ -396,9 +426,9 @@ cdef class DepthwiseWrw(_Depthwise):
         t.inputs = self.inputs_of(&s, t.vec)
         rows = self.rows(p, t.vec)
         g = self.plan(dev, p, &s, &t)
-        rounds = up(g.tiles, g.items) // g.items
+        rounds = up(g.strips, g.items) // g.items
         g.each = <int> ((rounds + g.each - 1) // g.each * g.items)
-        splits = (g.tiles + g.each - 1) // g.each
+        splits = (g.strips + g.each - 1) // g.each
         spec = KernelSpec(
             "conv_depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,

@@ -1,0 +1,360 @@
+"""Logs of all operations but convolutions: descriptors and calls as MIOpen prints them, commands that repeat calls."""
+
+import re
+import shlex
+
+import numpy as np
+import pytest
+from test_logs import PREFIX, SWITCHES, fresh, python  # noqa: F401 - an autouse fixture
+
+import miopyx as mi
+from miopyx import TensorDescriptor
+from miopyx.api import commands, logged
+from miopyx.driver import families, main
+from miopyx.driver.families import FAMILIES
+from miopyx.driver.options import parse_line
+
+LAYOUTS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)}
+TYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def packed(dtype, lens, order):
+    strides, step = [0] * len(lens), 1
+    for axis in reversed(order):
+        strides[axis], step = step, step * lens[axis]
+    return TensorDescriptor(dtype, lens, strides)
+
+
+def a_tensor(rng, layouts=tuple(LAYOUTS)):
+    order = LAYOUTS[rng.choice(layouts)]
+    return packed(str(rng.choice(TYPES)), tuple(int(n) for n in rng.integers(2, 7, len(order))), order)
+
+
+def repeated(name, **arguments):
+    """Return the command of a call, its remarks, and what the driver makes of it."""
+    line = commands.builder(name)(arguments)(arguments)
+    words, _, remarks = line.partition(" # ")
+    command = parse_line("./bin/MIOpenDriver " + line, FAMILIES)
+    assert command is not None
+    assert shlex.split(words) == shlex.split(line, comments=True)
+    return words, remarks, families.make(command)
+
+
+def same(mine, its):
+    assert (its.dtype, its.lens) == (mine.dtype, mine.lens)
+    assert [s for n, s in zip(its.lens, its.strides, strict=True) if n > 1] == [
+        s for n, s in zip(mine.lens, mine.strides, strict=True) if n > 1]
+
+
+def bits(work, direction):
+    return [p.short for p in work.passes() if work.wanted(p)] == direction
+
+
+# -------------------------------------------------------------------------------------------------------- descriptors
+
+
+def test_descriptors_to_the_byte():
+    pool = mi.PoolingDescriptor(mi.miopenPoolingAverageInclusive, (3, 2), (1, 0), (2, 1))
+    lrn = mi.LRNDescriptor(mi.miopenLRNCrossChannel, 5, 0.001, 0.75, 1)
+    activ = mi.ActivationDescriptor(mi.miopenActivationCLIPPEDRELU, 6, 0.5, 1)
+    softmax = mi.SoftmaxDescriptor(1, 0.5, mi.MIOPEN_SOFTMAX_LOG, mi.MIOPEN_SOFTMAX_MODE_INSTANCE)
+    for desc, text in ((pool, "miopenPoolingAverageInclusive, 3, 2, 1, 0, 2, 1, "),
+                       (lrn, "miopenLRNCrossChannel, 5, 0.001, 0.75, 1, "),
+                       (activ, "miopenActivationCLIPPEDRELU, 6, 0.5, 1, "),
+                       (softmax, "MIOPEN_SOFTMAX_LOG, MIOPEN_SOFTMAX_MODE_INSTANCE, 1, 0.5, ")):
+        assert logged._text("desc", desc) == text
+    for kind in (mi.PoolingDescriptor, mi.LRNDescriptor, mi.ActivationDescriptor, mi.SoftmaxDescriptor):
+        assert logged._text("desc", kind()) != ""
+
+
+def test_a_call(capsys):
+    function = logged.logged(mi.miopenActivationForward, True, False)
+    x, data = TensorDescriptor("float32", (1, 3, 4, 4)), np.zeros((1, 3, 4, 4), np.float32)
+    with mi.Handle("host") as handle:
+        function(handle, mi.ActivationDescriptor(mi.miopenActivationRELU, 1, 1, 1), 1.0, x, data, 0, x, data)
+    lines = capsys.readouterr().err.splitlines()
+    tensor = "{1, 3, 4, 4}, {48, 16, 4, 1}, packed, "
+    address = f"{data.__array_interface__['data'][0]:#x} (ndarray)"
+    assert lines[0] == (f"{PREFIX}miopenStatus_t miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, "
+                        "yDesc, y){")
+    assert lines[2:] == [PREFIX + line for line in (
+        "\tactivDesc = miopenActivationRELU, 1, 1, 1, ", "\talpha = 1", f"\txDesc = {tensor}", f"\tx = {address}",
+        "\tbeta = 0", f"\tyDesc = {tensor}", f"\ty = {address}", "}")]
+
+
+# ----------------------------------------------------------------------------------------------------------- commands
+
+
+def test_pooling_to_the_byte():
+    x = TensorDescriptor("float16", (2, 3, 8, 9))
+    pool = mi.PoolingDescriptor(0, (3, 2), (1, 0), (2, 1))
+    y = TensorDescriptor("float16", pool.output_lens(x))
+    words, remarks, _ = repeated("miopenPoolingForward", poolDesc=pool, xDesc=x, yDesc=y, do_backward=False)
+    assert words == ("poolfp16 -M 0 --input 2x3x8x9,216x72x9x1 -y 3 -x 2 -p 1 -q 0 -v 2 -u 1 -m max -F 1 -t 1")
+    assert remarks == ""
+
+
+def test_others_to_the_byte():
+    x, p = TensorDescriptor("float16", (2, 3, 8, 9)), TensorDescriptor("float32", (1, 3, 1, 1))
+    size = "-n 2 -c 3 -H 8 -W 9"
+    both = {"xDesc": x, "yDesc": x}
+    four = {**both, "dxDesc": x, "dyDesc": x}
+    for name, given, expected in (
+        ("miopenActivationForward", {"activDesc": mi.ActivationDescriptor(3, 1, 0.5, 2), **both},
+         f"activfp16 {size} -m 3 -A 1 -B 0.5 -G 2 -F 1 -t 1"),
+        ("miopenLRNForward", {"lrnDesc": mi.LRNDescriptor(1, 5, 0.001, 0.75, 1), **both, "do_backward": True},
+         f"lrnfp16 {size} -N 5 -A 0.001 -B 0.75 -K 1 -m cross -F 0 -t 1"),
+        ("miopenLRNBackward", {"lrnDesc": mi.LRNDescriptor(0, 5, 0.001, 0.75, 1), **four},
+         f"lrnfp16 {size} -N 5 -A 0.001 -B 0.75 -K 1 -m within -F 2 -t 1"),
+        ("miopenSoftmaxForward", {**both, "alpha": 1, "beta": 0}, f"softmaxfp16 {size} -F 1 -a 1 -m 1 -A 1 -B 0 -t 1"),
+        ("miopenSoftmaxBackward_V2", {**four, "alpha": 2, "beta": 0.5, "algorithm": 2, "mode": 0},
+         f"softmaxfp16 {size} -F 2 -a 2 -m 0 -A 2 -B 0.5 -t 1"),
+        ("miopenBatchNormalizationForwardTraining",
+         {**both, "bn_mode": 1, "bnScaleBiasMeanVarDesc": p, "resultRunningMean": x, "resultSaveMean": None,
+          "expAvgFactor": 0.1, "epsilon": 1e-5}, f"bnormfp16fp32 {size} -m 1 --forw 1 -b 0 -s 0 -r 1 -t 1"),
+        ("miopenBatchNormalizationBackward_V2", {**four, "bn_mode": 1, "scaleDesc": p, "savedMean": x, "epsilon": 0.5},
+         f"bnormfp16fp32 {size} -m 1 --forw 0 -b 1 -s 1 -t 1 # epsilon 0.5"),
+        ("miopenSetTensor", {"yDesc": x, "alpha": 0.5}, f"tensoropfp16 {size} -o 0 -v 0.5 -t 1"),
+        ("miopenOpTensor", {"aDesc": x, "cDesc": x, "bDesc": TensorDescriptor("float16", (1, 3, 1, 1)), "tensorOp": 1,
+                            "alpha1": 1, "alpha2": 2, "beta": 3},
+         f"tensoropfp16 {size} -o 3 --b_lens 1x3x1x1 -A 1 -B 2 -G 3 -t 1"),
+    ):
+        words, remarks, _ = repeated(name, **given)
+        assert words + (f" # {remarks}" if remarks else "") == expected, name
+
+
+def test_pooling_commands_describe_the_call(rng):
+    for _ in range(60):
+        x = a_tensor(rng)
+        dims = x.ndim - 2
+        windows = tuple(int(min(k, n)) for k, n in zip(rng.integers(1, 4, dims), x.lens[2:], strict=True))
+        pads = tuple(int(rng.integers(0, k)) for k in windows)
+        pool = mi.PoolingDescriptor(int(rng.integers(3)), windows, pads, tuple(map(int, rng.integers(1, 4, dims))),
+                                    int(rng.integers(1, 4)), int(rng.integers(2)))
+        lens = pool.output_lens(x)
+        order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+        y = packed(x.dtype, lens, order if rng.integers(2) else rng.permutation(order).tolist())
+        gapped = TensorDescriptor(x.dtype, x.lens, [2 * s for s in x.strides])
+        given = {"poolDesc": pool, "xDesc": x if rng.integers(3) else gapped, "yDesc": y}
+        if rng.integers(2):
+            name, direction, given["do_backward"] = "miopenPoolingForward", ["fwd"], False
+        else:
+            name, direction = "miopenPoolingBackward", ["fwd", "bwd"]
+            given |= {"dxDesc": packed(x.dtype, x.lens, rng.permutation(x.ndim).tolist()), "dyDesc": y}
+        _, remarks, work = repeated(name, **given)
+        assert remarks == ""
+        for role in ("x", "y", *(("dx", "dy") if len(direction) > 1 else ())):
+            same(given[f"{role}Desc"], getattr(work, role))
+        made = work.pool
+        assert [getattr(made, a) for a in ("windows", "pads", "strides", "pooling_mode", "workspace_index_mode")] == [
+            getattr(pool, a) for a in ("windows", "pads", "strides", "pooling_mode", "workspace_index_mode")]
+        if int(pool.pooling_mode) == 0:
+            assert made.workspace_index_type == pool.workspace_index_type
+        assert bits(work, direction)
+
+
+def test_element_wise_commands_describe_the_call(rng):
+    for _ in range(60):
+        x, forward = a_tensor(rng), bool(rng.integers(2))
+        numbers = [float(v) for v in rng.standard_normal(3)]
+        four = {f"{role}Desc": x for role in ("x", "y", "dx", "dy")}
+        form = "Forward" if forward else "Backward"
+        activ = mi.ActivationDescriptor(int(rng.integers(10)), *numbers)
+        lrn = mi.LRNDescriptor(int(rng.integers(2)), int(rng.integers(1, 9)), *np.abs(numbers).tolist())
+        scalars = dict(zip(("alpha", "beta"), numbers, strict=False))
+        softmax = {"algorithm": int(rng.integers(3)), "mode": int(rng.integers(2))}
+        for name, given, expected in (
+            (f"miopenActivation{form}", {"activDesc": activ},
+             {"mode": activ.mode, "parameters": (activ.alpha, activ.beta, activ.gamma)}),
+            (f"miopenLRN{form}", {"lrnDesc": lrn},
+             {"cross": bool(lrn.mode), "n": lrn.n, "alpha": lrn.alpha, "beta": lrn.beta, "k": lrn.k}),
+            (f"miopenSoftmax{form}_V2", {**scalars, **softmax}, {"scalars": tuple(scalars.values()), **softmax}),
+        ):
+            _, remarks, work = repeated(name, **given, **four)
+            assert remarks == ""
+            same(x, work.desc)
+            assert {attribute: getattr(work, attribute) for attribute in expected} == expected
+            assert bits(work, ["fwd"] if forward else ["bwd"])
+
+
+def test_batch_norm_commands_describe_the_call(rng):
+    for _ in range(60):
+        x, mode = a_tensor(rng), int(rng.integers(2))
+        bn = TensorDescriptor()
+        mi.miopenDeriveBNTensorDescriptor(bn, x, mode)
+        if x.dtype in ("float16", "bfloat16") and rng.integers(2):
+            bn = TensorDescriptor(x.dtype, bn.lens)
+        given = {"bn_mode": mode, "xDesc": x, "yDesc": x, "dxDesc": x, "dyDesc": x}
+        wants = [object() if rng.integers(2) else None for _ in range(2)]
+        which = rng.integers(3)
+        if which == 0:
+            name = "miopenBatchNormalizationForwardTraining"
+            given |= {"bnScaleBiasMeanVarDesc": bn, "resultRunningMean": wants[0], "resultSaveMean": wants[1]}
+            expected = (False, False, wants[0] is not None, wants[1] is not None)
+        elif which == 1:
+            name = "miopenBatchNormalizationForwardInference_V2"
+            given |= {"scaleDesc": bn, "estimatedMean": wants[0]}
+            expected = (False, True, wants[0] is not None, False)
+        else:
+            name = "miopenBatchNormalizationBackward"
+            given |= {"bnScaleBiasDiffDesc": bn, "savedMean": wants[1]}
+            expected = (True, False, False, wants[1] is not None)
+        _, remarks, work = repeated(name, **given)
+        assert remarks == ""
+        same(x, work.desc)
+        assert work.derived.dtype == bn.dtype
+        assert work.mode == mode
+        assert (work.backward, work.inference, work.run, work.save) == expected
+
+
+def test_tensor_commands_describe_the_call(rng):
+    for _ in range(40):
+        c = a_tensor(rng)
+        b_lens = tuple(n if rng.integers(2) else 1 for n in c.lens)
+        b = c if b_lens == c.lens else TensorDescriptor(c.dtype, b_lens)
+        numbers = dict(zip(("alpha1", "alpha2", "beta"), map(float, rng.standard_normal(3)), strict=True))
+        op = int(rng.integers(4))
+        _, remarks, work = repeated("miopenOpTensor", aDesc=c, bDesc=b, cDesc=c, tensorOp=op, **numbers)
+        assert remarks == ""
+        same(c, work.desc)
+        same(b, work.b)
+        assert (work.op - 2, *work.scalars) == (op, *numbers.values())
+        for number, name in enumerate(("miopenSetTensor", "miopenScaleTensor")):
+            _, _, work = repeated(name, yDesc=c, alpha=numbers["beta"])
+            same(c, work.desc)
+            assert (work.op, work.value) == (number, numbers["beta"])
+
+
+def test_what_no_flag_can_say_is_a_remark():
+    x, y = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (2, 3, 4, 5), (99, 30, 6, 1))
+    _, remarks, _ = repeated("miopenSoftmaxForward", xDesc=x, yDesc=y)
+    assert remarks == "strides of y {99, 30, 6, 1}"
+    _, remarks, _ = repeated("miopenActivationForward", activDesc=mi.ActivationDescriptor(3), xDesc=y, yDesc=y)
+    assert remarks == "strides of x {99, 30, 6, 1}, strides of y {99, 30, 6, 1}"
+    flat = TensorDescriptor("float32", (7, 5, 6))
+    _, remarks, work = repeated("miopenScaleTensor", yDesc=flat, alpha=2)
+    assert (remarks, work.desc.lens) == ("3 dimensions, written as four", (7, 5, 1, 6))
+
+
+def test_what_the_driver_cannot_run_has_no_command(capsys):
+    integers = TensorDescriptor("int32", (1, 2, 3, 4))
+    pool = logged.logged(mi.miopenPoolingForward, False, True)
+    scale = logged.logged(mi.miopenScaleTensor, False, True)
+    for arguments in ((None, None, 1, None, None, 0, None, None, False, None, 0),
+                      (None, 3, 1, integers, None, 0, integers, None, False, None, 0)):
+        with pytest.raises(mi.MIOpenError):
+            pool(*arguments)
+    with pytest.raises(mi.MIOpenError):
+        scale(None, integers, None, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_layer_function_has_a_builder():
+    computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNormalization)(Forward|Backward).*|"
+                          r"miopen(Op|Set|Scale)Tensor")
+    for module in logged.MODULES:
+        for name in module.__all__:
+            assert (commands.builder(name) is not None) == bool(computes.fullmatch(name)), name
+    plans = [name for name in vars(mi.Handle)
+             if re.fullmatch(r"[a-z_]+_(forward|backward|training|inference|tensor|data|weights)", name)]
+    assert len(plans) > 15
+    for name in plans:
+        assert commands.builder(name) or name in logged._PLANS or name in logged._PLANS_WITHOUT_COMMAND, name
+
+
+# ---------------------------------------------------------------------------------- the package with the variables set
+
+
+EVERYTHING = """
+import numpy as np
+import miopyx as mi
+
+rng = np.random.default_rng(1)
+x = mi.TensorDescriptor("float32", (2, 4, 6, 5))
+data, out, dy, dx = (rng.standard_normal(x.lens, dtype=np.float32) for _ in range(4))
+pool, bn = mi.PoolingDescriptor(0, (2, 2), (0, 0), (2, 1)), mi.TensorDescriptor()
+y = mi.TensorDescriptor("float32", pool.output_lens(x))
+mi.miopenDeriveBNTensorDescriptor(bn, x, mi.miopenBNSpatial)
+small, params = np.empty(y.lens, np.float32), [np.ones(bn.lens, np.float32) for _ in range(6)]
+work, scales = np.empty(mi.miopenPoolingGetWorkSpaceSizeV2(pool, y), np.uint8), np.empty(x.lens, np.float32)
+relu, lrn = mi.ActivationDescriptor(3), mi.LRNDescriptor(1)
+with mi.Handle(DEVICE) as handle:
+    mi.miopenPoolingForward(handle, pool, 1, x, data, 0, y, small, True, work, work.nbytes)
+    mi.miopenPoolingBackward(handle, pool, 1, y, small, y, small.copy(), x, data, 0, x, dx, work)
+    mi.miopenActivationForward(handle, relu, 1, x, data, 0, x, out)
+    mi.miopenActivationBackward(handle, relu, 1, x, out, x, dy, x, data, 0, x, dx)
+    mi.miopenLRNForward(handle, lrn, 1, x, data, 0, x, out, True, scales)
+    mi.miopenLRNBackward(handle, lrn, 1, x, out, x, dy, x, data, 0, x, dx, scales)
+    mi.miopenSoftmaxForward_V2(handle, 1, x, data, 0, x, out, 2, 0)
+    mi.miopenSoftmaxBackward(handle, 1, x, out, x, dy, 0.5, x, dx)
+    mi.miopenBatchNormalizationForwardTraining(handle, 1, 1, 0, x, data, x, out, bn, *params[:2], 0.1, *params[2:4],
+                                               1e-5, *params[4:])
+    mi.miopenBatchNormalizationForwardInference(handle, 1, 1, 0, x, data, x, out, bn, *params[:4], 1e-5)
+    mi.miopenBatchNormalizationBackward(handle, 1, 1, 0, 1, 0, x, data, x, dy, x, dx, bn, params[0], *params[2:4], 1e-5,
+                                        *params[4:])
+    mi.miopenOpTensor(handle, 0, 1, x, data, 0.5, bn, params[0], 0, x, out)
+    mi.miopenSetTensor(handle, bn, params[0], 2)
+    mi.miopenScaleTensor(handle, bn, params[0], 0.5)
+    mi.miopenTransformTensor(handle, 1, x, data, 0, x, out)
+    handle.pooling_forward(pool, x, y)(data, small)
+    handle.pooling_backward(pool, y, y, x, x)(small, dx, work)
+    handle.activation_forward(relu, x, x)(data, out)
+    handle.activation_backward(relu, x, x, x, x)(out, dy, data, dx)
+    handle.lrn_forward(lrn, x, x)(data, out)
+    handle.lrn_backward(lrn, x, x, x, x)(out, dy, data, dx, scales)
+    handle.softmax_forward(x, x, algorithm=2)(data, out, beta=0.25)
+    handle.softmax_backward(x, x, x)(out, dy, dx)
+    handle.batch_norm_training(1, x, x, bn)(data, out, *params, epsilon=1e-3)
+    handle.batch_norm_inference(1, x, x, bn)(data, out, *params[:4])
+    handle.batch_norm_backward(1, x, x, x, bn)(data, dy, dx, params[0], *params[2:])
+    handle.op_tensor(1, x, bn, x)(data, params[0], out, alpha1=3)
+    handle.set_tensor(x, 4)(out)
+    handle.scale_tensor(x)(out, 2)
+    handle.transform_tensor(x, x)(data, out)
+    handle.finish()
+print(*(float(np.abs(a).sum()) for a in (out, dx, small, *params)))
+try:
+    handle.pooling_forward(None, x, y)
+except mi.BadParmError as error:
+    print(error)
+"""
+
+
+def test_logging_changes_no_result_and_the_driver_repeats_every_call(tmp_path, device_name, capsys):
+    code = EVERYTHING.replace("DEVICE", repr(device_name))
+    runs = {on: python(code, **dict.fromkeys(on, "1")) for on in ((), SWITCHES[:1], SWITCHES[1:], SWITCHES)}
+    assert len({out for out, _ in runs.values()}) == 1
+    printed = [line for line in runs[SWITCHES[1:]][1].splitlines() if line.startswith(PREFIX)]
+    assert all(re.match(re.escape(PREFIX) + r"Command \[\S+\] \./bin/MIOpenDriver ", line) for line in printed)
+    assert len(printed) == 14 + 14
+    assert sum("Plan.__call__" in line for line in printed) == 14
+    assert sum(line.endswith("# epsilon 0.001") for line in printed) == 1
+    assert sum("-B 0.25" in line for line in printed) == 1
+    calls = runs[SWITCHES[:1]][1]
+    assert "\tbeta = 0.25\n" in calls
+    assert "Plan Handle.op_tensor(" in calls
+    both, alone = (sum(line.startswith(PREFIX) for line in runs[on][1].splitlines()) for on in (SWITCHES, SWITCHES[:1]))
+    assert both == alone + 28
+    path = tmp_path / "list.txt"
+    path.write_text("".join(line.partition("] ")[2] + "\n" for line in printed))
+    assert main(["--file", str(path), "-i", "1", "--device", device_name]) == 0
+    assert "28 of 28 lines verified" in capsys.readouterr().out
+
+
+def test_plans_keep_what_they_describe():
+    """A command is that of the plan, whatever becomes of its descriptors."""
+    out, err = python("""
+import numpy as np
+import miopyx as mi
+
+x = mi.TensorDescriptor("float32", (2, 3, 4, 5))
+data = np.ones(x.lens, np.float32)
+relu = mi.ActivationDescriptor(3)
+with mi.Handle("host") as handle:
+    plan = handle.activation_forward(relu, x, x)
+    mi.miopenDestroyActivationDescriptor(relu)
+    plan(data, data)
+    plan(data, data)
+""", MIOPEN_ENABLE_LOGGING_CMD="1")
+    assert out == ""
+    assert err.count("Command [Plan.__call__] ./bin/MIOpenDriver activ -n 2 -c 3 -H 4 -W 5 -m 3 ") == 2

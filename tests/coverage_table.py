@@ -45,6 +45,10 @@ def coverage() -> str:
         where = "host" if solver.on_host else "OpenCL"
         lines.append(f"| {solver.name} | {solver.id} | {words[solver.direction]} | {where} | "
                      f"{(type(solver).__doc__ or '').strip().splitlines()[0]} |")
+    lines += ["", "The other operations take the first of their solvers that applies:", "", "| operation | solvers |",
+              "| --- | --- |"]
+    for name, solvers in registry.OTHERS.items():
+        lines.append(f"| {name.removesuffix('Problem')} | {', '.join(f'{s.name} ({s.id})' for s in solvers)} |")
     return "\n".join(lines).replace("| workspace |", "| what |")
 
 

@@ -348,6 +348,12 @@ NUMBERS = [
     *miopyx.miopenDataType_t, *miopyx.miopenTensorLayout_t, *miopyx.miopenConvolutionMode_t,
 ]
 
+# Descriptors by the parameters that take them; all others take tensors.
+KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor,
+         "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
+         "softmaxDesc": miopyx.SoftmaxDescriptor}
+
+
 class Hostile:
     """Whatever is asked of it raises something that nobody expects."""
 
@@ -379,6 +385,11 @@ SENSIBLE = {
     **dict.fromkeys(("c_mode", "mode"), tuple(miopyx.miopenConvolutionMode_t)),
     "attr": tuple(miopyx.miopenConvolutionAttrib_t), "value": (0, 1),
     "findMode": tuple(miopyx.miopenConvolutionFindMode_t), "error": tuple(miopyx.miopenStatus_t),
+    **dict.fromkeys(("activAlpha", "activBeta", "activGamma", "lrnAlpha", "lrnBeta", "lrnK", "alpha", "beta"),
+                    (0.5, 1, 2.0)),
+    "index_type": tuple(miopyx.miopenIndexType_t), "workspace_index": (0, 1), "bn_mode": (0, 1), "algorithm": (0, 1, 2),
+    "lrnN": (1, 3, 5), **dict.fromkeys(("pad_h", "pad_w"), (0, 1)),
+    **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)),
 }
 
 
@@ -399,32 +410,39 @@ class Arguments:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.tensors = [TensorDescriptor() for _ in range(4)]
-        self.convolutions = [ConvolutionDescriptor() for _ in range(4)]
+        self.others = {name: [kind() for _ in range(4)] for name, kind in KINDS.items()}
+        self.all = self.tensors + [d for owned in self.others.values() for d in owned]
 
     def of(self, function, names):
         pick = self.random.choice
         rank = pick((1, 2, 3, 4, 4, 4, 5))
         nonsense = pick((0, 0, 0.2, 0.5, 1))
+        if "windowDimA" in names:  # of spatial axes, whatever tensors' functions call by these names
+            names = [{"nbDims": "spatialDim", "windowDimA": "windows", "stridesA": "strides"}.get(n, n) for n in names]
         return [self.nonsense() if self.random.random() < nonsense else self.sensible(name, rank) for name in names]
 
     def sensible(self, name, rank):
         pick = self.random.choice
         if name.endswith("Desc"):
-            owner = self.convolutions if name == "convDesc" else self.tensors
+            owner = self.others.get(name, self.tensors)
             place = self.random.randrange(len(owner))
             if self.random.random() < 0.05:  # a new one in the place of one that may be destroyed
-                owner[place] = ConvolutionDescriptor() if owner is self.convolutions else TensorDescriptor()
+                old = owner[place]
+                owner[place] = KINDS.get(name, TensorDescriptor)()
+                self.all = [owner[place] if d is old else d for d in self.all]
             return owner[place]
         if name in SENSIBLE:
             return pick(SENSIBLE[name])
         if name in ("nbDims", "num_lens"):
             return rank
         spatial = (rank + 1) // 2
-        if name == "spatialDim":
+        if name in ("spatialDim", "nbDimsRequested"):
             return spatial
+        if name == "dims":
+            return pick((4, 5))
         if name in ("dimsA", "stridesA", "lens"):
             return [pick((1, 1, 1, 2, 4, 8, 2**20)) for _ in range(rank)]
-        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads"):
+        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads", "windows"):
             return [pick((1, 1, 2, 3)) for _ in range(spatial)]
         return pick((1, 1, 2, 3, 8, 224))
 
@@ -440,13 +458,13 @@ class Arguments:
             return tuple([pick(NUMBERS) for _ in range(self.random.randrange(6))])
         if kind < 0.9:
             return [pick(OTHERS) for _ in range(self.random.randrange(6))]
-        return pick(self.tensors + self.convolutions)
+        return pick(self.all)
 
 
 def snapshot(desc):
     if isinstance(desc, TensorDescriptor):
         return desc.data_type, desc.lens, desc.strides, desc.nbytes
-    return repr(desc), desc.find_mode
+    return repr(desc), getattr(desc, "find_mode", None)
 
 
 def check_tensor(desc):
@@ -489,7 +507,7 @@ def test_nonsense_gives_results_or_errors(seed):
             given = given[:-1] if given and number % 200 == 0 and not isinstance(function, type) else [*given, 1]
         elif isinstance(function, type):  # their parameters have defaults
             given = given[:arguments.random.randrange(len(given) + 1)]
-        before = [(d, snapshot(d)) for d in arguments.tensors + arguments.convolutions if any(d is v for v in given)]
+        before = [(d, snapshot(d)) for d in arguments.all if any(d is v for v in given)]
         result = outcome(function, given)
         call = function.__name__, tuple(given)
         if isinstance(result, MIOpenError):

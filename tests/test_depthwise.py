@@ -1,8 +1,8 @@
 """Depthwise and grouped convolutions for GPUs, every element against the host path in float64.
 
 On a CPU the kernels run as on a GPU: its DeviceInfo says that it is one.  Inputs are fresh random numbers, outputs and
-workspaces are poisoned, and an error may be (2 u + (K + 2) v) * sum |products|, u the unit roundoff of what is stored, v
-of float, K the number of products.
+workspaces are poisoned, and an error may be (2 u + (K + 2) v) * sum |products|, u the unit roundoff of what is stored,
+v of float, K the number of products.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 _Real: TypeAlias = SupportsFloat
 
-plan_type: type[Plan]
 
 def miopenCreateConvolutionDescriptor() -> ConvolutionDescriptor: ...
 def miopenInitConvolutionDescriptor(

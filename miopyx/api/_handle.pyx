@@ -92,8 +92,9 @@ class Handle(_Handle):
         return plan_lrn_backward(self, lrn_desc, y_desc, dy_desc, x_desc, dx_desc)
 
     def batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running=True, save=True):
-        """Return a prepared plan: ``plan(x, y, scale, bias, running_mean, running_var, saved_mean, saved_inv)`` computes
-        y and the statistics (see miopenBatchNormalizationForwardTraining).
+        """Return a prepared plan: ``plan(x, y, scale, bias, running_mean, running_var, saved_mean, saved_inv)``.
+
+        It computes y and the statistics (see miopenBatchNormalizationForwardTraining).
 
         exp_avg_factor=0.1 and epsilon=1e-5 may follow by position or name.
 

@@ -1,9 +1,10 @@
 /* Depthwise convolutions and those with few channels a group, forward and backward data: y from x and w, where backward
  * x stands for dy and y for dx.
  *
- * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x once,
- * all of them before it computes, and leaves those that the tile below needs too where they are.  Pixels outside are read at the rim and then replaced by zero, so that no load waits
- * for a branch.  A filter that is not finite would make NaN of these zeros: then each sum is computed tap by tap.
+ * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x
+ * once, all of them before it computes, and leaves those that the tile below needs too where they are.  For pixels
+ * outside the rim is read and then replaced by zero, so that no load waits for a branch.  A filter that is not finite
+ * would make NaN of these zeros: then each sum is computed tap by tap.
  * NDRange: one axis, local 256, global 256 * sets * ceil(strips / items).
  */
 #ifndef X_TYPE
@@ -86,8 +87,8 @@
 #define HELD (DIAGONAL && TAPS * VEC <= 40)
 
 /* One output tap by tap, those outside left out. */
-static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *w, const mx_depthwise g, int p,
-                        int q, int pad_h, int pad_w)
+static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *w, const mx_depthwise g,
+                        int p, int q, int pad_h, int pad_w)
 {
     float sum = 0;
     for (int c = 0; c < g.inputs; c++)
@@ -137,7 +138,8 @@ static inline __attribute__((always_inline)) void mx_row(
                         if (HITS(u, s, STEP_W, TAP_W))
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                out[t][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][v], tap[v], out[t][u][v]);
+                                out[t][u][v] =
+                                    fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][v], tap[v], out[t][u][v]);
                 }
 }
 #endif
@@ -306,8 +308,9 @@ static inline __attribute__((always_inline)) void mx_strip(
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
-    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w, long w_offset,
-    __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise g, const float alpha, const float beta)
+    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
+    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise g, const float alpha,
+    const float beta)
 {
     __local float weights[WEIGHTS] __attribute__((aligned(32)));
     __local int odd;
@@ -353,8 +356,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
             const int p = p0 + i / VEC / TW, q = q0 + i / VEC % TW, v = i % VEC;
             if ((uint)p < (uint)g.p && (uint)q < (uint)g.q) {
                 const float sum = mx_exactly(
-                    x + (DIAGONAL ? v * X_C : 0), w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o),
-                    g, p, q, pad_h, pad_w);
+                    x + (DIAGONAL ? v * X_C : 0),
+                    w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o), g, p, q, pad_h, pad_w);
                 STORE_MIXED(X_TYPE, y, p * g.y_h + q * Y_W + v * Y_C, sum, alpha, beta);
             }
         }

@@ -1,8 +1,8 @@
 /* What the kernels of depthwise convolutions, and of those with few channels a group, share; after common.h.
  *
- * A work-group is `lanes` blocks of VEC neighbouring channels of what is written (backward weights: of dy) times `items`
- * strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In tensors with
- * channels last the lanes lie side by side in memory; in others there is one lane, and the strips lie side by side.
+ * A work-group is `lanes` blocks of VEC neighbouring channels of what is written (backward weights: of dy) times
+ * `items` strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In
+ * tensors with channels last the lanes lie side by side in memory; in others there is one lane, and the strips do.
  */
 #define GROUP 256
 

@@ -1,9 +1,10 @@
 /* Backward weights of depthwise convolutions and of those with few channels a group: parts[split][k][c r s], which
  * another launch adds up.
  *
- * A work-item keeps RR rows of the filters of its channels in registers and goes down strips of dy, a pixel of x read once
- * a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what lies outside;
- * a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity made.
+ * A work-item keeps RR rows of the filters of its channels in registers and goes down strips of dy, a pixel of x read
+ * once a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what
+ * lies outside; a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity
+ * made.
  * NDRange: one axis, local 256, global 256 * sets * ceil(R / RR) * splits.
  */
 #ifndef X_TYPE
@@ -57,8 +58,8 @@
 #define BATCH (32 / VEC) /* sums that are added in local memory at once */
 
 /* One sum over the strips from `strip` to `end`, products with pixels outside left out. */
-static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip,
-                        int end, int r, int s)
+static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g,
+                        int strip, int end, int r, int s)
 {
     float sum = 0;
     for (; strip < end; strip++) {
@@ -106,8 +107,8 @@ static inline __attribute__((always_inline)) void mx_read_dy(
 }
 
 static inline __attribute__((always_inline)) void mx_strips(
-    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end, int r0,
-    const bool x_line, const bool y_line, float sums[SUMS][VEC])
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end,
+    int r0, const bool x_line, const bool y_line, float sums[SUMS][VEC])
 {
     for (; strip < end; strip += g.items) {
         const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
@@ -177,8 +178,8 @@ static inline __attribute__((always_inline)) void mx_strips(
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_weights(
-    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_depthwise g)
+    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
+    long y_offset, __global float *restrict parts, long parts_offset, const mx_depthwise g)
 {
     __local float shared[BATCH][VEC][GROUP];
     const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;

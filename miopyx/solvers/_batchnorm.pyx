@@ -18,9 +18,10 @@ from miopyx.ops._batchnorm cimport (
 
 cdef enum:
     NO_ALGORITHM = -1
-    SIDE = 16                  # numbers of a unit of work on CPUs, at most
-    MIDDLE_SIDE = 32           # the same of rows
-    LONG_SIDE = 256            # the same in inference
+    # Numbers of a unit of work on CPUs, at most.
+    SIDE = 16                  # vectors of channels side by side: two or four times as many
+    MIDDLE_SIDE = 32           # channels whose rows are read twice
+    LONG_SIDE = 256            # channels whose rows are read once
     CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
 

@@ -1,11 +1,9 @@
 """Depthwise convolutions on GPUs, and those with few channels a group: direct, one and two spatial axes.
 
-A work-item computes VEC channels of TH x TW pixels from pixels that it reads once; the filters lie in local memory.
-With channels last the channels of neighbouring work-items are neighbours, otherwise the pixels are.  Backward weights
-are summed in parts, which a second launch adds up in one order.
+A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters lie in local
+memory.  With channels last the channels of neighbouring work-items are neighbours, otherwise the pixels are.  Backward
+weights are summed in parts, which a second launch adds up in one order.
 """
-
-import struct
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -120,7 +118,7 @@ cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t tap
 
 cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t taps) noexcept nogil:
     """How many blocks of channels a work-group takes: as few idle ones as can be."""
-    cdef int64_t most = 1, lanes, best = 1, sets
+    cdef int64_t most = 1, lanes, sets
     if not s.last:
         return 1
     most = LANES if s.diagonal else LANES_OF_GROUPS
@@ -136,7 +134,7 @@ cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t t
 
 
 cdef void _set_operands(mx_depthwise* g, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
-    """Everything but the tiles and what belongs to a direction."""
+    """Everything but the strips and what belongs to a direction."""
     memset(g, 0, sizeof(mx_depthwise))
     g.outputs, g.inputs = <int> s.outputs, <int> s.inputs
     g.h, g.w, g.p, g.q = <int> s.x.len[3], <int> s.x.len[4], <int> s.y.len[3], <int> s.y.len[4]
@@ -282,7 +280,8 @@ cdef class _DepthwiseData(_Depthwise):
         cdef tile_t t
         cdef mx_depthwise g
         cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
-        cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks, weights = 256, size = 4 if p.w.type == MX_FLOAT else 2
+        cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks, weights = 256
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         t.vec, t.th, t.tw = config
         t.inputs = self.inputs_of(&s, t.vec)
         _set_operands(&g, p, &s, &t)
@@ -421,7 +420,8 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef shape_t s = _shape(p)
         cdef tile_t t
         cdef mx_depthwise g
-        cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4], size = 4 if p.w.type == MX_FLOAT else 2
+        cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         t.vec, t.th, t.tw = config
         t.inputs = self.inputs_of(&s, t.vec)
         rows = self.rows(p, t.vec)

@@ -105,7 +105,7 @@ static inline void forward_row(__global const STORAGE(T) *x, long x_at, __global
 {
     const long x_step = g.stride[1][4], y_step = g.stride[0][4];
     const bool dense = x_step == 1 && y_step == 1;
-    long i = first, head = dense ? mx_before_stream(y + y_at + first) : 0;
+    long i = first, head = dense ? BEFORE_STREAM(y + y_at + first) : 0;
     while (i < last) {
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)
@@ -123,7 +123,7 @@ static inline void backward_row(__global const STORAGE(T) *v, long v_at, __globa
 {
     const long v_step = g.stride[2][4], dy_step = g.stride[1][4], dx_step = g.stride[0][4];
     const bool dense = v_step == 1 && dy_step == 1 && dx_step == 1;
-    long i = first, head = dense ? mx_before_stream(dx + dx_at + first) : 0;
+    long i = first, head = dense ? BEFORE_STREAM(dx + dx_at + first) : 0;
     while (i < last) {
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)

@@ -48,23 +48,6 @@
 
 #define TO_V(v) MX_JOIN(convert_, V)(v)
 
-/* VEC elements rounded to nearest even, as STORE does. */
-#define VSTORE_half(p, i, v) MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (__global half *)((p) + (i)))
-#define VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_float, VEC)(v), 0, (p) + (i))
-#define VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
-#define VSTORE_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(to_bfloat16(v), 0, (p) + (i))
-#define VSTORE(T) MX_JOIN(VSTORE_, T)
-
-#if MX_TYPE(ACC) == MX_TYPE_float
-#define U MX_JOIN(uint, VEC)
-static inline MX_JOIN(ushort, VEC) to_bfloat16(V value)
-{
-    const U bits = MX_JOIN(as_, U)(value);
-    const U rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return MX_JOIN(convert_ushort, VEC)(select(rounded, bits >> 16 | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u));
-}
-#endif
-
 /* `count` elements `step` apart, at most VEC; the other lanes are 0.  Not inline: compilers take long for many of these. */
 #define SOME_OF(T, load, store)                                                                                     \
     static __attribute__((noinline)) V load(__global const STORAGE(T) *p, long step, long count)                    \
@@ -106,10 +89,12 @@ static inline V row_load(__global const STORAGE(X_TYPE) *p, long at, long step, 
 
 static inline void row_store(__global STORAGE(X_TYPE) *p, long at, long step, long count, V v)
 {
-    if (DENSE && count == VEC)
-        VSTORE(X_TYPE)(p, at, v);
-    else
+    if (!DENSE || count != VEC)
         store_x(p + at, step, count, v);
+    else if (STREAM && BEFORE_STREAM(p + at) == 0)
+        VSTREAM(X_TYPE)(p, at, v);
+    else
+        VSTORE(X_TYPE)(p, at, v);
 }
 
 /* The numbers of a unit: number s is a scalar, or a vector of lanes. */

@@ -71,23 +71,62 @@
 #define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
 
 /* PoCL's vload_half and vstore_half fault where an address is no multiple of the whole vector's size, which OpenCL does
- * not ask for: the bits go through a variable. */
+ * not ask for: the bits go through a variable.  bfloat16 as mx_to_bfloat16. */
 #define MX_HALF_VECTORS(n)                                                                  \
     static inline float##n mx_load_half##n(__global const ushort *p)                        \
     {                                                                                       \
         const ushort##n bits = vload##n(0, p);                                              \
         return vload_half##n(0, (const __private half *)&bits);                             \
     }                                                                                       \
-    static inline void mx_store_half##n(float##n value, __global ushort *p)                 \
+    static inline ushort##n mx_half_bits##n(float##n value)                                 \
     {                                                                                       \
         ushort##n bits;                                                                     \
         vstore_half##n##_rte(value, 0, (__private half *)&bits);                            \
-        vstore##n(bits, 0, p);                                                              \
+        return bits;                                                                        \
+    }                                                                                       \
+    static inline ushort##n mx_bfloat16_bits##n(float##n value)                             \
+    {                                                                                       \
+        const uint##n bits = as_uint##n(value);                                             \
+        const uint##n rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;                 \
+        return convert_ushort##n(value != value ? bits >> 16 | 0x40u : rounded);            \
     }
 MX_HALF_VECTORS(2)
 MX_HALF_VECTORS(4)
 MX_HALF_VECTORS(8)
 MX_HALF_VECTORS(16)
+
+/* VSTORE(T)(p, i, v): VEC consecutive elements of a vector of floats (of doubles), rounded to nearest even. */
+#define MX_FLOATS(v) MX_JOIN(convert_float, VEC)(v)
+#define MX_VSTORE_half(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(MX_FLOATS(v), 0, (p) + (i))
+#define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
+#define MX_VSTORE_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
+
+/* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM is 1
+ * and the compiler knows how.  BEFORE_STREAM(p): how many elements come before the next such address; 0 where it does
+ * not matter. */
+#ifndef STREAM
+#define STREAM 0
+#endif
+#if STREAM && defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define MX_STREAMS 1
+#endif
+#endif
+#ifdef MX_STREAMS
+#define VSTREAM_BITS(T, p, i, v) __builtin_nontemporal_store(v, (__global MX_JOIN(T, VEC) *)((p) + (i)))
+#define BEFORE_STREAM(p) ((long)(-(ulong)(p) % (VEC * sizeof(*(p))) / sizeof(*(p))))
+#define MX_VSTREAM_half(p, i, v) VSTREAM_BITS(ushort, p, i, MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)))
+#define MX_VSTREAM_float(p, i, v) VSTREAM_BITS(float, p, i, MX_FLOATS(v))
+#define MX_VSTREAM_double(p, i, v) VSTREAM_BITS(double, p, i, MX_JOIN(convert_double, VEC)(v))
+#define MX_VSTREAM_bfloat16(p, i, v) VSTREAM_BITS(ushort, p, i, MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)))
+#define VSTREAM(T) MX_JOIN(MX_VSTREAM_, T)
+#else
+#define VSTREAM_BITS(T, p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
+#define BEFORE_STREAM(p) 0L
+#define VSTREAM(T) VSTORE(T)
+#endif
 
 /* Round to nearest, ties to even.  A NaN stays one: adding to its bits could carry it over to infinity. */
 static inline ushort mx_to_bfloat16(float value)

@@ -151,21 +151,6 @@ typedef struct {
     }
 #endif
 
-#define MX_PUT_half(p, i, v) MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (__global half *)((p) + (i)))
-#define MX_PUT_float(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
-#define MX_PUT_double(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
-#define MX_PUT_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(to_bfloat16(v), 0, (p) + (i))
-
-#if CPU && MX_TYPE(T_TYPE) == MX_TYPE_bfloat16
-/* mx_to_bfloat16 of each. */
-static inline MX_JOIN(ushort, VEC) to_bfloat16(VALUE value)
-{
-    const MX_JOIN(uint, VEC) bits = MX_JOIN(as_uint, VEC)(value);
-    const MX_JOIN(uint, VEC) rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return MX_JOIN(convert_ushort, VEC)(select(rounded, bits >> 16 | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u));
-}
-#endif
-
 /* Before a loop that is rarely run: it is not worth a compiler's time. */
 #define ONE_BY_ONE _Pragma("clang loop vectorize(disable) unroll(disable)")
 
@@ -186,7 +171,7 @@ static inline VALUE take(__global const T *p, long i, long step, long count)
 static inline void put(__global T *p, long i, long step, long count, VALUE value)
 {
     if (step == 1 && count == VEC) {
-        MX_JOIN(MX_PUT_, T_TYPE)(p, i, value);
+        VSTORE(T_TYPE)(p, i, value);
         return;
     }
     ACC lane[VEC];

@@ -70,7 +70,7 @@ __kernel void pooling_backward_elements(__global const STORAGE(TYPE) *restrict d
 }
 #endif
 
-/* What the vectors of a kernel and of a row have in common: kept in registers, which a struct in memory would not be. */
+/* What the vectors of a kernel and of a row have in common: in registers, where a struct in memory would not be. */
 typedef struct {
     long line, slice;            /* strides of dy along h and d */
     int width, height;           /* of dy */

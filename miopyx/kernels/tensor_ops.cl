@@ -104,6 +104,7 @@ typedef VOF(UNIT) values_t;
 #define VGET_A(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define PUT_C(p, i, v) ((p)[i] = (v))
 #define VPUT_C(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
+#define VSTREAM_C(p, i, v) VSTREAM_BITS(UNIT, p, i, v)
 #else
 typedef STORAGE(A_TYPE) a_unit;
 typedef STORAGE(C_TYPE) c_unit;
@@ -155,21 +156,12 @@ static inline values_t limiteds(values_t v)
 #define limiteds(v) (v)
 #endif
 
-/* As mx_to_bfloat16. */
-static inline VOF(ushort) to_bfloat16s(VOF(float) v)
-{
-    const VOF(uint) bits = MX_JOIN(as_uint, VEC)(v);
-    const VOF(uint) nan = bits >> 16 | 0x40u, rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return MX_JOIN(convert_ushort, VEC)(v != v ? nan : rounded);
-}
-
-#define VPUT_half(p, i, v) MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (__global half *)((p) + (i)))
-#define VPUT_float(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_float, VEC)(v), 0, (p) + (i))
-#define VPUT_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
-#define VPUT_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(to_bfloat16s(MX_JOIN(convert_float, VEC)(v)), 0, (p) + (i))
-#define VPUT_int8(p, i, v) MX_JOIN(vstore, VEC)(TO_BYTES(v), 0, (p) + (i))
-#define VPUT_int32(p, i, v) MX_JOIN(vstore, VEC)(TO_INTS(v), 0, (p) + (i))
-#define VPUT_C(p, i, v) MX_JOIN(VPUT_, C_TYPE)(p, i, limiteds(v))
+#define MX_VSTORE_int8(p, i, v) MX_JOIN(vstore, VEC)(TO_BYTES(v), 0, (p) + (i))
+#define MX_VSTORE_int32(p, i, v) MX_JOIN(vstore, VEC)(TO_INTS(v), 0, (p) + (i))
+#define MX_VSTREAM_int8(p, i, v) VSTREAM_BITS(char, p, i, TO_BYTES(v))
+#define MX_VSTREAM_int32(p, i, v) VSTREAM_BITS(int, p, i, TO_INTS(v))
+#define VPUT_C(p, i, v) VSTORE(C_TYPE)(p, i, limiteds(v))
+#define VSTREAM_C(p, i, v) VSTREAM(C_TYPE)(p, i, limiteds(v))
 #if MX_TYPE(C_TYPE) == MX_TYPE_int8
 #define PUT_C(p, i, v) ((p)[i] = TO_BYTE(v))
 #elif MX_TYPE(C_TYPE) == MX_TYPE_int32
@@ -317,32 +309,37 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_rows(ARGUMEN
         const long bb = b_row + first * b_step;
 #endif
         long i = 0;
+        /* One by one up to where vectors may begin, if that matters, and behind the last one. */
+        for (long stop = dense ? min(n, BEFORE_STREAM(c + cc)) : n;; stop = n) {
+            for (; i < stop; i++) {
+                const value_t v = ONE(aa + i * a_step, bb + i * b_step, cc + i * c_step);
+                PUT_C(c, cc + i * c_step, WITH_BETA ? ADD_OLD(v, cc + i * c_step) : v);
+            }
+            if (i == n)
+                break;
 #if HAS_B
-        if (dense && b_step == 0) {
-            const ACC one = (ACC)alpha2 * GET_C(b, bb);
-            if (!WITH_BETA)
-                for (; i + VEC <= n; i += VEC)
-                    VPUT_C(c, cc + i, COMBINE((ACC)alpha1 * VGET_A(a, aa + i), (values_t)one));
-            else
-                for (; i + VEC <= n; i += VEC) {
-                    const values_t v = COMBINE((ACC)alpha1 * VGET_A(a, aa + i), (values_t)one);
-                    VPUT_C(c, cc + i, VADD_OLD(v, cc + i));
-                }
-        }
+            if (b_step == 0) {
+                const ACC one = (ACC)alpha2 * GET_C(b, bb);
+                if (!WITH_BETA)
+                    for (; i + VEC <= n; i += VEC)
+                        VSTREAM_C(c, cc + i, COMBINE((ACC)alpha1 * VGET_A(a, aa + i), (values_t)one));
+                else
+                    for (; i + VEC <= n; i += VEC) {
+                        const values_t v = COMBINE((ACC)alpha1 * VGET_A(a, aa + i), (values_t)one);
+                        VSTREAM_C(c, cc + i, VADD_OLD(v, cc + i));
+                    }
+            }
 #endif
-        if (dense && b_step == 1) {
-            if (!WITH_BETA)
-                for (; i + VEC <= n; i += VEC)
-                    VPUT_C(c, cc + i, SEVERAL(aa + i, bb + i, cc + i));
-            else
-                for (; i + VEC <= n; i += VEC) {
-                    const values_t v = SEVERAL(aa + i, bb + i, cc + i);
-                    VPUT_C(c, cc + i, VADD_OLD(v, cc + i));
-                }
-        }
-        for (; i < n; i++) {
-            const value_t v = ONE(aa + i * a_step, bb + i * b_step, cc + i * c_step);
-            PUT_C(c, cc + i * c_step, WITH_BETA ? ADD_OLD(v, cc + i * c_step) : v);
+            if (b_step == 1) {
+                if (!WITH_BETA)
+                    for (; i + VEC <= n; i += VEC)
+                        VSTREAM_C(c, cc + i, SEVERAL(aa + i, bb + i, cc + i));
+                else
+                    for (; i + VEC <= n; i += VEC) {
+                        const values_t v = SEVERAL(aa + i, bb + i, cc + i);
+                        VSTREAM_C(c, cc + i, VADD_OLD(v, cc + i));
+                    }
+            }
         }
         if (++piece < w.pieces)
             continue;

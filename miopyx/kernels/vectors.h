@@ -19,62 +19,12 @@ typedef VJOIN(int) VI;
 #endif
 #define AS_V VJOIN(MX_JOIN(as_, ACC))
 
-/* VSTORE(T)(p, i, v): VEC consecutive elements, rounded to nearest even. */
 #if VEC == 1
-#define LOADV(T) LOAD(T)
+#undef VSTORE
 #define VSTORE(T) STORE(T)
+#define LOADV(T) LOAD(T)
 #else
 #define LOADV(T) VLOAD(T)
-#define MX_VSTORE_half(p, i, v) MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (__global half *)((p) + (i)))
-#define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
-#define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
-#define MX_VSTORE_bfloat16(p, i, v) \
-    MX_JOIN(vstore, VEC)(VJOIN(convert_ushort)(mx_bfloat16_bits(VJOIN(convert_float)(v))), 0, (p) + (i))
-#define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
-
-/* VSTREAM(T)(p, i, v): likewise, at addresses that are a multiple of the vector's size; past the caches where STREAM is 1
- * and the compiler knows how. */
-#ifndef STREAM
-#define STREAM 0
-#endif
-#if STREAM && defined(__has_builtin)
-#if __has_builtin(__builtin_nontemporal_store)
-#define MX_STREAMS 1
-#endif
-#endif
-#ifdef MX_STREAMS
-#define MX_STREAM_half(p, i, v)                                                                   \
-    do {                                                                                          \
-        ushort mx_lane[VEC];                                                                      \
-        MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(v, 0, (half *)mx_lane);                          \
-        __builtin_nontemporal_store(VJOIN(vload)(0, mx_lane), (__global VJOIN(ushort) *)((p) + (i))); \
-    } while (0)
-#define MX_STREAM_float(p, i, v) __builtin_nontemporal_store(v, (__global VJOIN(float) *)((p) + (i)))
-#define MX_STREAM_double(p, i, v) __builtin_nontemporal_store(v, (__global VJOIN(double) *)((p) + (i)))
-#define MX_STREAM_bfloat16(p, i, v)                                                                          \
-    __builtin_nontemporal_store(VJOIN(convert_ushort)(mx_bfloat16_bits(VJOIN(convert_float)(v))),            \
-                                (__global VJOIN(ushort) *)((p) + (i)))
-#define VSTREAM(T) MX_JOIN(MX_STREAM_, T)
-#else
-#define VSTREAM(T) VSTORE(T)
-#endif
-
-/* How many elements come before the next address at which VSTREAM may begin. */
-static inline long mx_before_stream(__global const STORAGE(T) *p)
-{
-#ifdef MX_STREAMS
-    return (long)(-(ulong)p % (VEC * sizeof(STORAGE(T))) / sizeof(STORAGE(T)));
-#else
-    return 0;
-#endif
-}
-
-static inline VJOIN(uint) mx_bfloat16_bits(const VJOIN(float) value)
-{
-    const VJOIN(uint) bits = VJOIN(as_uint)(value);
-    const VJOIN(uint) rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return (bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded;
-}
 #endif
 
 /* `count` elements, VEC at most, that lie `step` apart; the lanes behind them are `rest`. */

@@ -4,7 +4,9 @@ import sys
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport (
+    SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed,
+)
 from miopyx._descriptors cimport type_size
 from miopyx._reference._batchnorm cimport bn_walk, fill_walk, host_batchnorm
 from miopyx._types cimport (
@@ -139,7 +141,7 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     lines = elements // walk.reduced[3]
     if lanes:
         numbers = 2 * SIDE if p.what == MX_BN_BACKWARD else 4 * SIDE
-        side = numbers * vec
+        side = min(numbers * vec, channels)
     elif p.what == MX_BN_INFERENCE:  # nothing is read twice: long stretches of memory
         numbers = LONG_SIDE
         side = max(1, min(LONG_SIDE, channels, outer * channels * lines // items))
@@ -150,7 +152,8 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     parts = max(1, min((items + units - 1) // units, elements * side // 4096))
     if p.what == MX_BN_INFERENCE and not lanes and parts < lines < 4 * parts and units * lines <= 4 * items:
         parts = lines  # whole rows
-    defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "VEC": vec, "SIDE": numbers}
+    defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "VEC": vec, "SIDE": numbers,
+               "STREAM": int(is_streamed(dev, axis_count * outer * channels * elements * type_size(<int> p.x.type)))}
     return _solution("batchnorm_cpu.cl", p, walk, side, parts, defines,
                      min(units * parts, items) if parts == 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._tensor_ops cimport host_tensor
@@ -197,7 +197,8 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
             walk.units *= walk.pieces
         groups = min(groups, walk.units)
         local = 1
-        spec = KernelSpec("tensor_ops.cl", "tensor_rows", ROWS=1, VEC=8 if wide else 16, **defines)
+        spec = KernelSpec("tensor_ops.cl", "tensor_rows", ROWS=1, VEC=8 if wide else 16,
+                          STREAM=int(is_streamed(dev, elements * width * count)), **defines)
     else:
         local = min(local, dev.max_work_group)
         groups = (elements + local * ITEMS - 1) // (local * ITEMS)

@@ -23,6 +23,7 @@ cdef extern from *:
 
 cdef int64_t convert_integer(object value, int64_t limit, str name) except? -1
 cdef double convert_real(object value, str name) except? -1
+cdef bint convert_flag(object value, str name) except -1
 cdef int64_t beyond_64_bits(int64_t a, str sign, int64_t b, str name) except? -1
 cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) except -1
 
@@ -52,6 +53,11 @@ cdef inline double to_double(object value, str name) except? -1:
     if PyFloat_CheckExact(value):
         return PyFloat_AS_DOUBLE(value)
     return convert_real(value, name)
+
+
+cdef inline bint to_flag(object value, str name) except -1:
+    """A C bool: True, False, or one of their numbers."""
+    return True if value is True else False if value is False else convert_flag(value, name)
 
 
 cdef inline int64_t checked_mul(int64_t a, int64_t b, str name) except? -1:

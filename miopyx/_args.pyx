@@ -66,3 +66,9 @@ cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) 
     for i in range(count):
         out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
     return 0
+
+
+cdef bint convert_flag(object value, str name) except -1:
+    if not isinstance(value, int) or value not in (0, 1):
+        raise BadParmError("not a bool", name, value, "True or False")
+    return value == 1

@@ -168,6 +168,12 @@ cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept
     return True
 
 
+cdef bint _is_memory(cnp.ndarray array, int64_t need, bint output) noexcept:
+    """Whether an array is at least `need` bytes in a row, of whatever type, and nothing is the matter with it."""
+    cdef int wanted = cnp.NPY_ARRAY_C_CONTIGUOUS | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
+    return need > 0 and cnp.PyArray_NBYTES(array) >= need and cnp.PyArray_FLAGS(array) & wanted == wanted
+
+
 cdef object bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
                       bint output, binding_t* out):
     """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
@@ -180,6 +186,10 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
     out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
     if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
         out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
+        out.root_offset = <int64_t> <uintptr_t> out.ptr
+        return None
+    if layout == NULL and cnp.PyArray_Check(data) and _is_memory(<cnp.ndarray> data, need, output):
+        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), cnp.PyArray_NBYTES(<cnp.ndarray> data)
         out.root_offset = <int64_t> <uintptr_t> out.ptr
         return None
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory

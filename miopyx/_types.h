@@ -84,7 +84,6 @@ typedef struct {
 typedef struct {
     int64_t what;              /* MX_ACTIVATION_... */
     int64_t mode;              /* miopenActivationMode_t */
-    double alpha, beta, gamma;
     mx_tensor x, y, dx, dy;    /* what the mode does not read is 0 */
 } mx_activation_problem;
 

@@ -79,7 +79,6 @@ cdef extern from "miopyx/_types.h" nogil:
     ctypedef struct mx_activation_problem:
         int64_t what
         int64_t mode
-        double alpha, beta, gamma
         mx_tensor x, y, dx, dy
 
     ctypedef struct mx_lrn_problem:

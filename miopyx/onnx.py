@@ -683,19 +683,24 @@ _NODES: tuple[type[_Node], ...] = (
 # The backend
 
 
-def _evaluator(device: _Device) -> type[ReferenceEvaluator]:
-    """Return onnx's evaluator with our nodes, for graphs, their subgraphs and their functions."""
+class _Evaluator(ReferenceEvaluator):
+    """onnx's evaluator with our nodes; each device has a class, since evaluators of subgraphs are made by the class."""
+
+    device: _Device
+    nodes: list[type[OpRun]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "new_ops": self.nodes})
+        for node in self.rt_nodes_:
+            # Of a node that contains others, those are noted.
+            if not isinstance(node, (_Node, OpFunction)) and not node.has_subgraph:
+                node.run = _noting(self.device, node)
+
+
+def _evaluator(device: _Device) -> type[_Evaluator]:
+    """Return the evaluator of a device, for graphs, their subgraphs and their functions."""
     nodes: list[type[OpRun]] = [type(node.__name__, (node,), {"device": device}) for node in _NODES]
-
-    class Evaluator(ReferenceEvaluator):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "new_ops": nodes})
-            for node in self.rt_nodes_:
-                # Of a node that contains others, those are noted.
-                if not isinstance(node, (_Node, OpFunction)) and not node.has_subgraph:
-                    node.run = _noting(device, node)
-
-    return Evaluator
+    return type("_Evaluator", (_Evaluator,), {"device": device, "nodes": nodes})
 
 
 def _noting(device: _Device, node: OpRun) -> Callable[..., Any]:

@@ -106,6 +106,24 @@ def handles():
         miopyx.miopenDestroy(handle)
 
 
+@pytest.fixture(scope="session")
+def as_gpu():
+    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
+    made = {}
+
+    def handle_of(name):
+        if name not in made:
+            info = device.find(name)._replace(kind="gpu")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(device, "find", lambda _: info)
+                made[name] = miopyx.Handle(name)
+        return made[name]
+
+    yield handle_of
+    for handle in made.values():
+        miopyx.miopenDestroy(handle)
+
+
 @pytest.fixture
 def handle(device_name, handles):
     """Return the shared handle of each device in turn."""

@@ -17,7 +17,7 @@ import pytest
 from test_solvers import DTYPE, ROUNDOFF, Tensor
 
 import miopyx
-from miopyx import ActivationDescriptor, TensorDescriptor, device
+from miopyx import ActivationDescriptor, TensorDescriptor
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
 PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
@@ -147,24 +147,6 @@ def check_problem(handle, mode, dtype, lens, rng, random_strides=True):
     result = y.view().astype(np.float64)
     slopes = backward(mode, dy.view().astype(np.float64), wide, result, *abg, eps_of(dtype))
     check(dx.values(), *slopes, dtype, f"gradient {note}")
-
-
-@pytest.fixture(scope="module")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
@@ -467,3 +449,22 @@ def test_a_changed_descriptor_is_another_problem(handle, rng):
         for _ in range(2):
             miopyx.miopenActivationForward(handle, activ, 1, FULL, given.argument(), 0, FULL, y.argument())
         check(y.values(), *forward(mode, x.astype("f8"), 1, 1, 2, 1e-6), "float32", mode)
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 61])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_power_beside_bases_of_zero(handle, dtype, count, rng):
+    """What a power of 0 gives must not reach its neighbours, nor what stands behind the last element."""
+    desc = TensorDescriptor(dtype, (count,))
+    kind = np.dtype(DTYPE[dtype])
+    values = rng.choice([0.0, 0.25, 1.0, 4.0], count)
+    values[rng.integers(count)] = 4.0
+    x, dy = handle.upload(values.astype(kind)), handle.upload(np.ones(count, kind))
+    power = ActivationDescriptor(6, 0, 1, 0.5)
+    for compute, want in (
+            (lambda out: handle.activation_forward(power, desc, desc)(x, out), np.sqrt(values)),
+            (lambda out: handle.activation_backward(power, *[desc] * 4)(None, dy, x, out),
+             np.where(values > 0, 0.5 / np.sqrt(np.where(values > 0, values, 1)), 0))):
+        out = handle.upload(np.full(count, np.nan, kind))
+        compute(out)
+        np.testing.assert_array_equal(handle.download(out, np.empty(count, kind)), want.astype(kind))

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import miopyx
-from miopyx import TensorDescriptor, device
+from miopyx import TensorDescriptor
 from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError, UnknownError
 
 PER_ACTIVATION, SPATIAL = 0, 1
@@ -36,24 +36,6 @@ DTYPE = {"float64": np.dtype("f8"), "float32": np.dtype("f4"), "float16": np.dty
 TYPES = tuple(DTYPE)
 GUARD = 64  # bytes
 GROWTH = 64
-
-
-@pytest.fixture(scope="module")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
 
 
 @pytest.fixture

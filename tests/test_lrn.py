@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import miopyx
-from miopyx import LRNDescriptor, TensorDescriptor, device
+from miopyx import LRNDescriptor, TensorDescriptor
 from miopyx.ops._lrn import LRNProblem
 
 WITHIN, CROSS = 0, 1
@@ -202,24 +202,6 @@ def how_many(request):
 def test_random_problems(handle, dtype, rng, request):
     for _ in range(12 * how_many(request)):
         check_backward(handle, random_case(rng, dtype), rng)
-
-
-@pytest.fixture(scope="module")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -19,7 +19,7 @@ import pytest
 from test_solvers import DTYPE, ROUNDOFF, Guarded, Tensor, strides_of
 
 import miopyx
-from miopyx import PoolingDescriptor, TensorDescriptor, device
+from miopyx import PoolingDescriptor, TensorDescriptor
 
 MAX, AVERAGE, INCLUSIVE = range(3)
 MASK, IMAGE = range(2)
@@ -268,24 +268,6 @@ def test_both_layouts_give_the_same_workspace(handle, rng):
         handle.finish()
         kept.append(space.fetch().copy())
     np.testing.assert_array_equal(*kept)
-
-
-@pytest.fixture(scope="module")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
 
 
 @pytest.mark.parametrize("mode", [MAX, AVERAGE])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_activation import NAN, TYPES, as_gpu, random_desc  # noqa: F401 - as_gpu is a fixture
+from test_activation import NAN, TYPES, random_desc
 from test_solvers import ROUNDOFF, Tensor
 
 import miopyx
@@ -113,7 +113,7 @@ def test_values(handle, algorithm, mode, rng, request):
 
 
 @pytest.mark.parametrize("mode", [INSTANCE, CHANNEL])
-def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):  # noqa: F811
+def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):
     handle = handles(opencl_name) if handles(opencl_name).device.is_gpu else as_gpu(opencl_name)
     dtype, algorithm = TYPES[rng.integers(4)], int(rng.integers(1, 3))
     for lens in (random_lens(rng), random_lens(rng), (2, 150, 13, 9)):

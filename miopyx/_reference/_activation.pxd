@@ -1,5 +1,5 @@
 """Activations of the host path as a solver calls them."""
 
 # Takes an mx_activation_problem and the addresses (x, y), backward (x, y, dy, dx); what the mode does not read may be
-# NULL.
+# NULL.  `scalars` are alpha, beta and gamma.
 cdef int host_activation(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil

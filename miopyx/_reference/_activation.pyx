@@ -14,8 +14,8 @@ from miopyx._types cimport (
     MX_ACTIVATION_FORWARD, MX_AXES, MX_HALF, mx_activation_problem, mx_grid, mx_tensor,
 )
 from miopyx.ops._activation cimport (
-    ABS, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_X, ACTIVATION_Y, CLIPPEDRELU, ELU, LEAKYRELU, LOGISTIC, POWER, RELU,
-    SOFTRELU, TANH, read_backward,
+    ABS, ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
+    CLIPPEDRELU, ELU, LEAKYRELU, LOGISTIC, POWER, RELU, SOFTRELU, TANH, read_backward,
 )
 
 cdef enum:
@@ -136,7 +136,7 @@ cdef int host_activation(const void* problem, void** slots, const double* scalar
     cdef unsigned arithmetic, read
     cdef int width
     c.p, c.second = p, NULL
-    c.alpha, c.beta, c.gamma = p.alpha, p.beta, p.gamma
+    c.alpha, c.beta, c.gamma = scalars[ACTIVATION_ALPHA], scalars[ACTIVATION_BETA], scalars[ACTIVATION_GAMMA]
     if p.what == MX_ACTIVATION_FORWARD:
         tensors[0], tensors[1], tensors[2] = &p.y, &p.x, NULL
         c.out, c.first = <char*> slots[ACTIVATION_Y], <char*> slots[ACTIVATION_X]

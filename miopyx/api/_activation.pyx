@@ -5,13 +5,16 @@ Names and argument order are the header's; output pointers became return values 
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
+from libc.string cimport memset
 
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
-from .._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD
+from .._plan cimport Plan
+from .._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
 from ..ops._activation cimport (
-    ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_X, ACTIVATION_Y, ActivationDescriptor, as_activation, read_backward,
+    ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
+    ActivationDescriptor, as_activation, read_backward,
 )
 from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
 
@@ -21,7 +24,6 @@ from ..ops._activation import ActivationProblem
 
 cdef tuple _FORWARD = ("x", "y", "workSpace")
 cdef tuple _BACKWARD = ("y", "dy", "x", "dx", "workSpace")
-cdef double[4] _NO_SCALARS = [0, 0, 0, 0]
 
 
 def miopenCreateActivationDescriptor():
@@ -43,6 +45,13 @@ def miopenGetActivationDescriptor(activDesc):
 def miopenDestroyActivationDescriptor(activDesc):
     """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
     destroy(activDesc, ActivationDescriptor, "activDesc")
+
+
+cdef int _write_numbers(ActivationDescriptor activ, double* scalars) noexcept:
+    memset(scalars, 0, MX_SCALARS * sizeof(double))
+    scalars[ACTIVATION_ALPHA], scalars[ACTIVATION_BETA] = activ.alpha, activ.beta
+    scalars[ACTIVATION_GAMMA] = activ.gamma
+    return 0
 
 
 def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
@@ -78,13 +87,15 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     cdef uint64_t[3] stamp = [activ.stamp, xd.stamp, yd.stamp]
     cdef int[2] order = [ACTIVATION_X, ACTIVATION_Y]
     cdef PyObject* data[2]
+    cdef double scalars[MX_SCALARS]
     cdef Invoker invoker
     require_plain_scalars(alpha, beta, UnknownError)
+    _write_numbers(activ, scalars)
     invoker = recall(h, stamp, 3, call_number(MX_ACTIVATION_FORWARD, 0))
     if invoker is None:
         invoker = prepare(h, ActivationProblem(activ, xd, yd), stamp, 3, call_number(MX_ACTIVATION_FORWARD, 0))
     data[0], data[1] = <PyObject*> x, <PyObject*> y
-    launch(h, invoker, order, 2, data, _FORWARD, _NO_SCALARS)
+    launch(h, invoker, order, 2, data, _FORWARD, scalars)
 
 
 cdef int _order(ActivationDescriptor activ, int* order) noexcept:
@@ -126,15 +137,36 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     cdef uint64_t[5] stamp = [activ.stamp, yd.stamp, dyd.stamp, xd.stamp, dxd.stamp]
     cdef int[4] order
     cdef PyObject* data[4]
+    cdef double scalars[MX_SCALARS]
     cdef Invoker invoker
     require_plain_scalars(alpha, beta, UnknownError)
+    _write_numbers(activ, scalars)
+    _order(activ, order)
     invoker = recall(h, stamp, 5, call_number(MX_ACTIVATION_BACKWARD, 0))
     if invoker is None:
         invoker = prepare(h, ActivationProblem(activ, yd, dyd, xd, dxd), stamp, 5,
                           call_number(MX_ACTIVATION_BACKWARD, 0))
-    _order(activ, order)
     data[0], data[1], data[2], data[3] = <PyObject*> y, <PyObject*> dy, <PyObject*> x, <PyObject*> dx
-    launch(h, invoker, order, 4, data, _BACKWARD, _NO_SCALARS)
+    launch(h, invoker, order, 4, data, _BACKWARD, scalars)
+
+
+cdef bytes _bytes(const double* scalars):
+    """Which compare where numbers may be NaN."""
+    return (<const unsigned char*> scalars)[:MX_SCALARS * sizeof(double)]
+
+
+cdef Plan _with_numbers(ActivationDescriptor activ, Plan plan):
+    """Let a plan keep alpha, beta and gamma as they are, which then belong to what it was made from."""
+    describes = plan.identity
+
+    def identity():
+        cdef double scalars[MX_SCALARS]
+        _write_numbers(activ, scalars)
+        return describes(), _bytes(scalars)
+
+    _write_numbers(activ, plan.default)
+    plan.identity, plan.made_of = identity, (plan.made_of, _bytes(plan.default))
+    return plan
 
 
 def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
@@ -142,8 +174,9 @@ def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
     cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), y = as_tensor(y_desc, "y_desc")
     cdef int[2] order = [ACTIVATION_X, ACTIVATION_Y]
-    return plan_of(handle, lambda: ActivationProblem(activ, x, y), order, 2, _FORWARD, (activ, x, y),
-                   ("activ_desc", "x_desc", "y_desc"), ())
+    cdef Plan plan = plan_of(handle, lambda: ActivationProblem(activ, x, y), order, 2, _FORWARD, (activ, x, y),
+                             ("activ_desc", "x_desc", "y_desc"), ())
+    return _with_numbers(activ, plan)
 
 
 def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
@@ -152,9 +185,11 @@ def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_des
     cdef TensorDescriptor y = as_tensor(y_desc, "y_desc"), dy = as_tensor(dy_desc, "dy_desc")
     cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), dx = as_tensor(dx_desc, "dx_desc")
     cdef int[4] order
+    cdef Plan plan
     _order(activ, order)
-    return plan_of(handle, lambda: ActivationProblem(activ, y, dy, x, dx), order, 4, _BACKWARD, (activ, y, dy, x, dx),
+    plan = plan_of(handle, lambda: ActivationProblem(activ, y, dy, x, dx), order, 4, _BACKWARD, (activ, y, dy, x, dx),
                    ("activ_desc", "y_desc", "dy_desc", "x_desc", "dx_desc"), ())
+    return _with_numbers(activ, plan)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -155,7 +155,7 @@ def plan_batch_norm_backward(
     dy_desc: TensorDescriptor,
     dx_desc: TensorDescriptor,
     bn_desc: TensorDescriptor,
-    save: bool,
+    saved: bool,
 ) -> Plan: ...
 
 __all__ = [  # noqa: RUF022 - in the order of the header

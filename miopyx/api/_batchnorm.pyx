@@ -7,7 +7,7 @@ activation): mean and biased variance, inv = 1 / sqrt(variance + epsilon), y = s
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from .._args cimport to_double
+from .._args cimport to_double, to_flag
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
@@ -262,10 +262,11 @@ cdef tuple _PLAN_NAMES = (("x", "y", "scale", "bias", "running_mean", "running_v
                           ("x", "dy", "dx", "scale", "dscale", "dbias", "saved_mean", "saved_inv", "workspace"))
 
 
-def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, bint running, bint save):
+def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, save):
     """Body of Handle.batch_norm_training."""
     return _plan(MX_BN_TRAINING, handle, mode, (x_desc, y_desc, bn_desc), ("x_desc", "y_desc", "bn_desc"),
-                 <tuple> _PLAN_NAMES[0], running, save, (("exp_avg_factor", 0.1), ("epsilon", 1e-5)))
+                 <tuple> _PLAN_NAMES[0], to_flag(running, "running"), to_flag(save, "save"),
+                 (("exp_avg_factor", 0.1), ("epsilon", 1e-5)))
 
 
 def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc):
@@ -274,11 +275,11 @@ def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc):
                  <tuple> _PLAN_NAMES[1], False, False, (("epsilon", 1e-5),))
 
 
-def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, bint save):
+def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, saved):
     """Body of Handle.batch_norm_backward."""
     return _plan(MX_BN_BACKWARD, handle, mode, (x_desc, dy_desc, dx_desc, bn_desc),
-                 ("x_desc", "dy_desc", "dx_desc", "bn_desc"), <tuple> _PLAN_NAMES[2], False, save,
-                 (("epsilon", 1e-5),))
+                 ("x_desc", "dy_desc", "dx_desc", "bn_desc"), <tuple> _PLAN_NAMES[2], False,
+                 to_flag(saved, "saved"), (("epsilon", 1e-5),))
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

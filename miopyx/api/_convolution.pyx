@@ -8,7 +8,7 @@ descriptors to one body in the forward sense (x, w, y).
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport to_double, to_int, to_int64
+from .._args cimport to_double, to_flag, to_int, to_int64
 from .._core cimport SLOT_W, SLOT_X, SLOT_Y
 from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from .._handle cimport Handle, as_handle, recall
@@ -345,15 +345,14 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     cdef _Answer answer
     if count < 1:
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
-    if not isinstance(exhaustive, (bool, int)) or exhaustive not in (0, 1):
-        raise BadParmError("not a bool", "exhaustiveSearch", exhaustive, "True or False")
+    exhaustive = to_flag(exhaustive, "exhaustiveSearch")
     if budget is not None and not to_double(budget, "budget_ms") > 0:
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
     _order(d, p.transposed, order)
     data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
     call.order, call.count, call.data, call.workspace_size = order, 3, data, size
     check_arguments(h, p, &call, _NAMES[d])
-    asked = (d, mode, size, bool(exhaustive), budget)
+    asked = (d, mode, size, exhaustive, budget)
     answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
         if answer.known == known and answer.value[0] == asked:
@@ -361,7 +360,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         answer.known = -1
 
     with h.timing():
-        record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, bool(exhaustive),
+        record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, exhaustive,
                            budget)
     best = {}
     for candidate in record.candidates:

@@ -1,5 +1,7 @@
 """Handle functions of miopen.h, library version and error strings."""
 
+from .._args cimport to_flag
+
 from .._handle import Handle as _Handle
 from ..enums import miopenStatus_t
 from ..errors import BadParmError
@@ -289,9 +291,7 @@ def miopenSetAllocator(handle, allocator, deallocator, allocatorContext):
 
 def miopenEnableProfiling(handle, enable):
     """Measure the kernels of each call from now on (calls then wait for them), or stop doing so."""
-    if not isinstance(enable, (bool, int)) or enable not in (0, 1):
-        raise BadParmError("not a bool", "enable", enable, "True or False")
-    _handle(handle).set_profiling(bool(enable))
+    _handle(handle).set_profiling(to_flag(enable, "enable"))
 
 
 def miopenGetKernelTime(handle):

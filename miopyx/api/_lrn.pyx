@@ -6,7 +6,7 @@ Names and argument order are the header's; output pointers became return values 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from .._args cimport to_double
+from .._args cimport to_double, to_flag
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
@@ -17,7 +17,7 @@ from ..ops._lrn cimport (
 from ._operation cimport call_number, launch, plan_of, prepare
 
 from .._descriptors import destroy
-from ..errors import BadParmError, UnknownError
+from ..errors import UnknownError
 from ..ops._lrn import LRNProblem
 
 cdef tuple _FORWARD = ("x", "y", "workSpace", "")
@@ -66,16 +66,6 @@ cdef inline int _require_unscaled(object alpha, object beta) except -1:
     return 0
 
 
-cdef inline bint _flag(object value, str name) except -1:
-    if value is True:
-        return True
-    if value is False:
-        return False
-    if not isinstance(value, int) or value not in (0, 1):
-        raise BadParmError("not a bool", name, value, "True or False")
-    return value == 1
-
-
 def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace):
     """y = x * scale^-lrnBeta, with scale = lrnK + lrnAlpha / m * (sum of x^2 over a window around each element).
 
@@ -111,7 +101,7 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
     cdef Handle h = as_handle(handle)
     cdef LRNDescriptor lrn = as_lrn(lrnDesc, "lrnDesc")
     cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), yd = as_tensor(yDesc, "yDesc")
-    cdef bint save = _flag(do_backward, "do_backward")
+    cdef bint save = to_flag(do_backward, "do_backward")
     cdef uint64_t[3] stamp = [lrn.stamp, xd.stamp, yd.stamp]
     cdef int[3] order = [LRN_X, LRN_Y, LRN_SCALES if save else -1]
     cdef PyObject* data[3]
@@ -151,7 +141,7 @@ def plan_lrn_forward(handle, lrn_desc, x_desc, y_desc, do_backward):
     """Body of Handle.lrn_forward."""
     cdef LRNDescriptor lrn = as_lrn(lrn_desc, "lrn_desc")
     cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), y = as_tensor(y_desc, "y_desc")
-    cdef bint save = _flag(do_backward, "do_backward")
+    cdef bint save = to_flag(do_backward, "do_backward")
     cdef int[3] order = [LRN_X, LRN_Y, LRN_SCALES]
     return plan_of(handle, lambda: LRNProblem(lrn, x, y, save=save), order, 3 if save else 2, _FORWARD, (lrn, x, y),
                    ("lrn_desc", "x_desc", "y_desc"), ())

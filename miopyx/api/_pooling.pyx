@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport checked_mul, to_int
+from .._args cimport checked_mul, to_flag, to_int
 from .._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker, workspace_bytes
@@ -124,8 +124,9 @@ def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
 
 
 cdef inline int _require_scalars(object alpha, object beta) except -1:
-    if alpha == 1 and beta == 0 and type(alpha) in (int, float) and type(beta) in (int, float):
-        return 0
+    if (type(alpha) is float or type(alpha) is int) and (type(beta) is float or type(beta) is int):
+        if alpha == 1 and beta == 0:
+            return 0
     return require_plain_scalars(alpha, beta, UnknownError)
 
 
@@ -165,12 +166,7 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     cdef PyObject* data[3]
     cdef double scalars[MX_SCALARS]
     _require_scalars(alpha, beta)
-    if do_backward is True:
-        save = pool.mode == POOL_MAX
-    elif do_backward is False:
-        save = False
-    else:
-        save = pool.mode == POOL_MAX and _flag(do_backward)
+    save = to_flag(do_backward, "do_backward") and pool.mode == POOL_MAX
     stamp[0], stamp[1], stamp[2] = pool.stamp, xd.stamp, yd.stamp
     call = call_number(MX_POOLING_FORWARD, save)
     invoker = recall(h, stamp, 3, call)
@@ -189,12 +185,6 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     data[0], data[1], data[2] = <PyObject*> x, <PyObject*> y, <PyObject*> workSpace
     scalars[0] = scalars[1] = scalars[2] = scalars[3] = 0
     launch(h, invoker, order, 3 if save else 2, data, _FORWARD_NAMES, scalars)
-
-
-cdef bint _flag(object value) except -1:
-    if not isinstance(value, int) or value not in (0, 1):
-        raise BadParmError("not a bool", "do_backward", value, "True or False")
-    return bool(value)
 
 
 cdef int _require_lens(TensorDescriptor a, str name, TensorDescriptor b) except -1:
@@ -258,7 +248,7 @@ def miopenDestroyPoolingDescriptor(poolDesc):
 def plan_pooling_forward(handle, pool_desc, x_desc, y_desc, do_backward=False):
     """Body of Handle.pooling_forward."""
     cdef PoolingDescriptor pool = as_pooling(pool_desc, "pool_desc")
-    cdef bint save = _flag(do_backward) and pool.mode == POOL_MAX
+    cdef bint save = to_flag(do_backward, "do_backward") and pool.mode == POOL_MAX
     cdef int order[3]
     as_tensor(x_desc, "x_desc")
     as_tensor(y_desc, "y_desc")

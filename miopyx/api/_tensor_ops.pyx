@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from libc.math cimport isinf, trunc
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport to_double, to_int, to_int64
+from .._args cimport to_double, to_flag, to_int, to_int64
 from .._descriptors cimport TensorDescriptor, as_tensor
 from .._handle cimport Handle, as_handle, recall
 from .._invoker cimport Invoker
@@ -187,13 +187,7 @@ def cast_tensor(handle, alpha, clamping, src_desc, src, dst_desc, dst):
 
 
 cdef int _clamping(object clamping) except -1:
-    if clamping is True:
-        return TENSOR_CLAMP
-    if clamping is False:
-        return 0
-    if not isinstance(clamping, int) or clamping not in (0, 1):
-        raise BadParmError("not a bool", "clamping", clamping, "True or False")
-    return TENSOR_CLAMP if clamping else 0
+    return TENSOR_CLAMP if to_flag(clamping, "clamping") else 0
 
 
 cdef int _write_bits(object alpha, int data_type, double* scalars) except -1:

@@ -5,7 +5,7 @@
  * Ownership; ROWS = 1 is for CPUs, local size 1, any number of groups; ROWS = 0 for GPUs:
  *   ROWS = 1: a work-item computes an equal share of the chunks of all rows;  chunk: elements, of a row each
  *   ROWS = 0: a group computes `chunk` elements in a row, LOCAL at a time;    chunk: a multiple of LOCAL
- * alpha, beta and gamma are the activation's; eps is what POWER and TANH take for zero.
+ * alpha, beta and gamma are the activation's and come with each call; eps is what POWER and TANH take for zero.
  */
 #ifndef T /* storage type of all tensors */
 #define T float

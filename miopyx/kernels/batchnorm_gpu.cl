@@ -17,14 +17,27 @@
 #ifndef TY
 #define TY 8
 #endif
-#ifndef HELD /* elements that a work-item takes the mean of before their squares */
-#define HELD 8
+#ifndef FLAT /* two reduced axes at most, and every place in the tensors fits INDEX: no divisions in loops */
+#define FLAT 0
+#endif
+#ifndef VEC /* elements of the innermost reduced axis that a work-item reads at once; 1 where TX > 1 or FLAT = 0 */
+#define VEC 1
+#endif
+#ifndef SETS /* vectors that a work-item has under way; it takes their mean before their squares */
+#define SETS 8
 #endif
 #include "batchnorm.h"
+#include "gpu_vectors.h"
 
 #if TX < 1 || TY < 1 || (TX & (TX - 1)) != 0 || (TY & (TY - 1)) != 0
 #error "TX and TY must be powers of two"
 #endif
+#if VEC > 1 && (TX > 1 || !FLAT)
+#error "vectors are of a reduced axis that is innermost"
+#endif
+
+MX_GET(get, X_TYPE)
+MX_PUT(put, X_TYPE)
 
 typedef struct {
     long lane;      /* the kept value */
@@ -46,29 +59,81 @@ static inline unit locate(const bn *b, long index)
     u.row = (int)get_local_id(0) / TX;
     u.lane = index * TX + u.column;
     u.inside = u.lane < b->width;
+#pragma unroll
     for (int t = 0; t < 7; t++)
         u.at[t] = u.inside ? bn_offset(b->w.kept, 4, u.lane, b->w.kept_stride[t]) : 0;
     return u;
 }
 
-static inline long part_start(const bn *b, long part)
+/* Vectors before a part. */
+static inline INDEX part_start(const bn *b, long part)
 {
-    return b->elements * part / b->parts;
+    return (INDEX)(b->elements / VEC * part / b->parts);
 }
 
-/* Where an element of a channel lies, from the channel's first one on. */
-static inline long element(const bn *b, int t, INDEX index)
+/* Where a vector of a unit lies; the next one of a work-item is TY further. */
+typedef struct {
+#if FLAT
+    INDEX line, x;           /* x: vectors */
+    INDEX row;               /* vectors of a line */
+    INDEX step_line, step_x; /* the same of TY */
+#else
+    INDEX index;
+#endif
+} place;
+
+static inline place place_of(const bn *b, INDEX index)
 {
+    place p;
+#if FLAT
+    p.row = (INDEX)(b->w.reduced[3] / VEC);
+    p.line = index / p.row;
+    p.x = index - p.line * p.row;
+    p.step_line = TY / p.row;
+    p.step_x = TY - p.step_line * p.row;
+#else
+    p.index = index;
+#endif
+    return p;
+}
+
+static inline void move_on(place *p)
+{
+#if FLAT
+    p->x += p->step_x;
+    p->line += p->step_line;
+    if (p->x >= p->row) {
+        p->x -= p->row;
+        p->line++;
+    }
+#else
+    p->index += TY;
+#endif
+}
+
+/* In elements, from the first one of the unit on; FLAT = 0: of any axes. */
+static inline long offset_of(const bn *b, int t, const place *p)
+{
+#if FLAT
+    return p->line * (INDEX)b->w.reduced_stride[t][2] + p->x * (INDEX)(VEC * b->w.reduced_stride[t][3]);
+#else
+    INDEX index = p->index;
     long at = 0;
-    for (int axis = 3; axis > 0; axis--)
-        if (b->w.reduced[axis - 1] == 1)
-            return at + index * b->w.reduced_stride[t][axis]; /* outer axes come first, and there are none */
-        else {
-            const INDEX length = (INDEX)b->w.reduced[axis], next = index / length;
-            at += (index - next * length) * b->w.reduced_stride[t][axis];
-            index = next;
-        }
+#pragma unroll
+    for (int axis = 3; axis > 0; axis--) {
+        const INDEX length = (INDEX)b->w.reduced[axis], next = length == 1 ? index : index / length;
+        at += (index - next * length) * b->w.reduced_stride[t][axis];
+        index = next;
+    }
     return at + index * b->w.reduced_stride[t][0];
+#endif
+}
+
+/* How many of the vectors [from, to) are this work-item's. */
+static inline INDEX count_of(const unit *u, INDEX from, INDEX to)
+{
+    const INDEX first = from + u->row;
+    return u->inside && first < to ? (to - first + (TY - 1)) / TY : 0;
 }
 
 /* Chan's formula: `count` elements of this mean and sum of squares join `before` others. */
@@ -129,27 +194,51 @@ static inline void set_shift(const bn *b, unit *u)
     u->shift = u->inside ? (ACC)LOAD(X_TYPE)(b->x, u->at[0]) : (ACC)0;
 }
 
-static inline void sum_moments(const bn *b, unit *u, long from, long to, __local ACC *means, __local ACC *squares,
+/* The next `there` vectors of a work-item join its moments. */
+static inline void add_moments(const bn *b, unit *u, ACC *count, place *p, const int there, const bool aligned)
+{
+    vec_t held[SETS], sums = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < SETS; i++) {
+        held[i] = 0;
+        if (i < there) {
+            held[i] = get(b->x + u->at[0] + offset_of(b, 0, p), aligned) - u->shift;
+            move_on(p);
+        }
+        sums += held[i];
+    }
+    const ACC number = there * VEC, mean = mx_sum_of_lanes(sums) * (1 / number);
+#pragma unroll
+    for (int i = 0; i < SETS; i++) {
+        const vec_t d = held[i] - mean;
+        if (i < there)
+            squares += d * d;
+    }
+    combine(&u->mean, &u->inv, *count, mean, mx_sum_of_lanes(squares), number);
+    *count += number;
+}
+
+static inline ACC add_all_moments(const bn *b, unit *u, INDEX from, INDEX to, const bool aligned)
+{
+    ACC count = 0;
+    INDEX left = count_of(u, from, to);
+    place p = place_of(b, from + u->row);
+    for (; left >= SETS; left -= SETS)
+        add_moments(b, u, &count, &p, SETS, aligned);
+    if (left > 0)
+        add_moments(b, u, &count, &p, (int)left, aligned);
+    return count;
+}
+
+static inline void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *means, __local ACC *squares,
                                __local ACC *counts)
 {
-    ACC mean = 0, square = 0, count = 0;
-    for (long start = from + u->row; u->inside && start < to; start += HELD * TY) {
-        ACC held[HELD], sum = 0, sum_squares = 0;
-        const int there = (int)min((long)HELD, (to - start + TY - 1) / TY);
-        for (int i = 0; i < HELD; i++) {
-            held[i] = i < there ? (ACC)LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)(start + i * TY))) - u->shift
-                                : (ACC)0;
-            sum += held[i];
-        }
-        sum /= there;
-        for (int i = 0; i < HELD; i++)
-            if (i < there)
-                sum_squares += (held[i] - sum) * (held[i] - sum);
-        combine(&mean, &square, count, sum, sum_squares, there);
-        count += there;
-    }
-    u->mean = mean;
-    u->inv = square;
+    ACC count;
+    u->mean = u->inv = 0;
+    if (VEC > 1 && MX_ALIGNED(b->x))
+        count = add_all_moments(b, u, from, to, true);
+    else
+        count = add_all_moments(b, u, from, to, false);
     join_moments(u, count, means, squares, counts);
 }
 
@@ -190,20 +279,80 @@ static inline void load_moments(const bn *b, unit *u)
 
 #if BACKWARD
 
-static inline void sum_gradients(const bn *b, unit *u, long from, long to, __local ACC *sums, __local ACC *others)
+static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, const bool aligned)
 {
-    u->first = u->second = 0;
-    for (long i = from + u->row; u->inside && i < to; i += TY) {
-        const ACC g = LOAD(X_TYPE)(b->dy, u->at[1] + element(b, 1, (INDEX)i));
-        u->first += g;
-        u->second += g * ((LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)i)) - u->shift) - u->mean);
+    vec_t first = 0, second = 0;
+    INDEX left = count_of(u, from, to);
+    place p = place_of(b, from + u->row);
+    while (left > 0) {
+        vec_t x[SETS], g[SETS];
+#pragma unroll
+        for (int i = 0; i < SETS; i++) {
+            x[i] = g[i] = 0;
+            if (i < left) {
+                x[i] = get(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
+                g[i] = get(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
+                move_on(&p);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            if (i < left) {
+                first += g[i];
+                second += g[i] * ((x[i] - u->shift) - u->mean);
+            }
+        left -= SETS;
     }
+    u->first = mx_sum_of_lanes(first);
+    u->second = mx_sum_of_lanes(second);
+}
+
+static inline void sum_gradients(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *sums, __local ACC *others)
+{
+    if (VEC > 1 && MX_ALIGNED(b->x) && MX_ALIGNED(b->dy))
+        add_gradients(b, u, from, to, true);
+    else
+        add_gradients(b, u, from, to, false);
     join_sums(u, sums, others);
 }
 
 #endif
 
-static inline void write_results(const bn *b, unit *u, long from, long to, bool write)
+static inline void write_all(const bn *b, const unit *u, INDEX from, INDEX to, const bool aligned)
+{
+    INDEX left = count_of(u, from, to);
+    place p = place_of(b, from + u->row);
+    while (left > 0) {
+        vec_t x[SETS];
+        long at[SETS];
+#if BACKWARD
+        vec_t g[SETS];
+#endif
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            if (i < left) {
+                at[i] = u->at[OUT] + offset_of(b, OUT, &p);
+                x[i] = get(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
+#if BACKWARD
+                g[i] = get(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
+#endif
+                move_on(&p);
+            }
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            if (i < left) {
+                const vec_t d = (x[i] - u->shift) - u->mean;
+#if BACKWARD
+                put(b->y + at[i], u->inv * ((g[i] - u->first) - d * u->second), aligned);
+#else
+                put(b->y + at[i], d * u->inv + u->first, aligned);
+#endif
+            }
+        left -= SETS;
+    }
+}
+
+static inline void write_results(const bn *b, unit *u, INDEX from, INDEX to, bool write)
 {
     if (!u->inside)
         return;
@@ -220,16 +369,14 @@ static inline void write_results(const bn *b, unit *u, long from, long to, bool 
     u->first = LOAD(BIAS_TYPE)(b->bias, u->at[4]);
 #endif
     u->inv *= scale;
-    for (long i = from + u->row; i < to; i += TY) {
-        const ACC d = ((ACC)LOAD(X_TYPE)(b->x, u->at[0] + element(b, 0, (INDEX)i)) - u->shift) - u->mean;
+    bool aligned = MX_ALIGNED(b->x) && MX_ALIGNED(b->y);
 #if BACKWARD
-        const ACC g = LOAD(X_TYPE)(b->dy, u->at[1] + element(b, 1, (INDEX)i));
-        const ACC result = u->inv * ((g - u->first) - d * u->second);
-#else
-        const ACC result = d * u->inv + u->first;
+    aligned = aligned && MX_ALIGNED(b->dy);
 #endif
-        STORE(X_TYPE)(b->y, u->at[OUT] + element(b, OUT, (INDEX)i), result);
-    }
+    if (VEC > 1 && aligned)
+        write_all(b, u, from, to, true);
+    else
+        write_all(b, u, from, to, false);
 }
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(TX * TY, 1, 1))) void
@@ -240,17 +387,17 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
-    const long part = get_group_id(0) % parts;
-    unit u = locate(&b, get_group_id(0) / parts);
+    const long part = (uint)get_group_id(0) % (uint)parts;
+    unit u = locate(&b, (uint)get_group_id(0) / (uint)parts);
     if (GIVEN(&b))
         load_moments(&b, &u);
     else {
         set_shift(&b, &u);
-        sum_moments(&b, &u, 0, b.elements, local_1, local_2, local_3);
+        sum_moments(&b, &u, 0, part_start(&b, b.parts), local_1, local_2, local_3);
         settle_moments(&b, &u, true);
     }
 #if BACKWARD
-    sum_gradients(&b, &u, 0, b.elements, local_1, local_2);
+    sum_gradients(&b, &u, 0, part_start(&b, b.parts), local_1, local_2);
 #endif
     write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), true);
 }
@@ -275,7 +422,7 @@ static inline void gather_moments(const bn *b, unit *u, __local ACC *means, __lo
     ACC mean = 0, square = 0, count = 0;
     u->shift = u->inside ? b->space[u->lane] : (ACC)0;
     for (long part = u->row; u->inside && part < b->parts; part += TY) {
-        const ACC more = part_start(b, part + 1) - part_start(b, part);
+        const ACC more = (part_start(b, part + 1) - part_start(b, part)) * VEC;
         combine(&mean, &square, count, b->space[AT_MOMENTS(part) + u->lane],
                 b->space[AT_MOMENTS(part) + b->width + u->lane], more);
         count += more;
@@ -289,8 +436,8 @@ KERNEL bn_moments(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
-    const long part = get_group_id(0) % parts;
-    unit u = locate(&b, get_group_id(0) / parts);
+    const long part = (uint)get_group_id(0) % (uint)parts;
+    unit u = locate(&b, (uint)get_group_id(0) / (uint)parts);
     set_shift(&b, &u);
     sum_moments(&b, &u, part_start(&b, part), part_start(&b, part + 1), local_1, local_2, local_3);
     keep_moments(&b, &u, part);
@@ -322,8 +469,8 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
-    const long part = get_group_id(0) % parts;
-    unit u = locate(&b, get_group_id(0) / parts);
+    const long part = (uint)get_group_id(0) % (uint)parts;
+    unit u = locate(&b, (uint)get_group_id(0) / (uint)parts);
     if (GIVEN(&b))
         load_moments(&b, &u);
     else {
@@ -342,8 +489,10 @@ KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
 {
     __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY];
     BIND
-    const long part = get_group_id(0) % parts;
-    unit u = locate(&b, get_group_id(0) / parts);
+    /* From the end on: what was read last is still in the cache. */
+    const uint group = get_num_groups(0) - 1 - get_group_id(0);
+    const long part = group % (uint)parts;
+    unit u = locate(&b, group / (uint)parts);
     if (GIVEN(&b))
         load_moments(&b, &u);
     else {

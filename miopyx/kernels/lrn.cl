@@ -222,7 +222,9 @@ static inline VALUE power(VALUE s, ACC beta)
 #elif POWER == 4
     return 1 / s;
 #else
-    return powr(s, (VALUE)(-beta));
+    /* 0 by itself: beside lanes of 0 PoCL's powr of vectors is wrong. */
+    const ACC of_zero = powr((ACC)0, -beta);
+    return s == 0 ? (VALUE)of_zero : powr(s == 0 ? (VALUE)1 : s, (VALUE)(-beta));
 #endif
 }
 

@@ -175,7 +175,11 @@ static inline V mx_pow(V x, float power)
 #endif
 
 #else
-#define mx_pow(x, power) pow(x, (V)(power))
+/* x^power, of 0 anything: beside lanes of 0 PoCL's pow of vectors is wrong. */
+static inline V mx_pow(V x, ACC power)
+{
+    return pow(x == 0 ? (V)1 : x, (V)power);
+}
 #define mx_exp(x) exp(x)
 #define mx_exp_below(x) exp(x)
 #define mx_expm1(x) expm1(x)

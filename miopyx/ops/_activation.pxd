@@ -18,6 +18,12 @@ cdef enum:
     ELU = 9
     MODES = 10
 
+# The call's scalars.
+cdef enum:
+    ACTIVATION_ALPHA = 0
+    ACTIVATION_BETA = 1
+    ACTIVATION_GAMMA = 2
+
 # The slots of both directions; x and y come first, so that a forward problem has two.
 cdef enum:
     ACTIVATION_X = 0
@@ -39,7 +45,7 @@ cdef class ActivationProblem(Problem):
     cdef int fill_forward(self, ActivationDescriptor activ, TensorDescriptor x, TensorDescriptor y) except -1
     cdef int fill_backward(self, ActivationDescriptor activ, TensorDescriptor y, TensorDescriptor dy,
                            TensorDescriptor x, TensorDescriptor dx) except -1
-    cdef int _begin(self, int what, ActivationDescriptor activ) noexcept
+    cdef int _begin(self, int what, int mode) noexcept
 
 
 # Bits of the slots among x and y that the gradient of a mode is computed from.

@@ -1,7 +1,7 @@
 """Activations: their descriptor and their two problems.
 
 The gradient is computed from as little as its mode needs, next to dy: y for LOGISTIC and TANH, nothing for PASTHRU, x
-for all others.  What is not read is not part of the problem.
+for all others.  What is not read is not part of the problem.  Nor are alpha, beta and gamma: they come with each call.
 """
 
 from libc.string cimport memset
@@ -105,7 +105,7 @@ cdef class ActivationProblem(Problem):
         _require_alike(x, "xDesc", y, "yDesc")
         _require_alike(y, "yDesc", x, "xDesc")
         require_no_overlap(y, "yDesc")
-        self._begin(MX_ACTIVATION_FORWARD, activ)
+        self._begin(MX_ACTIVATION_FORWARD, activ.number)
         fill_tensor(&self.c.x, x)
         fill_tensor(&self.c.y, y)
         self.hold(ACTIVATION_X, &self.c.x, x.ndim)
@@ -123,7 +123,7 @@ cdef class ActivationProblem(Problem):
         _require_alike(x, "xDesc", dx, "dxDesc")
         _require_alike(dx, "dxDesc", dy, "dyDesc")
         require_no_overlap(dx, "dxDesc")
-        self._begin(MX_ACTIVATION_BACKWARD, activ)
+        self._begin(MX_ACTIVATION_BACKWARD, activ.number)
         fill_tensor(&self.c.dy, dy)
         fill_tensor(&self.c.dx, dx)
         self.hold(ACTIVATION_DY, &self.c.dy, dy.ndim)
@@ -138,10 +138,9 @@ cdef class ActivationProblem(Problem):
         self.written = 1 << ACTIVATION_DX
         return 0
 
-    cdef int _begin(self, int what, ActivationDescriptor activ) noexcept:
+    cdef int _begin(self, int what, int mode) noexcept:
         memset(&self.c, 0, sizeof(mx_activation_problem))
-        self.c.what, self.c.mode = what, activ.number
-        self.c.alpha, self.c.beta, self.c.gamma = activ.alpha, activ.beta, activ.gamma
+        self.c.what, self.c.mode = what, mode
         return 0
 
     def __repr__(self):

@@ -2,74 +2,44 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._activation cimport host_activation
 from miopyx._types cimport (
-    MX_ACTIVATION_FORWARD, MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_activation_problem, mx_grid,
-    mx_tensor,
+    MX_ACTIVATION_FORWARD, MX_AXES, MX_DOUBLE, MX_HALF, mx_activation_problem, mx_grid, mx_tensor,
 )
 from miopyx.ops._activation cimport (
-    ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_X, ACTIVATION_Y, ActivationProblem, read_backward,
+    ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
+    ActivationProblem, read_backward,
 )
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer, result_type
 
 cdef enum:
-    NO_ALGORITHM = -1
     SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
     ITEM = 8                   # elements of a work-item on a GPU
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
-
-cdef int64_t _type(Problem problem) noexcept:
-    return problem.tensor[problem.output].type
-
-
-cdef class HostActivation(Solver):
+cdef class HostActivation(HostLayer):
     """Either direction on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1222, "HostActivation", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if not dev.is_host:
-            return "runs on the host path only"
-        if _type(problem) not in TOKENS:
-            return "data type"
-        return None
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_activation
-        return Solution([step])
+        self.id, self.name, self.function = 1222, "HostActivation", host_activation
 
 
-cdef class OpenCLActivation(Solver):
+cdef class OpenCLActivation(OpenCLLayer):
     """Either direction on OpenCL devices."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1221, "OpenCLActivation", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        data_type = _type(problem)
-        if data_type not in TOKENS:
-            return "data type"
-        if data_type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1221, "OpenCLActivation"
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_activation_problem* p = &(<ActivationProblem> problem).c
         cdef const mx_tensor* tensors[3]
         cdef mx_grid grid
         cdef int slots[3]
-        cdef int64_t type = _type(problem), local = 1, chunk, groups, row, elements, parts
+        cdef int64_t type = result_type(problem), local = 1, chunk, groups, row, elements, parts
         cdef bint wide = type == MX_DOUBLE, forward = p.what == MX_ACTIVATION_FORWARD
         cdef unsigned read = read_backward(<int> p.mode)
         cdef int i, width = type_size(<int> type), count = 2 if forward else 3
@@ -101,7 +71,8 @@ cdef class OpenCLActivation(Solver):
         args = [Arg.slot_of(slots[i], width) for i in range(count - 1, -1, -1)]
         args += [Arg.value_of((<const unsigned char*> &grid)[:sizeof(mx_grid)]),
                  Arg.value_of((<const unsigned char*> &chunk)[:sizeof(int64_t)])]
-        args += [_number(value, wide) for value in (p.alpha, p.beta, p.gamma, eps)]
+        args += [Arg.scalar_of(i, wide) for i in (ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_GAMMA)]
+        args.append(_number(eps, wide))
         spec = KernelSpec("activation.cl", "activation_forward" if forward else "activation_backward", **defines)
         return Solution([Step(spec, args, (groups * local,), (local,))])
 

@@ -4,46 +4,32 @@ import sys
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport (
-    SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed,
-)
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed
 from miopyx._descriptors cimport type_size
 from miopyx._reference._batchnorm cimport bn_walk, fill_walk, host_batchnorm
-from miopyx._types cimport (
-    MX_BFLOAT16, MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_batchnorm_problem,
-)
+from miopyx._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, mx_batchnorm_problem
 from miopyx.ops._batchnorm cimport (
     BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_DY, BN_BACK_INV, BN_BACK_MEAN, BN_BACK_SCALE, BN_BACK_X,
     BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_SAVED_INV, BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y,
     BatchNormProblem,
 )
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 
 cdef enum:
-    NO_ALGORITHM = -1
     # Numbers of a unit of work on CPUs, at most.
     SIDE = 16                  # vectors of channels side by side: two or four times as many
     MIDDLE_SIDE = 32           # channels whose rows are read twice
     LONG_SIDE = 256            # channels whose rows are read once
     CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
+    WHOLE = 16384              # elements that one group of a GPU reads twice
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
-
-cdef class HostBatchNorm(Solver):
+cdef class HostBatchNorm(HostLayer):
     """Every pass on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1252, "HostBatchNorm", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        return None if dev.is_host else "runs on the host path only"
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_batchnorm
-        return Solution([step])
+        self.id, self.name, self.function = 1252, "HostBatchNorm", host_batchnorm
 
 
 cdef dict _defines(const mx_batchnorm_problem* p, bint in_parts):
@@ -160,8 +146,10 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
 
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
     """Groups of work-items, each for some kept values, and for parts of their elements where there are few."""
-    cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4)
-    cdef int64_t local = min(256, dev.max_work_group), across = 1
+    cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
+    cdef int64_t local = min(256, dev.max_work_group), across = 1, vec = 1, held
+    cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
+    cdef bint flat
     while local & (local - 1):
         local &= local - 1
     if walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3]):
@@ -170,29 +158,59 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
             across = local
     elif elements < 2 * local:
         local = min(local, 64)
+    for t in range(tensors):
+        size = 1
+        for axis in range(4):
+            size += (walk.kept[axis] - 1) * walk.kept_stride[t][axis]
+            size += (walk.reduced[axis] - 1) * walk.reduced_stride[t][axis]
+        extent = max(extent, size)
+    flat = walk.reduced[0] == 1 and walk.reduced[1] == 1 and extent < 1 << 31
+    if flat and across == 1:
+        vec = _vector(p, walk, tensors)
+    # A work-item has 16 elements under way, so many that memory is never waited for twice.
+    held = 8 if p.what == MX_BN_BACKWARD else 16
+    held = max(vec, held)
     units = (kept + across - 1) // across
-    parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
-    defines = {"TX": across, "TY": local // across}
+    if p.what == MX_BN_INFERENCE:
+        parts = max(1, elements // (local // across * 2 * held))
+    elif units >= dev.compute_units and elements * across <= WHOLE:
+        parts = 1
+        if units < 4 * dev.compute_units and elements * across >= 8192 and dev.max_work_group >= 512 and local == 256:
+            local = 512
+    else:
+        parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
+    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
-    if kept * elements < 1 << 31:
+    if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
     return _solution("batchnorm_gpu.cl", p, walk, across, parts, defines, units * parts * local, local)
 
 
-cdef class OpenCLBatchNorm(Solver):
+cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
+    """Neighbours that a work-item of a GPU may read at once: 16 bytes, where every row is made of such."""
+    cdef int64_t vec = 16 // type_size(<int> p.x.type)
+    cdef int t, axis
+    for t in range(tensors):
+        if walk.reduced_stride[t][3] != 1:
+            return 1
+    while vec > 1:
+        fits = walk.reduced[3] % vec == 0
+        for t in range(tensors):
+            fits = fits and walk.reduced_stride[t][2] % vec == 0
+            for axis in range(4):
+                fits = fits and (walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
+        if fits:
+            return vec
+        vec //= 2
+    return 1
+
+
+cdef class OpenCLBatchNorm(OpenCLLayer):
     """Every pass on OpenCL devices."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1251, "OpenCLBatchNorm", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        if (<BatchNormProblem> problem).c.x.type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1251, "OpenCLBatchNorm"
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
         return self.solution(dev, problem).workspace

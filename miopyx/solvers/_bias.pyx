@@ -2,58 +2,32 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._problem cimport BiasProblem
 from miopyx._reference._bias cimport fill_sums, host_bias, mx_bias_sums
-from miopyx._types cimport MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_bias_problem
+from miopyx._types cimport MX_DOUBLE, mx_bias_problem
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 
 cdef enum:
-    NO_ALGORITHM = -1
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GPU_GROUPS = 8         # for each compute unit
     GPU_WIDTH = 32         # neighbours that read a row together
     ITEM = 16              # elements that are worth a work-item of a GPU
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
-
-cdef class HostBias(Solver):
+cdef class HostBias(HostLayer):
     """On the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1021, "HostBias", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if not dev.is_host:
-            return "runs on the host path only"
-        if (<BiasProblem> problem).c.y.type not in TOKENS:
-            return "data type"
-        return None
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_bias
-        return Solution([step])
+        self.id, self.name, self.function = 1021, "HostBias", host_bias
 
 
-cdef class OpenCLBias(Solver):
+cdef class OpenCLBias(OpenCLLayer):
     """On OpenCL devices."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1022, "OpenCLBias", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        data_type = (<BiasProblem> problem).c.y.type
-        if data_type not in TOKENS:
-            return "data type"
-        if data_type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1022, "OpenCLBias"
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
         cdef mx_bias_sums s

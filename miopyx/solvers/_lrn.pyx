@@ -5,17 +5,15 @@ import struct
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._lrn cimport host_lrn
-from miopyx._types cimport (
-    MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor,
-)
+from miopyx._types cimport MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
 from miopyx.ops._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNProblem
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 
 cdef enum:
-    NO_ALGORITHM = -1
     WITHIN_CHANNEL = 0
     H = 3
     W = 4
@@ -23,8 +21,6 @@ cdef enum:
     UNROLLED = 8           # ... and a GPU's
     BLOCK = 64             # vectors of a work-item's block
     GROUPS = 8             # work-items that a CPU's core should get
-
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
 
 # As in lrn.cl.
@@ -38,35 +34,18 @@ cdef struct lrn_t:
     mx_grid grid
 
 
-cdef class HostLRN(Solver):
+cdef class HostLRN(HostLayer):
     """Either direction on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1242, "HostLRN", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        return None if dev.is_host else "runs on the host path only"
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_lrn
-        return Solution([step])
+        self.id, self.name, self.function = 1242, "HostLRN", host_lrn
 
 
-cdef class OpenCLLRN(Solver):
+cdef class OpenCLLRN(OpenCLLayer):
     """Either direction on OpenCL devices."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1241, "OpenCLLRN", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        if (<LRNProblem> problem).c.x.type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1241, "OpenCLLRN"
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_lrn_problem* p = &(<LRNProblem> problem).c

@@ -2,21 +2,21 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._reference._pooling cimport host_pooling
 from miopyx._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
+    MX_AXES, MX_DOUBLE, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
 )
 from miopyx.ops._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_OUT, PoolingProblem, index_size,
 )
+from miopyx.solvers._layers cimport TOKENS
 
 cdef enum:
-    NO_ALGORITHM = -1
-    SMALL = 1 << 29          # what CPU kernels count in 32 bits stays below it
-
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
+    SMALL = 1 << 29          # what kernels count in 32 bits stays below it
+    MOST_TAPS = 5            # along an axis of a window that a GPU's strips take
+    STRIP = 4                # rows of such a strip
 
 
 cdef int64_t volume(const mx_tensor* t, int first, int last) noexcept:
@@ -68,50 +68,46 @@ cdef bint is_flat(const mx_pooling_problem* p) noexcept:
             and (p.what == MX_POOLING_FORWARD or p.mode != POOL_AVERAGE))
 
 
+cdef int64_t extent(const mx_tensor* t) noexcept:
+    """Elements from the first one to the last one."""
+    cdef int64_t last = 1
+    cdef int i
+    for i in range(MX_AXES):
+        last += (t.len[i] - 1) * t.stride[i]
+    return last
+
+
+cdef bint is_paired(const mx_tensor* t) noexcept:
+    """Whether neighbours along w are neighbours in memory, and pairs of them begin at even places."""
+    cdef int i
+    if t.stride[4] != 1:
+        return False
+    for i in range(MX_AXES - 1):
+        if t.len[i] > 1 and t.stride[i] % 2:
+            return False
+    return True
+
+
 cdef bint is_padded(const mx_pooling_problem* p) noexcept:
     return p.pad[0] != 0 or p.pad[1] != 0 or p.pad[2] != 0
 
 
-cdef class HostPooling(Solver):
+cdef class HostPooling(HostLayer):
     """Either direction on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1212, "HostPooling", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if not dev.is_host:
-            return "runs on the host path only"
-        if (<PoolingProblem> problem).c.x.type not in TOKENS:
-            return "data type"
-        return None
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_pooling
-        return Solution([step])
+        self.id, self.name, self.function = 1212, "HostPooling", host_pooling
 
 
-cdef class OpenCLPooling(Solver):
+cdef class OpenCLPooling(OpenCLLayer):
     """Either direction on OpenCL devices.
 
-    On CPUs by vectors along w or c, or over whole planes; other layouts, and images beyond 2^29 elements, element by
-    element, as on GPUs.
+    On CPUs by vectors along w or c, or over whole planes; on GPUs by strips of elements, or over whole planes; what
+    these do not serve, and images beyond 2^29 elements, element by element.
     """
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1211, "OpenCLPooling", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        data_type = (<PoolingProblem> problem).c.x.type
-        if data_type not in TOKENS:
-            return "data type"
-        if data_type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1211, "OpenCLPooling"
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_pooling_problem* p = &(<PoolingProblem> problem).c
@@ -126,6 +122,8 @@ cdef class OpenCLPooling(Solver):
         if p.save:
             defines.update(SAVE=1, INDEX_BITS=8 * index_size(<int> p.index_type),
                            IMAGE=1 if p.index_mode == INDEX_IMAGE else 0)
+        if not dev.is_cpu and (not forward or not is_plane(p) or volume(&p.x, 2, MX_AXES) < 128):
+            return _on_gpu(dev, p, defines)
         kind = self.kind(dev, p)
         defines["KIND"] = kind
         if kind == "rows":
@@ -159,11 +157,7 @@ cdef class OpenCLPooling(Solver):
             groups = 8 * dev.compute_units
             block = (items + groups - 1) // groups
             items = (items + block - 1) // block
-        args = [Arg.slot_of(POOL_IN, width), Arg.slot_of(POOL_OUT, width)]
-        if p.save:
-            args.append(Arg.slot_of(POOL_INDICES, <int> index_size(<int> p.index_type)))
-        args.append(Arg.value_of((<const unsigned char*> p)[:sizeof(mx_pooling_problem)]))
-        args.append(Arg.value_of((<const unsigned char*> &block)[:sizeof(block)]))
+        args = _arguments(p, block)
         verb = "forward" if forward else "backward"
         spec = KernelSpec(f"pooling_{verb}.cl", f"pooling_{verb}_{kind}", **defines)
         return Solution([Step(spec, args, (items,), (local,))])
@@ -182,6 +176,5 @@ cdef class OpenCLPooling(Solver):
                 return "flat"
             if contiguous(&p.x, 4) and contiguous(&p.y, 4):
                 return "rows"
-        elif forward and is_plane(p) and volume(&p.x, 2, MX_AXES) >= 128:
-            return "groups"
-        return "elements"
+            return "elements"
+        return "groups"

@@ -2,19 +2,19 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport grid_lines
 from miopyx._reference._softmax cimport host_softmax
 from miopyx._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem,
+    MX_AXES, MX_DOUBLE, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem,
 )
 from miopyx.ops._softmax cimport (
     LOG, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxProblem, split_axes,
 )
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer, result_type
 
 cdef enum:
-    NO_ALGORITHM = -1
     # As in softmax.cl.
     ITEMS = 0
     ROWS = 1
@@ -26,12 +26,6 @@ cdef enum:
     SMALL = 1 << 16            # up to here there is one work-group to a core
     SHORT = 128                # sets that a small work-group computes on a GPU
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
-
-
-cdef int64_t _type(Problem problem) noexcept:
-    return problem.tensor[problem.output].type
-
 
 cdef bint _dense(const mx_grid* grid, int count) noexcept:
     """Whether the last axis is contiguous in each tensor."""
@@ -42,54 +36,30 @@ cdef bint _dense(const mx_grid* grid, int count) noexcept:
     return True
 
 
-cdef class HostSoftmax(Solver):
+cdef class HostSoftmax(HostLayer):
     """Either direction on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1232, "HostSoftmax", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if not dev.is_host:
-            return "runs on the host path only"
-        if _type(problem) not in TOKENS:
-            return "data type"
-        return None
-
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_softmax
-        return Solution([step])
+        self.id, self.name, self.function = 1232, "HostSoftmax", host_softmax
 
 
-cdef class OpenCLSoftmax(Solver):
+cdef class OpenCLSoftmax(OpenCLLayer):
     """Either direction on OpenCL devices."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1231, "OpenCLSoftmax", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
-
-    cpdef str why_not(self, Device dev, Problem problem):
-        if dev.is_host:
-            return "runs on OpenCL devices only"
-        data_type = _type(problem)
-        if data_type not in TOKENS:
-            return "data type"
-        if data_type == MX_DOUBLE and not dev.fp64:
-            return "device has no double precision"
-        return None
+        self.id, self.name = 1231, "OpenCLSoftmax"
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_softmax_problem* p = &(<SoftmaxProblem> problem).c
         cdef mx_grid inside, outside
-        cdef int tensors = split_axes(p, &inside, &outside), form = ITEMS, width = type_size(<int> _type(problem))
+        cdef int tensors = split_axes(p, &inside, &outside), form = ITEMS, width = type_size(<int> result_type(problem))
         cdef int64_t length = inside.len[MX_AXES - 1] * grid_lines(&inside), local = 1, block = 1, groups
         cdef int64_t sets = outside.len[MX_AXES - 1] * grid_lines(&outside), units = sets, most
-        cdef bint wide = _type(problem) == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
+        cdef bint wide = result_type(problem) == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
         cdef bint single = grid_lines(&inside) == 1
         cdef int vector = 8 if wide else 16
         cdef dict defines = {
-            "T": TOKENS[_type(problem)], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
+            "T": TOKENS[result_type(problem)], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
             "LOG": 1 if p.algorithm == LOG else 0, "INDEX": "int" if length * sets < 1 << 31 else "long",
         }
         if dev.is_cpu:

@@ -104,7 +104,7 @@ cdef class OpenCLTensor(Solver):
             a, a_slot = c, TENSOR_C
         if a.len[1] == c.len[1]:
             return Solution([_step(dev, p, what, &a, a_slot, &c, 0)])
-        # Channels are added or left out; what is added is zero, as are the numbers that a copy leaves out.
+        # Channels are added or left out; what is added is zero.
         if a.len[1] > c.len[1]:
             a.len[1] = c.len[1]
             return Solution([_step(dev, p, what, &a, a_slot, &c, 0)])
@@ -149,7 +149,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     args.append(Arg.slot_of(TENSOR_C, width, skipped * width))
     scalars = []
     if what == FILL:
-        scalars = [Arg.scalar_of(i, False) for i in range(3)]
+        scalars = [Arg.scalar_of(i, False) if p.what == MX_SET_TENSOR else Arg.value_of(bytes(4)) for i in range(3)]
     elif what != COPY:
         scalars = [Arg.scalar_of(i, wide) for i in range(count)]
 

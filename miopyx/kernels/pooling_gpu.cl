@@ -1,0 +1,419 @@
+/* Pooling on GPUs, both directions.  pooling.h names the definitions.
+ *
+ * Shape: x and y (dx and dy) of any strides; indices packed in n c d h w order.
+ * Ownership, with no atomics; LAST = 1: neighbouring work-items have neighbouring channels, else columns:
+ *   pooling_forward_strips     2-D, small windows: a work-item writes ROWS elements of y, one below the other.  It
+ *                              reads each row of x once, for all windows that need it.
+ *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
+ *                              multiple of the strides: which windows contain which of them is known beforehand.
+ *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more: a
+ *                              work-item writes 4 neighbours.
+ *   pooling_forward_elements   a work-item writes one element.
+ *   pooling_backward_elements  likewise.
+ * Local memory: none.
+ *
+ * Every window meets the image.  What lies outside is read at the nearest place inside, so that loads need no branches:
+ * for a maximum that is an element of the window anyway, and for a sum its bits are masked.
+ */
+#ifndef WINDOW_H /* of strips; along w it is WINDOW */
+#define WINDOW_H 3
+#endif
+#ifndef STEP_H
+#define STEP_H 1
+#endif
+#ifndef STEP_W
+#define STEP_W 1
+#endif
+#ifndef PAD_H /* backward */
+#define PAD_H 0
+#endif
+#ifndef PAD_W
+#define PAD_W 0
+#endif
+#ifndef ROWS /* backward: a multiple of STEP_H */
+#define ROWS 4
+#endif
+#ifndef COLUMNS /* a multiple of STEP_W */
+#define COLUMNS 2
+#endif
+#ifndef PAIRED /* pairs of neighbours in dx begin at even places: strides are even */
+#define PAIRED 0
+#endif
+#ifndef LAST
+#define LAST 0
+#endif
+#include "pooling.h"
+
+#define KIND_forward_strips 11
+#define KIND_backward_strips 12
+#define KIND_backward_spread 13
+#define KIND_forward_elements 14
+#define KIND_backward_elements 15
+
+#define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
+
+/* A value where `mask` is all ones, 0 where it is 0. */
+static inline ACC masked(ACC value, LANE mask)
+{
+    return MX_JOIN(as_, ACC)(MX_JOIN(as_, LANE)(value) & mask);
+}
+
+#define FORWARD_BUFFERS                                                                                          \
+    __global const STORAGE(TYPE) *restrict x, long x_offset, __global STORAGE(TYPE) *restrict y, long y_offset
+#define BACKWARD_BUFFERS                                                                                         \
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset
+
+/* Which block of a tensor, `rows` of them along h and `columns` along w, is number `item`. */
+typedef struct {
+    INDEX n, c, h, w;
+} block_t;
+
+static inline block_t block_of(INDEX item, INDEX channels, INDEX rows, INDEX columns)
+{
+    block_t a;
+    if (LAST) {
+        a.c = item % channels;
+        item /= channels;
+    }
+    a.w = item % columns;
+    item /= columns;
+    a.h = item % rows;
+    item /= rows;
+    if (!LAST) {
+        a.c = item % channels;
+        item /= channels;
+    }
+    a.n = item;
+    return a;
+}
+
+#if IS_KIND(forward_strips)
+__kernel void pooling_forward_strips(FORWARD_BUFFERS,
+#if SAVE
+                                     __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                     const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (rows + ROWS - 1) / ROWS, columns);
+    if (a.n >= (INDEX)p.y.len[0])
+        return;
+    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
+    const INDEX line = (INDEX)p.x.stride[3];
+    INDEX column[WINDOW], at[WINDOW];
+    LANE there[WINDOW];
+#pragma unroll
+    for (int k = 0; k < WINDOW; k++) {
+        column[k] = min(max(w0 + k, (INDEX)0), width - 1);
+        at[k] = column[k] * (INDEX)p.x.stride[4];
+        there[k] = column[k] == w0 + k ? -1 : 0;
+    }
+    ACC result[ROWS];
+    INDEX found_h[ROWS], found_w[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        result[r] = NOTHING;
+        found_h[r] = found_w[r] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+        ACC value = NOTHING;
+        INDEX found = 0;
+#pragma unroll
+        for (int k = 0; k < WINDOW; k++) {
+            const ACC one = LOAD(TYPE)(x, h * line + at[k]);
+            if (MODE != 0) {
+                value += masked(one, there[k]);
+            } else {
+                found = one > value ? column[k] : found;
+                value = one > value ? one : value;
+            }
+        }
+        if (MODE != 0)
+            value = masked(value, h == h0 + i ? -1 : 0);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+                if (MODE != 0) {
+                    result[r] += value;
+                } else {
+                    found_h[r] = value > result[r] ? h : found_h[r];
+                    found_w[r] = value > result[r] ? found : found_w[r];
+                    result[r] = value > result[r] ? value : result[r];
+                }
+            }
+    }
+    y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * p.y.stride[4];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+        if (h < rows) {
+            if (MODE == 1)
+                result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                   (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
+            if (MODE == 2)
+                result[r] /= (ACC)(WINDOW_H * WINDOW);
+            STORE(TYPE)(y, h * p.y.stride[3], result[r]);
+#if SAVE
+            const INDEX code = IMAGE ? found_h[r] * width + found_w[r]
+                                     : (found_h[r] - from) * WINDOW + found_w[r] - w0;
+            indices[indices_offset + ((a.n * (long)channels + a.c) * rows + h) * columns + a.w] =
+                result[r] > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+        }
+    }
+}
+#endif
+
+#if IS_KIND(backward_strips)
+
+/* Windows with elements of the block, along an axis: how many begin before the block's number of strides, and how many
+ * there are in all. */
+#define BEFORE_H ((WINDOW_H - 1 - PAD_H) / STEP_H)
+#define BEFORE_W ((WINDOW - 1 - PAD_W) / STEP_W)
+#define ALONG_H ((ROWS - 1 + PAD_H) / STEP_H + BEFORE_H + 1)
+#define ALONG_W ((COLUMNS - 1 + PAD_W) / STEP_W + BEFORE_W + 1)
+
+/* Two neighbours at an even place. */
+static inline void store_pair(__global STORAGE(TYPE) *p, long i, ACC low, ACC high)
+{
+    MX_JOIN(STORAGE(TYPE), 2) bits;
+#if MX_TYPE(TYPE) == MX_TYPE_half
+    vstore_half2_rte((float2)(low, high), 0, (__private half *)&bits);
+#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
+    bits = (ushort2)(mx_to_bfloat16(low), mx_to_bfloat16(high));
+#else
+    bits = (MX_JOIN(ACC, 2))(low, high);
+#endif
+    *(__global MX_JOIN(STORAGE(TYPE), 2) *)(p + i) = bits;
+}
+
+__kernel void pooling_backward_strips(BACKWARD_BUFFERS,
+#if SAVE
+                                      __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                      const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (height + ROWS - 1) / ROWS,
+                               (width + COLUMNS - 1) / COLUMNS);
+    if (a.n >= (INDEX)p.x.len[0])
+        return;
+    dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
+#if SAVE
+    indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns;
+#endif
+    const INDEX h0 = a.h * ROWS, w0 = a.w * COLUMNS;
+    const INDEX j0 = a.h * (ROWS / STEP_H) - BEFORE_H, k0 = a.w * (COLUMNS / STEP_W) - BEFORE_W;
+    const INDEX line = (INDEX)p.y.stride[3], step = (INDEX)p.y.stride[4];
+    ACC sum[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            sum[r][s] = 0;
+#pragma unroll
+    for (int j = 0; j < ALONG_H; j++) {
+        const INDEX h = min(max(j0 + j, (INDEX)0), rows - 1);
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++) {
+            const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
+            const LANE there = h == j0 + j && w == k0 + k ? -1 : 0;
+            ACC value = masked(LOAD(TYPE)(dy, h * line + w * step), there);
+#if SAVE
+            const INDEX_TYPE code = indices[h * columns + w];
+#elif MODE == 1
+            const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
+            value /= (ACC)((min(top + WINDOW_H, height) - max(top, (INDEX)0)) *
+                           (min(left + WINDOW, width) - max(left, (INDEX)0)));
+#else
+            value /= (ACC)(WINDOW_H * WINDOW);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int s = 0; s < COLUMNS; s++) {
+                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
+                    if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
+                        continue;
+#if SAVE
+                    const INDEX here = IMAGE ? (h0 + r) * width + w0 + s : tap_h * WINDOW + tap_w;
+                    sum[r][s] += code == (INDEX_TYPE)here ? value : (ACC)0;
+#else
+                    sum[r][s] += value;
+#endif
+                }
+        }
+    }
+    dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    const bool pairs = PAIRED && COLUMNS == 2 && (ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0 && w0 + 1 < width;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (h0 + r < height) {
+            const long at = (h0 + r) * p.x.stride[3];
+            if (pairs)
+                store_pair(dx, at + w0, sum[r][0], sum[r][COLUMNS - 1]);
+            else
+#pragma unroll
+                for (int s = 0; s < COLUMNS; s++)
+                    if (w0 + s < width)
+                        STORE(TYPE)(dx, at + (w0 + s) * p.x.stride[4], sum[r][s]);
+        }
+}
+#endif
+
+#if IS_KIND(backward_spread)
+__kernel void pooling_backward_spread(BACKWARD_BUFFERS, const mx_pooling_problem p, const long block)
+{
+    const INDEX length = (INDEX)(p.x.len[2] * p.x.len[3] * p.x.len[4]), channels = (INDEX)p.x.len[1];
+    const INDEX planes = (INDEX)p.x.len[0] * channels, size = planes * length;
+    const INDEX i = (INDEX)get_global_id(0) * 4;
+    if (i >= size)
+        return;
+    const INDEX plane = i / length, left = (plane + 1) * length - i, n = plane / channels;
+    const INDEX next = min(plane + 1, planes - 1), next_n = next / channels;
+    const ACC divisor = MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2]) : (ACC)length;
+    dy += dy_offset;
+    const ACC here = LOAD(TYPE)(dy, n * p.y.stride[0] + (plane - n * channels) * p.y.stride[1]) / divisor;
+    const ACC there = LOAD(TYPE)(dy, next_n * p.y.stride[0] + (next - next_n * channels) * p.y.stride[1]) / divisor;
+    const MX_JOIN(ACC, 4) values = (MX_JOIN(ACC, 4))(here, left > 1 ? here : there, left > 2 ? here : there,
+                                                    left > 3 ? here : there);
+    dx += dx_offset + i;
+    if (i + 4 <= size && (ulong)dx % (4 * sizeof(STORAGE(TYPE))) == 0) {
+        MX_JOIN(STORAGE(TYPE), 4) bits;
+#if MX_TYPE(TYPE) == MX_TYPE_half
+        vstore_half4_rte(values, 0, (__private half *)&bits);
+#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
+        bits = (ushort4)(mx_to_bfloat16(values.x), mx_to_bfloat16(values.y), mx_to_bfloat16(values.z),
+                         mx_to_bfloat16(values.w));
+#else
+        bits = values;
+#endif
+        *(__global MX_JOIN(STORAGE(TYPE), 4) *)dx = bits;
+    } else {
+        STORE(TYPE)(dx, 0, values.x);
+        if (i + 1 < size)
+            STORE(TYPE)(dx, 1, values.y);
+        if (i + 2 < size)
+            STORE(TYPE)(dx, 2, values.z);
+        if (i + 3 < size)
+            STORE(TYPE)(dx, 3, values.w);
+    }
+}
+#endif
+
+#if IS_KIND(forward_elements)
+__kernel void pooling_forward_elements(FORWARD_BUFFERS,
+#if SAVE
+                                       __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                       const mx_pooling_problem p, const long block)
+{
+    const INDEX item = (INDEX)get_global_id(0);
+    if (item >= mx_size(p.y))
+        return;
+    const mx_place a = mx_place_of(item, p.y);
+    const INDEX d0 = a.d * (INDEX)p.step[0] - (INDEX)p.pad[0], h0 = a.h * (INDEX)p.step[1] - (INDEX)p.pad[1],
+                w0 = a.w * (INDEX)p.step[2] - (INDEX)p.pad[2];
+    const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p.window[0], (INDEX)p.x.len[2]);
+    const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p.window[1], (INDEX)p.x.len[3]);
+    const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p.window[2], (INDEX)p.x.len[4]);
+    ACC result = NOTHING;
+    INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
+    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    for (INDEX d = d_from; d < d_to; d++)
+        for (INDEX h = h_from; h < h_to; h++) {
+            __global const STORAGE(TYPE) *row = x + d * p.x.stride[2] + h * p.x.stride[3];
+            for (INDEX w = w_from; w < w_to; w++) {
+                const ACC value = LOAD(TYPE)(row, w * p.x.stride[4]);
+                if (MODE != 0) {
+                    result += value;
+                } else if (value > result) {
+                    result = value;
+                    found_d = d;
+                    found_h = h;
+                    found_w = w;
+                }
+            }
+        }
+    if (MODE == 1)
+        result /= (ACC)((long)(d_to - d_from) * (h_to - h_from) * (w_to - w_from));
+    if (MODE == 2)
+        result /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
+    STORE(TYPE)(y, y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w), result);
+#if SAVE
+    const long code = IMAGE ? ((long)found_d * p.x.len[3] + found_h) * p.x.len[4] + found_w
+                            : ((found_d - d0) * p.window[1] + found_h - h0) * p.window[2] + found_w - w0;
+    indices[indices_offset + index_place(p.y, a.n, a.c, a.d, a.h, a.w)] =
+        result > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+}
+#endif
+
+#if IS_KIND(backward_elements)
+
+typedef struct {
+    INDEX from, to;
+} range_t;
+
+/* Windows that contain place `at` of an axis, 0 ... 2. */
+static inline range_t windows_at(const mx_pooling_problem *p, int axis, INDEX at)
+{
+    const INDEX step = (INDEX)p->step[axis], first = at + (INDEX)p->pad[axis] - (INDEX)p->window[axis] + 1;
+    range_t r;
+    r.from = first > 0 ? (first + step - 1) / step : 0;
+    r.to = min((at + (INDEX)p->pad[axis]) / step + 1, (INDEX)p->y.len[2 + axis]);
+    return r;
+}
+
+static inline INDEX elements_in(const mx_pooling_problem *p, int axis, INDEX window)
+{
+    const INDEX first = window * (INDEX)p->step[axis] - (INDEX)p->pad[axis];
+    return MODE == 2 ? (INDEX)p->window[axis]
+                     : min(first + (INDEX)p->window[axis], (INDEX)p->x.len[2 + axis]) - max(first, (INDEX)0);
+}
+
+__kernel void pooling_backward_elements(BACKWARD_BUFFERS,
+#if SAVE
+                                        __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                        const mx_pooling_problem p, const long block)
+{
+    const INDEX item = (INDEX)get_global_id(0);
+    if (item >= mx_size(p.x))
+        return;
+    const mx_place a = mx_place_of(item, p.x);
+    const range_t on_d = windows_at(&p, 0, a.d), on_h = windows_at(&p, 1, a.h), on_w = windows_at(&p, 2, a.w);
+    ACC sum = 0;
+    dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
+#if SAVE
+    indices += indices_offset + (a.n * p.y.len[1] + a.c) * p.y.len[2] * p.y.len[3] * p.y.len[4];
+#endif
+    for (INDEX i = on_d.from; i < on_d.to; i++)
+        for (INDEX j = on_h.from; j < on_h.to; j++) {
+            __global const STORAGE(TYPE) *row = dy + i * p.y.stride[2] + j * p.y.stride[3];
+#if SAVE
+            __global const INDEX_TYPE *codes = indices + (i * p.y.len[3] + j) * p.y.len[4];
+            const long tap_d = a.d + p.pad[0] - i * p.step[0], tap_h = a.h + p.pad[1] - j * p.step[1];
+            const long taps = (tap_d * p.window[1] + tap_h) * p.window[2] + a.w + p.pad[2];
+            const long image = (a.d * p.x.len[3] + a.h) * p.x.len[4] + a.w;
+#else
+            const ACC lines = (ACC)((long)elements_in(&p, 0, i) * elements_in(&p, 1, j));
+#endif
+            for (INDEX k = on_w.from; k < on_w.to; k++) {
+                const ACC value = LOAD(TYPE)(row, k * p.y.stride[4]);
+#if SAVE
+                const long code = IMAGE ? image : taps - k * p.step[2];
+                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
+#else
+                sum += value / (lines * (ACC)elements_in(&p, 2, k));
+#endif
+            }
+        }
+    STORE(TYPE)(dx, dx_offset + mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), sum);
+}
+#endif

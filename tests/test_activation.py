@@ -82,10 +82,14 @@ def power_size(result, base, a, b, x, g, eps):
     return np.where(np.abs(base - eps) < 1e-6 * terms, np.inf, size)
 
 
-def check(got, want, size, dtype, note):
+def bound_of(want, size, dtype):
     u, v = ROUNDOFF[dtype], ROUNDOFF["float64" if dtype == "float64" else "float32"]
     smallest = {"float16": 2.0**-24, "float64": 2.0**-1022}.get(dtype, 2.0**-126)
-    bound = u * np.abs(want) + 10 * v * size + smallest
+    return u * np.abs(want) + 10 * v * size + smallest
+
+
+def check(got, want, size, dtype, note):
+    bound = bound_of(want, size, dtype)
     overflows = np.isinf(got) & (np.sign(got) == np.sign(want)) & (np.abs(want) + bound >= LARGEST[dtype])
     wrong = ~((np.abs(got - want) <= bound) | overflows)
     assert not wrong.any(), (f"{note}: {np.count_nonzero(wrong)} of {wrong.size} wrong, such as {got[wrong][:3]} "

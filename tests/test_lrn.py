@@ -122,6 +122,38 @@ def terms_of(case):
     return min(case.n, 2 * case.lens[2] - 1) * min(case.n, 2 * case.lens[3] - 1)
 
 
+def arithmetic(handle, case):
+    """The roundoff of what a device computes in: float32, for float64 and on the host float64."""
+    return ROUNDOFF["float64"] if handle.device.is_host or case.dtype == "float64" else ROUNDOFF["float32"]
+
+
+def forward_bounds(case, s, want, u):
+    """The largest errors of y and of the scales s.
+
+    A square is rounded once, a sum of m terms m - 1 times, coefficients once each: the scale's error is (m + 4)
+    roundoffs of the sum of its terms' magnitudes, which y has beta-fold, relative to the scale.  A power is good to 16
+    ulp and carries beta's rounding.
+    """
+    m, kept = terms_of(case), "float64" if case.dtype == "float64" else "float32"
+    magnitude = abs(case.k) + abs(s - case.k)
+    relative = u * (abs(case.beta) * (m + 4) * magnitude / abs(s) + abs(case.beta * np.log(s)) + 40)
+    return (abs(want) * (relative + ROUNDOFF[case.dtype]) + TINIEST[case.dtype],
+            u * (m + 5) * magnitude + ROUNDOFF[kept] * abs(s))
+
+
+def backward_sizes(case, x, y, dy, scale):
+    """The magnitudes of the two terms of dx."""
+    coefficient = 2 * case.alpha * case.beta / case.n**(1 if case.mode == CROSS else 2)
+    return abs(dy * scale**-case.beta), abs(coefficient * x) * (
+        window_sums(abs(dy * y / scale), case.mode, case.n, mirrored=True))
+
+
+def backward_bound(case, want, scale, first, second, u):
+    """As forward; a term is rounded twice and its division good to 2.5 ulp."""
+    return u * ((45 + abs(case.beta * np.log(scale))) * first + (terms_of(case) + 12) * second) + (
+        ROUNDOFF[case.dtype] * abs(want) + TINIEST[case.dtype])
+
+
 def check_forward(handle, case, rng):
     """Run forward with poisoned outputs; return x, y and the scales as the device left them."""
     dtype = DTYPES[case.dtype]
@@ -135,16 +167,9 @@ def check_forward(handle, case, rng):
     miopyx.miopenLRNForward(handle, lrn, 1, x.desc, x.upload(handle), 0, y.desc, y.buffer, case.save, scales)
     exact = x.view.astype(np.float64)
     s, want = exact_forward(exact, case.mode, case.n, case.alpha, case.beta, case.k)
-    # Arithmetic is float32, for float64 and on the host float64.  A square is rounded once, a sum of m terms m - 1
-    # times, coefficients once each: the scale's error is (m + 4) roundoffs of the sum of its terms' magnitudes, which
-    # y has beta-fold, relative to the scale.  A power is good to 16 ulp and carries beta's rounding.
-    u = ROUNDOFF["float64"] if handle.device.is_host or case.dtype == "float64" else ROUNDOFF["float32"]
-    m = terms_of(case)
-    magnitude = abs(case.k) + abs(s - case.k)
-    relative = u * (abs(case.beta) * (m + 4) * magnitude / abs(s) + abs(case.beta * np.log(s)) + 40)
+    bound, scale_bound = forward_bounds(case, s, want, arithmetic(handle, case))
     note = f"{handle.device.name}, {case}"
-    assert_close(y.result(handle), want, abs(want) * (relative + ROUNDOFF[case.dtype]) + TINIEST[case.dtype],
-                 f"y: {note}")
+    assert_close(y.result(handle), want, bound, f"y: {note}")
     if not case.save:
         left = handle.download(scales, np.zeros(size, np.uint8))
         assert (left == 0xFF).all(), "scales were written that nobody asked for"
@@ -152,7 +177,7 @@ def check_forward(handle, case, rng):
     kept = np.dtype("float64" if case.dtype == "float64" else "float32")
     flat = handle.download(scales, np.zeros(size, np.uint8)).view(kept)
     found = as_strided(flat, case.lens, [stride * kept.itemsize for stride in y.strides]).astype(np.float64)
-    assert_close(found, s, u * (m + 5) * magnitude + ROUNDOFF[kept.name] * abs(s), f"scales: {note}")
+    assert_close(found, s, scale_bound, f"scales: {note}")
     return lrn, x, y, scales, found
 
 
@@ -168,13 +193,8 @@ def check_backward(handle, case, rng):
     y_values = y.of(handle.download(y.buffer, y.flat.copy().view(np.uint8)).view(dtype)).astype(np.float64)
     x_values, dy_values = x.view.astype(np.float64), dy.view.astype(np.float64)
     want = exact_backward(x_values, y_values, dy_values, scale, case.mode, case.n, case.alpha, case.beta)
-    # As in check_forward; a term is rounded twice and its division good to 2.5 ulp.
-    u = ROUNDOFF["float64"] if handle.device.is_host or case.dtype == "float64" else ROUNDOFF["float32"]
-    first = abs(dy_values * scale**-case.beta)
-    second = abs(2 * case.alpha * case.beta / case.n**(1 if case.mode == CROSS else 2) * x_values) * (
-        window_sums(abs(dy_values * y_values / scale), case.mode, case.n, mirrored=True))
-    bound = u * ((45 + abs(case.beta * np.log(scale))) * first + (terms_of(case) + 12) * second) + (
-        ROUNDOFF[case.dtype] * abs(want) + TINIEST[case.dtype])
+    sizes = backward_sizes(case, x_values, y_values, dy_values, scale)
+    bound = backward_bound(case, want, scale, *sizes, arithmetic(handle, case))
     assert_close(dx.result(handle), want, bound, f"dx: {handle.device.name}, {case}")
 
 
@@ -533,3 +553,15 @@ def test_problem():
     assert len({problem.key, LRNProblem(GOOD, DESC, DESC, save=True).key,
                 LRNProblem(GOOD, DESC, DESC, DESC, DESC).key}) == 3
     assert "forward" in repr(problem)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scales_of_zero_spoil_no_neighbours(handle, dtype, rng):
+    desc = TensorDescriptor(dtype, (1, 5, 3, 17))
+    x = rng.integers(1, 4, desc.lens).astype(dtype)
+    x[0, 2, 1, 3] = 1
+    with np.errstate(divide="ignore"):
+        want = x.astype(np.float64) * (x.astype(np.float64)**2 - 1)**-0.3
+    y = handle.upload(np.full(desc.lens, np.nan, dtype))
+    handle.lrn_forward(LRNDescriptor(1, 1, 1.0, 0.3, -1.0), desc, desc)(handle.upload(x), y)
+    np.testing.assert_allclose(handle.download(y, np.empty(desc.lens, dtype)), want, rtol=8 * np.finfo(dtype).eps)

@@ -96,9 +96,13 @@ def backward_reference(pool, dy, indices, x_lens):
 # Running
 
 
-def check_sum(got, want, size, terms, dtype, note):
+def bound_of(want, size, terms, dtype):
     u, v = ROUNDOFF[dtype], ROUNDOFF["float64" if dtype == "float64" else "float32"]
-    bound = (terms + 3) * v * size + u * np.abs(want) + TINY[dtype]
+    return (terms + 3) * v * size + u * np.abs(want) + TINY[dtype]
+
+
+def check_sum(got, want, size, terms, dtype, note):
+    bound = bound_of(want, size, terms, dtype)
     error = np.abs(got - want)
     assert np.isfinite(got).all(), f"poison was left: {note}"
     assert (error <= bound).all(), f"{np.max(error / np.maximum(bound, 1e-300))} times the bound: {note}"
@@ -270,13 +274,25 @@ def test_both_layouts_give_the_same_workspace(handle, rng):
     np.testing.assert_array_equal(*kept)
 
 
-@pytest.mark.parametrize("mode", [MAX, AVERAGE])
+@pytest.mark.parametrize("mode", [MAX, AVERAGE, INCLUSIVE])
 def test_kernels_for_gpus(opencl_name, as_gpu, rng, mode, request):
     handle = as_gpu(opencl_name)
     for layout in ("packed", "channels last"):
         check_pooling(handle, *problem_of((mode, (2, 9, 13, 12), (3, 2), (1, 0), (2, 1), 0, mode), "float32", layout),
                       rng)
     check_pooling(handle, *problem_of((mode, (2, 9, 13, 12), (15, 14), (1, 2), (1, 3), 1, MASK), "float32"), rng)
+    for shape, window, pad, step, dtype in (((2, 3, 12, 14), (3, 3), (1, 1), (2, 2), "float16"),
+                                            ((2, 2, 9, 11), (3, 3), (1, 1), (1, 1), "bfloat16"),
+                                            ((1, 3, 7, 8), (2, 2), (0, 0), (2, 2), "float32"),
+                                            ((1, 2, 17, 16), (5, 4), (2, 3), (3, 4), "float32"),
+                                            ((2, 9, 10, 9), (1, 5), (0, 4), (4, 1), "float64"),
+                                            ((3, 5, 7, 7), (7, 7), (0, 0), (1, 1), "float16"),
+                                            ((2, 3, 3, 3), (5, 5), (1, 1), (1, 1), "float32")):
+        if dtype == "float64" and not handle.device.fp64:
+            continue
+        index_mode = [MASK, IMAGE][int(rng.integers(2))]
+        check_pooling(handle, *problem_of((mode, shape, window, pad, step, int(rng.integers(1, 4)), index_mode), dtype),
+                      rng)
     for _ in range(max(1, request.config.getoption("--configurations") // 200)):
         check_pooling(handle, *random_problem(rng, str(rng.choice(FLOATS))), rng)
 

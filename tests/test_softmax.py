@@ -57,11 +57,16 @@ def backward(y, dy, algorithm, axes):
     return factor * (dy - total), np.abs(factor) * (4 * np.abs(dy) + 4 * np.abs(total) + (depth + 1) * size)
 
 
-def check(got, result, size, dtype, alpha, old, beta, note):
-    want = alpha * result + (beta * old if beta else 0)
+def bound_of(want, result, size, dtype, alpha):
+    """`want` is alpha * result, to which beta * old may be added."""
     u, v = ROUNDOFF[dtype], ROUNDOFF["float64" if dtype == "float64" else "float32"]
     smallest = {"float16": 2.0**-24, "float64": 2.0**-1022}.get(dtype, 2.0**-125) * max(1, abs(alpha))
-    bound = u * np.abs(want) + v * (abs(alpha) * size + 3 * np.abs(want) + 3 * np.abs(want - alpha * result)) + smallest
+    return u * np.abs(want) + v * (abs(alpha) * size + 3 * np.abs(want) + 3 * np.abs(want - alpha * result)) + smallest
+
+
+def check(got, result, size, dtype, alpha, old, beta, note):
+    want = alpha * result + (beta * old if beta else 0)
+    bound = bound_of(want, result, size, dtype, alpha)
     wrong = ~(np.abs(got - want) <= bound)
     assert not wrong.any(), (f"{note}: {np.count_nonzero(wrong)} of {wrong.size} wrong, such as {got[wrong][:3]} "
                              f"for {want[wrong][:3]}, bound {bound[wrong][:3]}")

@@ -128,15 +128,19 @@ class Tensor:
         return self.old.astype(np.float64)
 
 
-def within(got, want, terms, dtype, roundings=4, arithmetic=None):
-    """Every element within half a unit of the type, and `roundings` of the arithmetic times the terms' size.
+def bound_of(want, terms, dtype, roundings=4, arithmetic=None):
+    """Half a unit of the type, and `roundings` of the arithmetic times the terms' size.
 
     `terms` is the sum of the absolute values of what was added; each of alpha, the operation, beta and the sum rounds
     once.
     """
     arithmetic = arithmetic or (UNIT["float64"] if dtype == "float64" else UNIT["float32"])
+    return UNIT[dtype] * np.abs(want) * (1 + 2.0**-10) + TINY[dtype] + roundings * arithmetic * terms
+
+
+def within(got, want, terms, dtype, roundings=4, arithmetic=None):
     got = got.astype(np.float64)
-    bound = UNIT[dtype] * np.abs(want) * (1 + 2.0**-10) + TINY[dtype] + roundings * arithmetic * terms
+    bound = bound_of(want, terms, dtype, roundings, arithmetic)
     right = (np.abs(got - want) <= bound) | (got == want) | (np.isnan(got) & np.isnan(want))
     assert right.all(), (dtype, got[~right][:5], np.broadcast_to(want, got.shape)[~right][:5])
 

@@ -9,7 +9,7 @@ from miopyx._types cimport (
     MX_AXES, MX_DOUBLE, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
 )
 from miopyx.ops._pooling cimport (
-    INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_OUT, PoolingProblem, index_size,
+    INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
 )
 from miopyx.solvers._layers cimport TOKENS
 

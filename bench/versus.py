@@ -12,6 +12,9 @@ same ratio of each side's best turn, which is the one to look at where other pro
 the operation cannot help to move; how much that is of the bandwidth of a kernel that copies as many bytes, by best
 turns, or for small layers calls per second; and the largest error of both, relative to the largest element, against
 the host path in float64.
+
+PyTorch's max pooling on CPUs always writes indices, of 64 bits: "forward" is ours without any, "saving" with those of 8
+bits that the backward pass needs.
 """
 
 from __future__ import annotations

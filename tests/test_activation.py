@@ -12,12 +12,15 @@ left of a number below the smallest normal one.  Parameters are numbers that flo
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from test_solvers import DTYPE, ROUNDOFF, Tensor
 
 import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor
+from miopyx._invoker import Invoker
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
 PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
@@ -443,6 +446,88 @@ def test_plans(handle, rng):
     miopyx.miopenSetActivationDescriptor(activ, LEAKYRELU, 0.25, 0, 0)
     with pytest.raises(BadParmError, match="changed"):
         plan(*arguments)
+    miopyx.miopenSetActivationDescriptor(activ, LEAKYRELU, 0.5, 0, 0)
+    plan(*arguments)
+
+
+def test_plans_keep_their_numbers(handle, rng):
+    """Plans of one descriptor share an invoker; what each keeps goes by the bits, NaN too."""
+    activ, x = ActivationDescriptor(TANH, 0.5, 2), values("float32", (2, 3, 4, 5), rng)
+    given, y, dy, dx = (Tensor(handle, FULL, v) for v in (x, None, values("float32", x.shape, rng), None))
+    wide, slope = x.astype("f8"), dy.view().astype("f8")
+    plans = {}
+    for a, b in ((0.5, 2), (0.25, 3), (1, 1)):
+        miopyx.miopenSetActivationDescriptor(activ, TANH, a, b, 0)
+        plans[a, b] = (handle.activation_forward(activ, FULL, FULL),
+                       handle.activation_backward(activ, FULL, FULL, FULL, FULL))
+    assert len({id(there.invoker) for there, _ in plans.values()}) == 1
+    assert len({id(back.invoker) for _, back in plans.values()}) == 1
+    for chosen in (*plans, *plans):
+        miopyx.miopenSetActivationDescriptor(activ, TANH, *chosen, 0)
+        for (a, b), (there, back) in plans.items():
+            buffers = (given.argument(), y.argument()), (y.argument(), dy.argument(), None, dx.argument())
+            if (a, b) == chosen:
+                there(*buffers[0])
+                check(y.values(), *forward(TANH, wide, a, b, 0, 1e-6), "float32", f"plan {a} {b}")
+                back(*buffers[1])
+                check(dx.values(), *backward(TANH, slope, wide, y.view().astype("f8"), a, b, 0, 1e-6), "float32",
+                      f"gradient, plan {a} {b}")
+                continue
+            for plan, arguments in zip((there, back), buffers, strict=True):
+                with pytest.raises(BadParmError, match="changed"):
+                    plan(*arguments)
+    for changed in ((0.5, 2, 0), (1, 2, 0), (1, 1, 2), (NAN, 1, 0)):
+        miopyx.miopenSetActivationDescriptor(activ, TANH, *changed)
+        with pytest.raises(BadParmError, match="changed"):
+            plans[1, 1][0](given.argument(), y.argument())
+    miopyx.miopenSetActivationDescriptor(activ, LEAKYRELU, NAN, 0, 0)
+    plan = handle.activation_forward(activ, FULL, FULL)
+    miopyx.miopenSetActivationDescriptor(activ, LEAKYRELU, NAN, 0, 0)
+    plan(given.argument(), y.argument())
+    np.testing.assert_array_equal(np.isnan(y.values()), x <= 0)
+    miopyx.miopenDestroyActivationDescriptor(activ)
+    plan(given.argument(), y.argument())
+    np.testing.assert_array_equal(np.isnan(y.values()), x <= 0)
+
+
+def invokers():
+    return sum(type(thing) is Invoker for thing in gc.get_objects())
+
+
+def test_new_parameters_prepare_nothing(device_name, handles, as_gpu, rng):
+    """A slope that changes with each step leaves nothing behind."""
+    both = [handles(device_name)]
+    if device_name != "host" and not both[0].device.is_gpu:
+        both.append(as_gpu(device_name))
+    desc = TensorDescriptor("float32", (1013,))
+    x, slope = rng.integers(-64, 64, (2, 1013)) / 8
+    activ = ActivationDescriptor(LEAKYRELU)
+    for handle in both:
+        tensors = [Tensor(handle, desc, v) for v in (x, None, slope, None)]
+        memory = [t.argument() for t in tensors]
+        before = invokers()
+        # The products of these numbers are exact.
+        for step, alpha in enumerate(rng.permutation(np.arange(-500, 500)) / 1024):
+            miopyx.miopenSetActivationDescriptor(activ, LEAKYRELU, alpha, step, -step)
+            miopyx.miopenActivationForward(handle, activ, 1, desc, memory[0], 0, desc, memory[1])
+            miopyx.miopenActivationBackward(handle, activ, 1, desc, None, desc, memory[2], desc, memory[0], 0, desc,
+                                            memory[3])
+            if step == 0:
+                assert invokers() == before + 2
+            if step % 10 == 0 or step > 980:
+                np.testing.assert_array_equal(tensors[1].values(), np.where(x > 0, x, alpha * x))
+                np.testing.assert_array_equal(tensors[3].values(), np.where(x > 0, slope, alpha * slope))
+        assert invokers() == before + 2
+
+
+@pytest.mark.parametrize("mode", [TANH, POWER, CLIPPEDRELU, ELU])
+def test_each_parameter_of_a_call_counts(handle, mode, rng):
+    x = values("float32", FULL.lens, rng)
+    given, y = Tensor(handle, FULL, x), Tensor(handle, FULL, None)
+    for _ in range(20):
+        abg = parameters(mode, rng)
+        run_forward(handle, mode, abg, given, y)
+        check(y.values(), *forward(mode, x.astype("f8"), *abg, 1e-6), "float32", f"{mode} {abg}")
 
 
 def test_a_changed_descriptor_is_another_problem(handle, rng):

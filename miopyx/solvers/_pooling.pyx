@@ -92,6 +92,48 @@ cdef bint is_padded(const mx_pooling_problem* p) noexcept:
     return p.pad[0] != 0 or p.pad[1] != 0 or p.pad[2] != 0
 
 
+cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
+    cdef int width = type_size(<int> p.x.type)
+    cdef list args = [Arg.slot_of(POOL_IN, width), Arg.slot_of(POOL_OUT, width)]
+    if p.save:
+        args.append(Arg.slot_of(POOL_INDICES, <int> index_size(<int> p.index_type)))
+    args.append(Arg.value_of((<const unsigned char*> p)[:sizeof(mx_pooling_problem)]))
+    args.append(Arg.value_of((<const unsigned char*> &block)[:sizeof(block)]))
+    return tuple(args)
+
+
+cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
+    """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
+    cdef bint forward = p.what == MX_POOLING_FORWARD
+    cdef const mx_tensor* out = target(p)
+    cdef int64_t items, rows, columns, local = min(256, dev.max_work_group)
+    cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
+    if (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
+            and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
+        kind = "strips"
+        if forward:
+            rows, columns = out.len[3] if out.len[3] <= 2 else STRIP, 1
+        else:  # blocks begin where a window would without pads
+            rows = (STRIP + p.step[1] - 1) // p.step[1] * p.step[1]
+            columns = max(2, p.step[2])
+            defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2], COLUMNS=columns, PAIRED=1 if is_paired(out) else 0)
+        defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
+                       LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
+        items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
+    elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
+            and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
+            and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):
+        kind = "spread"
+        items = (volume(out, 0, MX_AXES) + 3) // 4
+    else:
+        kind = "elements"
+        items = volume(out, 0, MX_AXES)
+    kind = ("forward_" if forward else "backward_") + kind
+    defines.update(KIND=kind, INDEX="int" if small else "long")
+    spec = KernelSpec("pooling_gpu.cl", f"pooling_{kind}", **defines)
+    return Solution([Step(spec, _slots_and_shape(p, 1), ((items + local - 1) // local * local,), (local,))])
+
+
 cdef class HostPooling(HostLayer):
     """Either direction on the host path."""
 
@@ -157,7 +199,7 @@ cdef class OpenCLPooling(OpenCLLayer):
             groups = 8 * dev.compute_units
             block = (items + groups - 1) // groups
             items = (items + block - 1) // block
-        args = _arguments(p, block)
+        args = _slots_and_shape(p, block)
         verb = "forward" if forward else "backward"
         spec = KernelSpec(f"pooling_{verb}.cl", f"pooling_{verb}_{kind}", **defines)
         return Solution([Step(spec, args, (items,), (local,))])

@@ -52,14 +52,15 @@ cdef class OpenCLSoftmax(OpenCLLayer):
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_softmax_problem* p = &(<SoftmaxProblem> problem).c
         cdef mx_grid inside, outside
-        cdef int tensors = split_axes(p, &inside, &outside), form = ITEMS, width = type_size(<int> result_type(problem))
+        cdef int64_t type = result_type(problem)
+        cdef int tensors = split_axes(p, &inside, &outside), form = ITEMS, width = type_size(<int> type)
         cdef int64_t length = inside.len[MX_AXES - 1] * grid_lines(&inside), local = 1, block = 1, groups
         cdef int64_t sets = outside.len[MX_AXES - 1] * grid_lines(&outside), units = sets, most
-        cdef bint wide = result_type(problem) == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
+        cdef bint wide = type == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
         cdef bint single = grid_lines(&inside) == 1
         cdef int vector = 8 if wide else 16
         cdef dict defines = {
-            "T": TOKENS[result_type(problem)], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
+            "T": TOKENS[type], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
             "LOG": 1 if p.algorithm == LOG else 0, "INDEX": "int" if length * sets < 1 << 31 else "long",
         }
         if dev.is_cpu:

@@ -34,6 +34,7 @@ TINY = {"float64": 0.0, "float32": 0.0, "float16": 2.0**-25, "bfloat16": 0.0}  #
 DTYPE = {"float64": np.dtype("f8"), "float32": np.dtype("f4"), "float16": np.dtype("f2"),
          "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 TYPES = tuple(DTYPE)
+WIDE = np.longdouble  # of what should come out: float64 data is to be better than NumPy's float64
 GUARD = 64  # bytes
 GROWTH = 64
 
@@ -144,7 +145,7 @@ class Example:
         return [None if t is None else t.argument(handle) for t in tensors]
 
     def statistics(self):
-        x = self.x.astype(np.float64)
+        x = self.x.astype(WIDE)
         mean = x.mean(self.axes, keepdims=True)
         variance = ((x - mean) ** 2).mean(self.axes, keepdims=True)
         return x, mean, variance, 1 / np.sqrt(variance + self.epsilon), x.size // mean.size
@@ -152,7 +153,7 @@ class Example:
     def train(self, handle, running=True, save=True):
         """Check training; returns what it saved, as tensors, None for what it did not."""
         x, mean, variance, inv, m = self.statistics()
-        scale, bias = self.scale.astype(np.float64), self.bias.astype(np.float64)
+        scale, bias = self.scale.astype(WIDE), self.bias.astype(WIDE)
         tx, ty = Tensor(self.x_desc, self.x), Tensor(self.y_desc)
         ts, tb = Tensor(self.descs[0], self.scale), Tensor(self.descs[1], self.bias)
         f, old = self.factor, f"{self.note} f {self.factor}"
@@ -182,7 +183,7 @@ class Example:
             unbiased = variance * m / max(1, m - 1)
             for t, before, new, rest in ((trm, self.old_mean, mean, reach + np.abs(mean)),
                                          (trv, self.old_variance, unbiased, unbiased)):
-                before = before.astype(np.float64)
+                before = before.astype(WIDE)
                 want = new if f == 1 else (1 - f) * before + f * new
                 assert_close(t.values(handle), want,
                              self.bound(handle, t.desc, want, np.abs((1 - f) * before) + np.abs(f) * rest),
@@ -190,8 +191,8 @@ class Example:
         return tsm, tsi
 
     def infer(self, handle):
-        x = self.x.astype(np.float64)
-        scale, bias, mean, variance = (a.astype(np.float64)
+        x = self.x.astype(WIDE)
+        scale, bias, mean, variance = (a.astype(WIDE)
                                        for a in (self.scale, self.bias, self.old_mean, self.old_variance))
         tensors = (Tensor(self.x_desc, self.x), Tensor(self.y_desc), Tensor(self.descs[0], self.scale),
                    Tensor(self.descs[1], self.bias), Tensor(self.descs[2], self.old_mean),
@@ -215,8 +216,8 @@ class Example:
         """Check the backward pass with what training saved, or with (None, None)."""
         x, mean, _, inv, m = self.statistics()
         if saved[0] is not None:
-            mean, inv = (t.values(handle) for t in saved)  # what it is given
-        scale, dy = self.scale.astype(np.float64), self.dy.astype(np.float64)
+            mean, inv = (t.values(handle).astype(WIDE) for t in saved)  # what it is given
+        scale, dy = self.scale.astype(WIDE), self.dy.astype(WIDE)
         tensors = (Tensor(self.x_desc, self.x), Tensor(self.y_desc, self.dy), Tensor(self.dx_desc),
                    Tensor(self.descs[0], self.scale), Tensor(self.descs[0]), Tensor(self.descs[1]), *saved)
         data = self.arguments(handle, tensors)

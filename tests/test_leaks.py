@@ -14,8 +14,8 @@ import gc
 import os
 import subprocess
 import sys
-import time
 import threading
+import time
 import weakref
 
 import numpy as np

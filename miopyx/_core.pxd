@@ -30,7 +30,7 @@ cdef class Device:
     cdef readonly int vector_bytes       # of a CPU's vector register
     cdef readonly int64_t max_alloc, local_mem, max_work_group
     cdef readonly int threads            # of the host path
-    cdef readonly int64_t cache_bytes    # of a CPU's last cache
+    cdef readonly int64_t stream_bytes   # beyond which a CPU device's results go past its caches
     cdef size_t context_ptr, device_ptr
 
 

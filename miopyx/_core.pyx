@@ -53,7 +53,9 @@ cdef class Device:
         if context is not None:
             self.context_ptr = context.int_ptr
             self.device_ptr = info.handle.int_ptr
-            self.cache_bytes = info.handle.global_mem_cache_size
+            self.stream_bytes = environment.get("MIOPYX_STREAM_BYTES")
+            if self.stream_bytes < 0:
+                self.stream_bytes = 2 * info.handle.global_mem_cache_size or 64 << 20
 
     @property
     def context_address(self):
@@ -185,7 +187,7 @@ cdef bint is_streamed(Device dev, int64_t bytes) noexcept:
     What does not stay in the cache until the next call reads it is better not brought in: a plain store reads the line
     that it writes.
     """
-    return dev.is_cpu and bytes > (dev.cache_bytes // 2 if dev.cache_bytes > 0 else 16 << 20)
+    return dev.is_cpu and bytes > dev.stream_bytes
 
 
 cdef bint in_table(tuple table, tuple config) except -1:

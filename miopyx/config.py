@@ -85,6 +85,8 @@ _declare("MIOPYX_CACHE_MB", parse_int, 512, "MiB of built programs kept on disk;
 _declare("MIOPYX_NUM_THREADS", parse_int, 0, "threads of the host path; 0: one a usable core")
 _declare("MIOPYX_HOST_ISA", str, "",
          "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
+_declare("MIOPYX_STREAM_BYTES", parse_int, -1,
+         "bytes of a call's tensors beyond which CPU devices write results past their caches; -1: twice the last cache")
 _declare("MIOPYX_PROBE_TIMEOUT", parse_int, 120, "seconds that a device may take to pass its probe")
 _declare("MIOPYX_MEASUREMENTS", str, "", "file to which every time that Find measures is added, one JSON object a line")
 

@@ -324,13 +324,21 @@ def test_averages_keep_inf_and_nan_to_their_windows(handle, rng):
 
 
 @pytest.mark.parametrize("shape", [(MAX, (2, 3, 33, 35), (3, 3), (1, 1), (2, 2), 2, IMAGE),
+                                   (MAX, (2, 3, 33, 35), (3, 3), (1, 1), (2, 2), 0, MASK),
+                                   (MAX, (2, 3, 33, 35), (3, 3), (0, 0), (2, 2), 3, IMAGE),
+                                   (MAX, (2, 3, 33, 35), (3, 4), (2, 1), (2, 3), 0, MASK),
+                                   (MAX, (2, 3, 5, 9, 8), (3, 3, 2), (1, 1, 1), (2, 2, 2), 1, MASK),
+                                   (MAX, (2, 3, 5, 9, 8), (3, 2, 3), (1, 0, 2), (2, 3, 2), 1, IMAGE),
                                    (MAX, (2, 16, 9, 9), (3, 3), (1, 1), (1, 1), 0, MASK),
+                                   (MAX, (2, 16, 9, 9), (3, 3), (1, 1), (2, 2), 0, IMAGE),
                                    (MAX, (2, 3, 6, 6), (6, 6), (0, 0), (1, 1), 2, MASK)], ids=str)
 def test_a_workspace_of_garbage(handle, rng, shape):
     """Only indices that name an element of their window count, and nothing outside dx is written."""
     pool, x_desc, y_desc = problem_of(shape, "float32", "channels last" if shape[1][1] == 16 else "packed")
     index_type = INDEX[pool.workspace_index_type]
-    indices = rng.integers(0, 2**31 - 1, y_desc.lens).astype(index_type)
+    near = np.prod(pool.windows) if shape[-1] == MASK else np.prod(x_desc.lens[2:])
+    indices = np.where(rng.integers(2, size=y_desc.lens), rng.integers(0, near + 2, y_desc.lens),
+                       rng.integers(0, 2**31 - 1, y_desc.lens)).astype(index_type)
     space = Guarded(handle, indices.nbytes, 0)
     space.memory[64:64 + indices.nbytes] = indices.view("u1").reshape(-1)
     values = rng.standard_normal(y_desc.lens).astype("f4")
@@ -339,7 +347,46 @@ def test_a_workspace_of_garbage(handle, rng, shape):
     handle.finish()
     exact = values.astype("f8")
     check_sum(dx.values(), backward_reference(pool, exact, indices, x_desc.lens),
-              backward_reference(pool, np.abs(exact), indices, x_desc.lens), 9, "float32", shape)
+              backward_reference(pool, np.abs(exact), indices, x_desc.lens), np.prod(pool.windows), "float32", shape)
+
+
+HALVED = [(112, 112), (33, 35), (14, 14), (13, 7), (2, 90), (1, 1), (17, 31), (29, 64)]
+
+
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("lens", HALVED, ids=str)
+def test_halving(handle, rng, lens, layout):
+    """Windows of 3 x 3 and strides of 2, whose gradient some kernels know, at all kinds of ends of rows."""
+    x = (2, 3 if layout == "packed" else 19, *lens)
+    for pads in ((1, 1), (0, 0)):
+        if min(lens) + 2 * min(pads) >= 3:
+            check_pooling(handle, *problem_of((MAX, x, (3, 3), pads, (2, 2), 0, MASK), "float32", layout), rng)
+
+
+@pytest.mark.parametrize(("dtype", "index_type", "mode"), [("float16", 1, IMAGE), ("bfloat16", 2, MASK),
+                                                           ("float64", 3, IMAGE)])
+def test_halving_in_other_types(handle, rng, dtype, index_type, mode):
+    check_pooling(handle, *problem_of((MAX, (2, 3, 33, 35), (3, 3), (1, 1), (2, 2), index_type, mode), dtype), rng)
+
+
+@pytest.mark.parametrize(("lens", "windows", "pads", "strides", "mode"), [
+    ((15, 16), (3, 3), (1, 1), (1, 1), IMAGE), ((20, 300), (3, 3), (1, 1), (2, 2), MASK),
+    ((21, 23), (4, 2), (3, 1), (1, 2), MASK), ((20, 19), (1, 2), (0, 0), (3, 2), MASK),
+    ((14, 14), (3, 3), (2, 2), (2, 2), IMAGE)], ids=str)
+def test_channels_last_with_small_indices(handle, rng, lens, windows, pads, strides, mode):
+    """Indices of 8 bits, in which channels run slowest, in all kinds of windows."""
+    dtype = str(rng.choice(["float32", "float16"]))
+    check_pooling(handle, *problem_of((MAX, (2, 37, *lens), windows, pads, strides, 0, mode), dtype, "channels last"),
+                  rng)
+
+
+@pytest.mark.parametrize(("mode", "x", "windows", "pads"), [
+    (AVERAGE, (3, 149, 7, 7), (7, 7), (0, 0)), (INCLUSIVE, (2, 261, 3, 5), (7, 9), (3, 2)),
+    (AVERAGE, (2, 9, 6, 5), (6, 5), (0, 0)), (MAX, (2, 150, 4, 6), (5, 7), (1, 1)),
+    (AVERAGE, (2, 128, 2, 3, 4), (2, 3, 4), (0, 0, 0))], ids=str)
+def test_global_with_channels_last(handle, rng, mode, x, windows, pads):
+    dtype = str(rng.choice(["float32", "float16"]))
+    check_pooling(handle, *problem_of((mode, x, windows, pads, windows, 0, MASK), dtype, "channels last"), rng)
 
 
 def test_against_torch(handle, rng):

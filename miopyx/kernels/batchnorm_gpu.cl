@@ -52,23 +52,42 @@ typedef struct {
     ACC second;     /* sum of dy (x - mean); scale */
 } unit;
 
-static inline unit locate(const bn *b, long index)
+/* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory, which
+ * costs more than the rest. */
+static inline unit locate(const bn *b, INDEX index)
 {
     unit u;
     u.column = (int)get_local_id(0) % TX;
     u.row = (int)get_local_id(0) / TX;
-    u.lane = index * TX + u.column;
+    u.lane = (long)index * TX + u.column;
     u.inside = u.lane < b->width;
-#pragma unroll
-    for (int t = 0; t < 7; t++)
-        u.at[t] = u.inside ? bn_offset(b->w.kept, 4, u.lane, b->w.kept_stride[t]) : 0;
+    long i0 = 0, i1 = 0, i2 = 0, i3 = u.inside ? u.lane : 0;
+    if (b->w.kept[2] > 1) {
+        i2 = (INDEX)i3 / (INDEX)b->w.kept[3];
+        i3 -= i2 * b->w.kept[3];
+        i1 = (INDEX)i2 / (INDEX)b->w.kept[2];
+        i2 -= i1 * b->w.kept[2];
+        i0 = (INDEX)i1 / (INDEX)b->w.kept[1];
+        i1 -= i0 * b->w.kept[1];
+    }
+#define KEPT_AT(t)                                                                  \
+    (u.at[t] = i0 * b->w.kept_stride[t][0] + i1 * b->w.kept_stride[t][1] +          \
+               i2 * b->w.kept_stride[t][2] + i3 * b->w.kept_stride[t][3])
+    KEPT_AT(0);
+    KEPT_AT(1);
+    KEPT_AT(2);
+    KEPT_AT(3);
+    KEPT_AT(4);
+    KEPT_AT(5);
+    KEPT_AT(6);
     return u;
 }
 
 /* Vectors before a part. */
 static inline INDEX part_start(const bn *b, long part)
 {
-    return (INDEX)(b->elements / VEC * part / b->parts);
+    const INDEX vectors = (INDEX)b->elements / VEC, length = (vectors + (INDEX)b->parts - 1) / (INDEX)b->parts;
+    return (INDEX)min((long)length * part, (long)vectors);
 }
 
 /* Where a vector of a unit lies; the next one of a work-item is TY further. */
@@ -117,15 +136,10 @@ static inline long offset_of(const bn *b, int t, const place *p)
 #if FLAT
     return p->line * (INDEX)b->w.reduced_stride[t][2] + p->x * (INDEX)(VEC * b->w.reduced_stride[t][3]);
 #else
-    INDEX index = p->index;
-    long at = 0;
-#pragma unroll
-    for (int axis = 3; axis > 0; axis--) {
-        const INDEX length = (INDEX)b->w.reduced[axis], next = length == 1 ? index : index / length;
-        at += (index - next * length) * b->w.reduced_stride[t][axis];
-        index = next;
-    }
-    return at + index * b->w.reduced_stride[t][0];
+    const INDEX l1 = (INDEX)b->w.reduced[1], l2 = (INDEX)b->w.reduced[2], l3 = (INDEX)b->w.reduced[3];
+    const INDEX i2 = p->index / l3, i1 = i2 / l2, i0 = i1 / l1;
+    return i0 * b->w.reduced_stride[t][0] + (i1 - i0 * l1) * b->w.reduced_stride[t][1] +
+           (i2 - i1 * l2) * b->w.reduced_stride[t][2] + (p->index - i2 * l3) * b->w.reduced_stride[t][3];
 #endif
 }
 

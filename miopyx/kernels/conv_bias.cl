@@ -7,7 +7,8 @@
  * Ownership, with no atomics; ROWS = 1 is for CPUs, local size 1; ROWS = 0 for GPUs:
  *   bias_backward  ROWS = 1: one work-item sums `block` of k over a part, in the order of memory;
  *                            global: parts * rest * blocks
- *                  ROWS = 0: a group of LOCAL work-items does, block = 1 or 32; global: LOCAL * parts * rest * blocks
+ *                  ROWS = 0: a group of LOCAL work-items does, block = 1 or 32; global: LOCAL * parts * rest * blocks;
+ *                            parts are ranges of vectors of all lines, one behind the other; there are no pieces
  *   bias_finish    a work-item adds the parts of some elements of b; global: any
  * Local memory: bias_backward, ROWS = 0: LOCAL elements of ACC; else none.
  * The order of the sums is fixed.  It is a tree: lanes or work-items, then parts, so that errors stay small.
@@ -27,7 +28,16 @@
 #ifndef LOCAL /* work-items in a group of bias_backward (ROWS = 0), a power of two, at least 32 */
 #define LOCAL 256
 #endif
-#define VEC 16 /* elements that a CPU loads at a time */
+#ifndef VEC /* elements that are loaded at a time; on GPUs of m, whose lines are made of such */
+#if ROWS
+#define VEC 16
+#else
+#define VEC 1
+#endif
+#endif
+#ifndef SETS /* vectors that a work-item of a GPU has under way */
+#define SETS 8
+#endif
 #define MOST_SHORT 64 /* elements of a row that a CPU does not read by itself */
 #include "common.h"
 
@@ -155,37 +165,85 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
 
 #else
 
+#include "gpu_vectors.h"
+
+MX_GET(get, Y_TYPE)
+
+/* Where a work-item reads: x counts vectors of m. */
+typedef struct {
+    INDEX line, x;
+    INDEX row;               /* vectors of a line */
+    INDEX step_line, step_x; /* from one to the next */
+} place;
+
+static inline long next_place(const mx_bias_sums *s, place *p)
+{
+    long at = p->x * (INDEX)(VEC * s->m_y);
+    if (s->line_count == s->lines.len[3])
+        at += p->line * (INDEX)s->lines.stride[0][3];
+    else {
+        INDEX left = p->line;
+#pragma unroll
+        for (int axis = 3; axis >= 0; axis--) {
+            const INDEX len = (INDEX)s->lines.len[axis];
+            if (len > 1) {
+                at += left % len * s->lines.stride[0][axis];
+                left /= len;
+            }
+        }
+    }
+    p->x += p->step_x;
+    p->line += p->step_line;
+    if (p->x >= p->row) {
+        p->x -= p->row;
+        p->line++;
+    }
+    return at;
+}
+
+/* The sum of every `height`-th vector of [from, to). */
+static inline ACC sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_TYPE) *y, INDEX from, INDEX to, int height,
+                              const bool aligned)
+{
+    vec_t sum = 0;
+    place p;
+    p.row = (INDEX)(s->m / VEC);
+    p.line = from / p.row;
+    p.x = from - p.line * p.row;
+    p.step_line = height / p.row;
+    p.step_x = height - p.step_line * p.row;
+    INDEX left = from < to ? (to - from + height - 1) / height : 0;
+    for (; left >= SETS; left -= SETS) {
+        vec_t several[SETS];
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            several[i] = get(y + next_place(s, &p), aligned);
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            sum += several[i];
+    }
+    for (; left > 0; left--)
+        sum += get(y + next_place(s, &p), aligned);
+    return mx_sum_of_lanes(sum);
+}
+
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bias_backward(
     __global STORAGE(B_TYPE) *restrict b, long b_offset, __global const STORAGE(Y_TYPE) *restrict y, long y_offset,
     __global ACC *restrict sums, long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
 {
     __local ACC partial[LOCAL];
     const int me = get_local_id(0), width = (int)s.block, height = LOCAL / width;
-    const long unit = get_group_id(0), part = unit / (s.rest_count * s.blocks);
-    const long rest = unit / s.blocks % s.rest_count, k = unit % s.blocks * s.block + me % width;
-    const long units = s.line_count * s.pieces;
-    const long begin = part * units / s.parts;
-    const INDEX m = (INDEX)s.piece, count = (INDEX)((part + 1) * units / s.parts - begin) * m;
+    const uint unit = get_group_id(0), blocks = (uint)s.blocks, units = (uint)(s.rest_count * s.blocks);
+    const long part = unit / units, rest = unit / blocks % (uint)s.rest_count, k = unit % blocks * s.block + me % width;
+    const long vectors = s.line_count * (s.m / VEC);
+    const INDEX from = (INDEX)(part * vectors / s.parts) + me / width, to = (INDEX)((part + 1) * vectors / s.parts);
     ACC sum = 0;
     if (k < s.k) {
-        const long start = y_offset + mx_grid_offset(s.rest, 0, rest) + k * s.k_y;
-        for (INDEX i = me / width; i < count; i += height) {
-            const INDEX line = i / m, x = i - line * m;
-            const INDEX full = (INDEX)begin + line, outer = full / (INDEX)s.pieces;
-            const long at = (full - outer * (INDEX)s.pieces) * s.piece + x;
-            if (at < s.m) {
-                long from = start + at * s.m_y;
-                INDEX left = outer;
-                for (int axis = 3; axis >= 0; axis--) {
-                    const INDEX len = (INDEX)s.lines.len[axis];
-                    if (len > 1) {
-                        from += left % len * s.lines.stride[0][axis];
-                        left /= len;
-                    }
-                }
-                sum += (ACC)LOAD(Y_TYPE)(y, from);
-            }
-        }
+        y += y_offset + mx_grid_offset(s.rest, 0, rest) + k * s.k_y;
+        if (VEC > 1 && MX_ALIGNED(y))
+            sum = sum_vectors(&s, y, from, to, height, true);
+        else
+            sum = sum_vectors(&s, y, from, to, height, false);
     }
     partial[me] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);

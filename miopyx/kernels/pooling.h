@@ -10,6 +10,7 @@
  *   STEP        the stride along w where that is 1 or 2, 0 for any
  *   WINDOW      the window's length along w where loops over it are to be unrolled, else 0
  *   VEC         elements that a CPU handles at a time
+ *   SHEET       vectors of channels that pooling_..._sheets keep in registers
  */
 #ifndef KIND
 #define KIND elements
@@ -41,6 +42,9 @@
 #ifndef VEC
 #define VEC 16
 #endif
+#ifndef SHEET
+#define SHEET 8
+#endif
 #include "common.h"
 
 #if !MX_IS_STORAGE(TYPE) || MX_TYPE(TYPE) > MX_TYPE_bfloat16
@@ -62,6 +66,10 @@
 #define KIND_planes 4
 #define KIND_groups 5
 #define KIND_flat 6
+#define KIND_scatter 7
+#define KIND_pairs 8
+#define KIND_sheets 9
+#define KIND_turned 10
 #define IS_KIND(kind) (MX_JOIN(KIND_, KIND) == KIND_##kind)
 
 /* miopyx/_types.h */

@@ -11,8 +11,20 @@
  *                              A work-item writes `block` planes (n, c).
  *   pooling_backward_channels  CPU; c contiguous in dx and dy, VEC channels or more.  A work-item writes `block` rows
  *                              of dx (n, d, h) with all channels, by vectors of channels.
+ *   pooling_backward_turned    CPU; the same with indices of 8 bits, VEC 16, 2-D, WINDOW 2 or 3, STEP 1 or 2, RING
+ *                              windows along h at most around an element, and rows of dy of at most LONGEST elements:
+ *                              indices, in which channels run slowest, are turned once.
  *   pooling_backward_planes    CPU; one window covers each plane (n, c) of dx, which is contiguous.  A work-item writes
  *                              `block` planes.
+ *   pooling_backward_sheets    CPU; one window covers each plane of dx, c contiguous in dx and dy, VEC channels or
+ *                              more, no indices.  A work-item writes `block` times SHEET * VEC channels of an image.
+ *   pooling_backward_scatter   CPU; indices of maxima that count in the window, which has 255 elements at most; float
+ *                              or double, planes (n, c) of dx contiguous, w contiguous in dy.  A work-item writes
+ *                              `block` planes: it clears what the next windows reach and adds each element of dy
+ *                              where its index says.
+ *   pooling_backward_pairs     CPU; indices of maxima, 2-D, windows of 3 x 3 with pads of 1 and strides of 2, planes
+ *                              (n, c) of dx contiguous, w contiguous in dy.  A work-item writes `block` planes, two
+ *                              rows at a time, by vectors of VEC squares of four elements.
  *   pooling_backward_elements  any device: a work-item writes one element.
  * Local memory: none.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
@@ -23,6 +35,8 @@
 #ifndef SEGMENT /* columns of dx that pooling_backward_channels collects at a time */
 #define SEGMENT 32
 #endif
+#define RING 4
+#define LONGEST 128
 #include "pooling.h"
 
 /* One element of dx, whatever the strides. */
@@ -424,6 +438,99 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
 }
 #endif
 
+/* What of `value` has its maximum at `code`, or, where indices count in the image, at `place`. */
+#if IMAGE
+#define NAMED(index, value, code, place) ((TO(LANEV)((index) == TO(INDEXV)(place))) ? (value) : (ACCV)0)
+#else
+#define NAMED(index, value, code, place) ((TO(LANEV)((index) == (INDEXV)(INDEX_TYPE)(code))) ? (value) : (ACCV)0)
+#endif
+
+#if IS_KIND(turned)
+#if !SQUARES || WINDOW < 2 || WINDOW > 3 || STEP < 1
+#error "pooling_backward_turned needs indices of 8 bits, VEC 16, WINDOW 2 or 3 and STEP 1 or 2"
+#endif
+
+/* The indices of a row of windows, from `places` on, for VEC channels that lie `plane` apart. */
+static inline void turn_row(__global const uchar *indices, long places, long plane, int length, long high, uchar16 *row)
+{
+    for (int k = 0; k < length; k += 16) {
+        if (places + 15 * plane + k + 16 <= high) {
+            for (int l = 0; l < 16; l++)
+                row[k + l] = vload16(0, indices + places + l * plane + k);
+        } else {
+            for (int l = 0; l < 16; l++) {
+                uchar lanes[16];
+                for (int i = 0; i < 16; i++)
+                    lanes[i] = k + i < length ? indices[places + l * plane + k + i] : (uchar)0;
+                row[k + l] = vload16(0, lanes);
+            }
+        }
+        turn_square(row + k);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_turned(
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
+    __global const INDEX_TYPE *restrict indices, long indices_offset, const mx_pooling_problem p, const long block)
+{
+    const int channels = (int)p.x.len[1], height = (int)p.x.len[3], width = (int)p.x.len[4];
+    const int length = (int)p.y.len[4], pad = (int)p.pad[2];
+    const long rows = p.x.len[0] * height, plane = p.y.len[3] * length;
+    const long first = (long)get_group_id(0) * block, last = min(first + block, rows);
+    const long places_high = indices_offset + mx_size(p.y), line = p.y.stride[3], pixel = p.y.stride[4];
+    const long next = p.x.stride[4];
+    uchar16 ring[RING][LONGEST];
+    for (int c = 0; c < channels; c += VEC) {
+        c = min(c, channels - VEC);
+        int turned = 0; /* rows of windows that are, or are not asked for any more */
+        int n = (int)first / height, h = (int)first % height;
+        for (long row = first; row < last; row++, h++) {
+            if (h == height) {
+                h = 0;
+                n++;
+                turned = 0;
+            }
+            const int2 on_h = convert_int2(windows_with(&p, 1, h));
+            for (turned = max(turned, on_h.x); turned < on_h.y; turned++)
+                turn_row(indices, indices_offset + index_place(p.y, n, c, 0, turned, 0), plane, length, places_high,
+                         ring[turned % RING]);
+            const long from = dy_offset + n * p.y.stride[0] + c;
+            const long to = dx_offset + n * p.x.stride[0] + h * p.x.stride[3] + c;
+            /* What columns w ... w + WINDOW - 1 have got so far. */
+            ACCV sum[WINDOW + STEP];
+            int w = -pad;
+#pragma unroll
+            for (int t = 0; t < WINDOW + STEP; t++)
+                sum[t] = 0;
+            for (int k = 0; k < length; k++) {
+                for (int j = on_h.x; j < on_h.y; j++) {
+                    const ACCV value = VLOAD(TYPE)(dy, from + j * line + k * pixel);
+                    const uchar16 index = ring[j % RING][k];
+                    const int code = (h + (int)p.pad[1] - j * (int)p.step[1]) * WINDOW;
+#pragma unroll
+                    for (int t = 0; t < WINDOW; t++)
+                        sum[t] += NAMED(index, value, code + t, (LANEV)(h * width + w + t));
+                }
+#pragma unroll
+                for (int t = 0; t < STEP; t++)
+                    if (w + t >= 0 && w + t < width)
+                        store_values(sum[t], dx, to + (w + t) * next, VEC);
+                w += STEP;
+#pragma unroll
+                for (int t = 0; t < WINDOW; t++)
+                    sum[t] = sum[t + STEP];
+            }
+#pragma unroll
+            for (int t = 0; t < WINDOW; t++, w++)
+                if (w >= 0 && w < width)
+                    store_values(sum[t], dx, to + w * next, VEC);
+            for (; w < width; w++)
+                store_values((ACCV)0, dx, to + w * next, VEC);
+        }
+    }
+}
+#endif
+
 #if IS_KIND(planes)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_planes(
     __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
@@ -456,6 +563,204 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_pl
         if (at >= 0 && at < length)
             STORE(TYPE)(dx, to + at, value);
 #endif
+    }
+}
+#endif
+
+#if IS_KIND(sheets)
+#if SAVE
+#error "pooling_backward_sheets knows no indices"
+#endif
+
+/* `count` vectors of channels, which stay in registers. */
+static inline void backward_sheet(__global const STORAGE(TYPE) *dy, long from, __global STORAGE(TYPE) *dx, long to,
+                                  const mx_pooling_problem *p, ACC divide_by, const int count)
+{
+    STOREDV each[SHEET];
+#pragma unroll
+    for (int v = 0; v < count; v++)
+        each[v] = stored(VLOAD(TYPE)(dy, from + v * VEC) / divide_by);
+    for (long d = 0; d < p->x.len[2]; d++)
+        for (long h = 0; h < p->x.len[3]; h++) {
+            long at = to + d * p->x.stride[2] + h * p->x.stride[3];
+            for (long w = 0; w < p->x.len[4]; w++, at += p->x.stride[4])
+#pragma unroll
+                for (int v = 0; v < count; v++)
+                    store_stored(each[v], dx, at + v * VEC, VEC);
+        }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_sheets(
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
+    const mx_pooling_problem p, const long block)
+{
+    const int channels = (int)p.x.len[1], sheets = (channels + SHEET * VEC - 1) / (SHEET * VEC);
+    const long first = (long)get_group_id(0) * block, last = min(first + block, p.x.len[0] * sheets);
+    const ACC divide_by = MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2])
+                                    : (ACC)(p.x.len[2] * p.x.len[3] * p.x.len[4]);
+    for (long item = first; item < last; item++) {
+        const int n = (int)item / sheets, begin = (int)item % sheets * SHEET * VEC;
+        const long from = dy_offset + n * p.y.stride[0], to = dx_offset + n * p.x.stride[0];
+        if (begin + SHEET * VEC <= channels) {
+            backward_sheet(dy, from + begin, dx, to + begin, &p, divide_by, SHEET);
+            continue;
+        }
+        for (int c = begin; c < channels; c += VEC) {
+            c = min(c, channels - VEC);
+            backward_sheet(dy, from + c, dx, to + c, &p, divide_by, 1);
+        }
+    }
+}
+#endif
+
+#if IS_KIND(scatter)
+#if !SAVE || IMAGE || MX_TYPE(TYPE) != MX_TYPE(ACC)
+#error "pooling_backward_scatter needs indices in the window and a TYPE that sums may be kept in"
+#endif
+#define TABLE 256
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_scatter(
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
+    __global const INDEX_TYPE *restrict indices, long indices_offset, const mx_pooling_problem p, const long block)
+{
+    const long planes = p.x.len[0] * p.x.len[1];
+    const long first = (long)get_group_id(0) * block, last = min(first + block, planes);
+    const int height = (int)p.x.len[3], width = (int)p.x.len[4], slice = height * width;
+    const int size = (int)p.x.len[2] * slice, depth_y = (int)p.y.len[2], height_y = (int)p.y.len[3];
+    const int width_y = (int)p.y.len[4], step = (int)p.step[2], pad = (int)p.pad[2];
+    const int window_w = WINDOW ? WINDOW : (int)p.window[2], window_h = (int)p.window[1], window_d = (int)p.window[0];
+    /* Windows `whole_from` ... `whole_to` - 1 of a row lie in the image. */
+    const int whole_from = min((pad + step - 1) / step, width_y);
+    const int whole_to = width + pad < window_w ? whole_from
+                                                : max(whole_from, min((width + pad - window_w) / step + 1, width_y));
+    /* Where the taps of a window lie, from its first one; there are none beyond the window's. */
+    const int taps = window_d * window_h * window_w;
+    int place[TABLE];
+    uchar4 tap[TABLE];
+    for (int i = 0; i < TABLE; i++) {
+        const int w = i % window_w, h = i / window_w % window_h, d = i / window_w / window_h;
+        tap[i] = (uchar4)(w, h, d, 0);
+        place[i] = i < taps ? d * slice + h * width + w : -1;
+    }
+    for (long plane = first; plane < last; plane++) {
+        const int n = (int)plane / (int)p.x.len[1], c = (int)plane % (int)p.x.len[1];
+        __global STORAGE(TYPE) *const out = dx + dx_offset + n * p.x.stride[0] + c * p.x.stride[1];
+        __global const INDEX_TYPE *index = indices + indices_offset + plane * depth_y * height_y * width_y;
+        int clear = 0; /* elements that are cleared */
+        for (int i = 0; i < depth_y; i++) {
+            const int d0 = i * (int)p.step[0] - (int)p.pad[0];
+            const int2 kd = convert_int2(taps_inside(d0, window_d, p.x.len[2]));
+            for (int j = 0; j < height_y; j++, index += width_y) {
+                const int h0 = j * (int)p.step[1] - (int)p.pad[1];
+                const int2 kh = convert_int2(taps_inside(h0, window_h, height));
+                const int reach = p.x.len[2] > 1 ? (d0 + kd.y) * slice : (h0 + kh.y) * width;
+                for (; clear < reach && clear + VEC <= size; clear += VEC)
+                    STORE_VECTOR(STORAGE(TYPE), VEC, (ACCV)0, out, clear);
+                for (; clear < reach; clear++)
+                    out[clear] = 0;
+                __global const STORAGE(TYPE) *const row =
+                    dy + dy_offset + n * p.y.stride[0] + c * p.y.stride[1] + i * p.y.stride[2] + j * p.y.stride[3];
+                const int corner = (d0 * height + h0) * width - pad;
+                const bool whole = kd.x == 0 && kd.y == window_d && kh.x == 0 && kh.y == window_h;
+                const int from = whole ? whole_from : width_y, to = whole ? whole_to : width_y;
+                for (int k = 0; k < width_y; k++) {
+                    if (k == from) {
+                        __global STORAGE(TYPE) *at = out + corner + k * step;
+                        for (; k < to; k++, at += step) {
+                            const int there = place[min(index[k], (INDEX_TYPE)(TABLE - 1))];
+                            if (there >= 0)
+                                at[there] += row[k];
+                        }
+                        if (k == width_y)
+                            break;
+                    }
+                    const int code = (int)min(index[k], (INDEX_TYPE)(TABLE - 1)), w = tap[code].x + k * step - pad;
+                    const int there = place[code];
+                    if (there >= 0 && w >= 0 && w < width && tap[code].y >= kh.x && tap[code].y < kh.y &&
+                        tap[code].z >= kd.x && tap[code].z < kd.y)
+                        out[corner + k * step + there] += row[k];
+                }
+            }
+        }
+        for (; clear + VEC <= size; clear += VEC)
+            STORE_VECTOR(STORAGE(TYPE), VEC, (ACCV)0, out, clear);
+        for (; clear < size; clear++)
+            out[clear] = 0;
+    }
+}
+#endif
+
+#if IS_KIND(pairs)
+#if !SAVE
+#error "pooling_backward_pairs needs indices"
+#endif
+static inline void store_pairs(ACCV even, ACCV odd, __global STORAGE(TYPE) *out, int at, int count)
+{
+    ACCV left, right;
+    left.even = even.lo;
+    left.odd = odd.lo;
+    right.even = even.hi;
+    right.odd = odd.hi;
+    store_values(left, out, at, count);
+    store_values(right, out, at + VEC, max(0, count - VEC));
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_pairs(
+    __global const STORAGE(TYPE) *restrict dy, long dy_offset, __global STORAGE(TYPE) *restrict dx, long dx_offset,
+    __global const INDEX_TYPE *restrict indices, long indices_offset, const mx_pooling_problem p, const long block)
+{
+    const long planes = p.x.len[0] * p.x.len[1];
+    const long first = (long)get_group_id(0) * block, last = min(first + block, planes);
+    const long high = dy_offset + span_of(p.y), places_high = indices_offset + mx_size(p.y);
+    const int height = (int)p.x.len[3], width = (int)p.x.len[4], size = height * width;
+    const int rows = (int)p.y.len[3], length = (int)p.y.len[4], line = (int)p.y.stride[3];
+    for (long plane = first; plane < last; plane++) {
+        const int n = (int)plane / (int)p.x.len[1], c = (int)plane % (int)p.x.len[1];
+        __global STORAGE(TYPE) *const out = dx + dx_offset + n * p.x.stride[0] + c * p.x.stride[1];
+        long from = dy_offset + n * p.y.stride[0] + c * p.y.stride[1];
+        long places = indices_offset + plane * rows * length;
+        for (int j = 0; j < rows; j++, from += line, places += length) {
+            const bool below = j + 1 < rows, lower = 2 * j + 1 < height;
+            for (int k = 0; k < length; k += VEC) {
+                if (k + VEC > length && length >= VEC)
+                    k = length - VEC;
+                const int at = 2 * j * width + 2 * k;
+                const int behind = k + 1 + VEC;
+                if (from + behind + (below ? line : 0) > high || places + behind + (below ? length : 0) > places_high) {
+                    for (int h = 2 * j; h < min(2 * j + 2, height); h++)
+                        for (int w = 2 * k; w < min(2 * k + 2 * VEC, width); w++)
+                            STORE(TYPE)(out, h * width + w,
+                                        collect_one(dy, dy_offset, indices, indices_offset, &p, n, c, 0, h, w));
+                    continue;
+                }
+                /* Rows that one vector holds may go on into those that come after them. */
+                const int count = length < VEC ? size - at : width - 2 * k;
+                const LANEV place = at + 2 * LANES, next = LANES < (LANE)(length - 1 - k);
+                ACCV here = VLOAD(TYPE)(dy, from + k), beside = VLOAD(TYPE)(dy, from + k + 1);
+                INDEXV index = MX_JOIN(vload, VEC)(0, indices + places + k);
+                INDEXV index_beside = MX_JOIN(vload, VEC)(0, indices + places + k + 1);
+                beside = next ? beside : (ACCV)0;
+                store_pairs(NAMED(index, here, 4, place),
+                            NAMED(index, here, 5, place + 1) + NAMED(index_beside, beside, 3, place + 1), out, at,
+                            count);
+                if (!lower)
+                    continue;
+                ACCV even = NAMED(index, here, 7, place + width);
+                ACCV odd = NAMED(index, here, 8, place + width + 1) +
+                           NAMED(index_beside, beside, 6, place + width + 1);
+                if (below) {
+                    here = VLOAD(TYPE)(dy, from + line + k);
+                    beside = VLOAD(TYPE)(dy, from + line + k + 1);
+                    index = MX_JOIN(vload, VEC)(0, indices + places + length + k);
+                    index_beside = MX_JOIN(vload, VEC)(0, indices + places + length + k + 1);
+                    beside = next ? beside : (ACCV)0;
+                    even += NAMED(index, here, 1, place + width);
+                    odd += NAMED(index, here, 2, place + width + 1) +
+                           NAMED(index_beside, beside, 0, place + width + 1);
+                }
+                store_pairs(even, odd, out, at + width, count - width * (length < VEC));
+            }
+        }
     }
 }
 #endif

@@ -11,6 +11,8 @@
  *                             y (n, d, h) with all channels, by vectors of channels.
  *   pooling_forward_planes    CPU; one window covers each plane (n, c) of x, which is contiguous.  A work-item writes
  *                             `block` elements of y.
+ *   pooling_forward_sheets    CPU; one window covers each plane of x, c contiguous in x and y, VEC channels or more, no
+ *                             indices.  A work-item writes `block` times SHEET * VEC channels of an image.
  *   pooling_forward_groups    GPU, the same: a group of LOCAL work-items writes one element.
  *   pooling_forward_elements  any device: a work-item writes one element.
  * Local memory: pooling_forward_groups, LOCAL elements of ACC and of long; else none.
@@ -316,6 +318,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
         const int n = at.n, d = at.d, h = at.h;
         const long d0 = d * p.step[0] - p.pad[0], h0 = h * p.step[1] - p.pad[1];
         const long2 kd = taps_inside(d0, p.window[0], p.x.len[2]), kh = taps_inside(h0, p.window[1], p.x.len[3]);
+        const long row_from = x_offset + mx_offset(p.x, n, 0, d0, h0, 0);
+        const long row_to = y_offset + mx_offset(p.y, n, 0, d, h, 0);
+        const LANE row_corner = (LANE)((d0 * p.x.len[3] + h0) * p.x.len[4]);
         for (long w_first = 0; w_first < p.y.len[4]; w_first += 16) {
             const long w_last = min(w_first + 16, p.y.len[4]);
             for (long c = 0; c < channels; c += VEC) {
@@ -327,10 +332,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                 INDEXV kept[16];
 #endif
                 for (long w = w_first; w < w_last; w++) {
-                    const long w0 = w * p.step[2] - p.pad[2];
-                    const long2 kw = taps_inside(w0, p.window[2], p.x.len[4]);
-                    const long from = x_offset + c + mx_offset(p.x, n, 0, d0, h0, w0);
-                    const LANE corner = (LANE)((d0 * p.x.len[3] + h0) * p.x.len[4] + w0);
+                    const int w0 = (int)w * (int)p.step[2] - (int)p.pad[2];
+                    const int2 kw = (int2)(max(0, -w0), min((int)p.window[2], (int)p.x.len[4] - w0));
+                    const long from = row_from + c + w0 * p.x.stride[4];
+                    const LANE corner = row_corner + w0;
                     ACCV result = NOTHING;
                     LANEV codes = 0;
                     for (long i = kd.x; i < kd.y; i++)
@@ -338,7 +343,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                             const long line = from + i * p.x.stride[2] + j * p.x.stride[3];
                             const LANE code = IMAGE ? corner + (LANE)((i * p.x.len[3] + j) * p.x.len[4])
                                                     : (LANE)((i * p.window[1] + j) * p.window[2]);
-                            for (long k = kw.x; k < kw.y; k++)
+#if WINDOW
+                            if (kw.y - kw.x == WINDOW) {
+#pragma unroll
+                                for (int k = 0; k < WINDOW; k++)
+                                    fold(VLOAD(TYPE)(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
+                                continue;
+                            }
+#endif
+                            for (int k = kw.x; k < kw.y; k++)
                                 fold(VLOAD(TYPE)(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
                         }
 #if MODE == 1
@@ -346,20 +359,16 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
 #elif MODE == 2
                     result /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
 #endif
-                    store_values(result, y, y_offset + c + mx_offset(p.y, n, 0, d, h, w), VEC);
+                    store_values(result, y, row_to + c + w * p.y.stride[4], VEC);
 #if SAVE
                     kept[w - w_first] = TO(INDEXV)(codes);
 #endif
                 }
 #if SQUARES
-                if (w_last == w_first + 16) {
-                    turn_square(kept);
-                    for (int i = 0; i < VEC; i++)
-                        STORE_VECTOR(uchar, 16, kept[i], indices, place + i * plane);
-                    continue;
-                }
-#endif
-#if SAVE
+                turn_square(kept);
+                for (int i = 0; i < VEC; i++)
+                    store_indices(kept[i], indices, place + i * plane, w_last - w_first);
+#elif SAVE
                 for (long w = w_first; w < w_last; w++) {
                     INDEX_TYPE lanes[VEC];
                     MX_JOIN(vstore, VEC)(kept[w - w_first], 0, lanes);
@@ -368,6 +377,57 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                 }
 #endif
             }
+        }
+    }
+}
+#endif
+
+#if IS_KIND(sheets)
+#if SAVE
+#error "pooling_forward_sheets keeps no indices"
+#endif
+
+/* `count` vectors of channels, which stay in registers. */
+static inline void forward_sheet(__global const STORAGE(TYPE) *x, long from, __global STORAGE(TYPE) *y, long to,
+                                 const mx_pooling_problem *p, ACC divide_by, const int count)
+{
+    ACCV result[SHEET];
+#pragma unroll
+    for (int v = 0; v < count; v++)
+        result[v] = NOTHING;
+    for (long d = 0; d < p->x.len[2]; d++)
+        for (long h = 0; h < p->x.len[3]; h++) {
+            long at = from + d * p->x.stride[2] + h * p->x.stride[3];
+            for (long w = 0; w < p->x.len[4]; w++, at += p->x.stride[4]) {
+                LANEV codes = 0;
+#pragma unroll
+                for (int v = 0; v < count; v++)
+                    fold(VLOAD(TYPE)(x, at + v * VEC), 0, &result[v], &codes);
+            }
+        }
+#pragma unroll
+    for (int v = 0; v < count; v++)
+        store_values(MODE == 0 ? result[v] : result[v] / divide_by, y, to + v * VEC, VEC);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_sheets(
+    __global const STORAGE(TYPE) *restrict x, long x_offset, __global STORAGE(TYPE) *restrict y, long y_offset,
+    const mx_pooling_problem p, const long block)
+{
+    const int channels = (int)p.y.len[1], sheets = (channels + SHEET * VEC - 1) / (SHEET * VEC);
+    const long first = (long)get_group_id(0) * block, last = min(first + block, p.y.len[0] * sheets);
+    const ACC divide_by = MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2])
+                                    : (ACC)(p.x.len[2] * p.x.len[3] * p.x.len[4]);
+    for (long item = first; item < last; item++) {
+        const int n = (int)item / sheets, begin = (int)item % sheets * SHEET * VEC;
+        const long from = x_offset + n * p.x.stride[0], to = y_offset + n * p.y.stride[0];
+        if (begin + SHEET * VEC <= channels) {
+            forward_sheet(x, from + begin, y, to + begin, &p, divide_by, SHEET);
+            continue;
+        }
+        for (int c = begin; c < channels; c += VEC) {
+            c = min(c, channels - VEC);
+            forward_sheet(x, from + c, y, to + c, &p, divide_by, 1);
         }
     }
 }

@@ -19,6 +19,7 @@ cdef enum:
     SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
     ITEM = 8                   # elements of a work-item on a GPU
+    CHEAP = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 8   # modes without exponentials: miopenActivationMode_t
 
 
 cdef class HostActivation(HostLayer):
@@ -40,7 +41,7 @@ cdef class OpenCLActivation(OpenCLLayer):
         cdef mx_grid grid
         cdef int slots[3]
         cdef int64_t type = result_type(problem), local = 1, chunk, groups, row, elements, parts
-        cdef bint wide = type == MX_DOUBLE, forward = p.what == MX_ACTIVATION_FORWARD
+        cdef bint packed = True, wide = type == MX_DOUBLE, forward = p.what == MX_ACTIVATION_FORWARD
         cdef unsigned read = read_backward(<int> p.mode)
         cdef int i, width = type_size(<int> type), count = 2 if forward else 3
         cdef double eps = 1e-4 if type == MX_HALF else 1e-6
@@ -66,8 +67,15 @@ cdef class OpenCLActivation(OpenCLLayer):
         else:
             local = min(256, dev.max_work_group)
             chunk = local * ITEM
-            groups = (elements + chunk - 1) // chunk
             defines.update(ROWS=0, LOCAL=local, INDEX="int" if elements < 1 << 31 else "long")
+            # Vectors pay where functions take no time; there the exponential ones are those of the device.
+            if grid_lines(&grid) == 1 and (1 << p.mode) & CHEAP:
+                for i in range(count):
+                    packed = packed and grid.stride[i][MX_AXES - 1] == 1
+                if packed:
+                    defines["VEC"] = 16 // width
+                    chunk = 2 * local * (16 // width)
+            groups = (elements + chunk - 1) // chunk
         args = [Arg.slot_of(slots[i], width) for i in range(count - 1, -1, -1)]
         args += [Arg.value_of((<const unsigned char*> &grid)[:sizeof(mx_grid)]),
                  Arg.value_of((<const unsigned char*> &chunk)[:sizeof(int64_t)])]

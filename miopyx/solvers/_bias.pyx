@@ -6,7 +6,7 @@ from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpe
 from miopyx._descriptors cimport type_size
 from miopyx._problem cimport BiasProblem
 from miopyx._reference._bias cimport fill_sums, host_bias, mx_bias_sums
-from miopyx._types cimport MX_DOUBLE, mx_bias_problem
+from miopyx._types cimport MX_AXES, MX_DOUBLE, mx_bias_problem, mx_tensor
 from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 
 cdef enum:
@@ -50,8 +50,11 @@ cdef class OpenCLBias(OpenCLLayer):
         defines = {
             "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if dev.fp64 else "float",
             "SCALAR": "double" if wide else "float", "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
-            "INDEX": "int" if s.line_count * s.pieces * s.piece < 1 << 30 else "long",
+            "INDEX": "int" if _extent(&p.y) < 1 << 30 else "long",
         }
+        if not dev.is_cpu:
+            vec = _vector(&s, p)
+            defines.update(VEC=vec, SETS=16 // vec if vec > 1 else 8)
         # A kernel that needs no workspace gets b in its place.
         sums = Arg.slot_of(SLOT_WORKSPACE if workspace else SLOT_X, width)
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
@@ -76,7 +79,7 @@ cdef int64_t _local(Device dev):
 
 cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
     """How a device sums."""
-    cdef int64_t groups, wanted, units
+    cdef int64_t groups, wanted
     if dev.is_cpu:
         fill_sums(s, p, GROUPS * dev.compute_units)
         return 0
@@ -87,10 +90,30 @@ cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
     wanted = max(1, GPU_GROUPS * dev.compute_units // groups)
     # No more parts than have something to do.
     wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
-    if wanted > s.line_count and s.m > 1:
-        s.pieces = min((wanted + s.line_count - 1) // s.line_count, s.m)
-        s.piece = (s.m + s.pieces - 1) // s.pieces
-        s.pieces = (s.m + s.piece - 1) // s.piece
-    units = s.line_count * s.pieces
-    s.parts = min(wanted, units)
+    s.parts = min(wanted, s.line_count * (s.m // _vector(s, p)))
     return 0
+
+
+cdef int64_t _vector(const mx_bias_sums* s, const mx_bias_problem* p) noexcept:
+    """Neighbours that a work-item of a GPU may read at once: 16 bytes, where every line is made of such."""
+    cdef int64_t vec = 16 // type_size(<int> p.y.type)
+    cdef int axis
+    if s.m_y != 1:
+        return 1
+    while vec > 1:
+        fits = s.m % vec == 0 and (s.k == 1 or s.k_y % vec == 0)
+        for axis in range(4):
+            fits = fits and (s.lines.len[axis] == 1 or s.lines.stride[0][axis] % vec == 0)
+            fits = fits and (s.rest.len[axis] == 1 or s.rest.stride[0][axis] % vec == 0)
+        if fits:
+            return vec
+        vec //= 2
+    return 1
+
+
+cdef int64_t _extent(const mx_tensor* t) noexcept:
+    cdef int64_t last = 1
+    cdef int axis
+    for axis in range(MX_AXES):
+        last += (t.len[axis] - 1) * t.stride[axis]
+    return last

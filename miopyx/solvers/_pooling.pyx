@@ -6,7 +6,7 @@ from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._reference._pooling cimport host_pooling
 from miopyx._types cimport (
-    MX_AXES, MX_DOUBLE, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
+    MX_AXES, MX_DOUBLE, MX_FLOAT, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
 )
 from miopyx.ops._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
@@ -17,6 +17,9 @@ cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
     MOST_TAPS = 5            # along an axis of a window that a GPU's strips take
     STRIP = 4                # rows of such a strip
+    RING = 4                 # windows along h around an element, for pooling_backward_turned
+    LONGEST = 128            # elements of its rows
+    SHEET = 8                # vectors of channels of pooling_..._sheets
 
 
 cdef int64_t volume(const mx_tensor* t, int first, int last) noexcept:
@@ -45,17 +48,29 @@ cdef bint is_small(const mx_pooling_problem* p) noexcept:
     return volume(&p.x, 2, MX_AXES) < SMALL and volume(&p.x, 0, 4) < SMALL and volume(&p.y, 0, 4) < SMALL
 
 
-cdef bint is_plane(const mx_pooling_problem* p) noexcept:
-    """Whether one window covers each plane of x, which is contiguous."""
+cdef bint is_whole(const mx_pooling_problem* p) noexcept:
+    """Whether one window covers each plane of x."""
+    cdef int i
+    for i in range(2, MX_AXES):
+        if p.y.len[i] != 1 or p.window[i - 2] - p.pad[i - 2] < p.x.len[i]:
+            return False
+    return True
+
+
+cdef bint is_plain(const mx_tensor* t) noexcept:
+    """Whether planes are contiguous."""
     cdef int64_t step = 1
     cdef int i
     for i in range(MX_AXES - 1, 1, -1):
-        if p.y.len[i] != 1 or p.window[i - 2] - p.pad[i - 2] < p.x.len[i]:
+        if t.len[i] > 1 and t.stride[i] != step:
             return False
-        if p.x.len[i] > 1 and p.x.stride[i] != step:
-            return False
-        step *= p.x.len[i]
+        step *= t.len[i]
     return True
+
+
+cdef bint is_plane(const mx_pooling_problem* p) noexcept:
+    """Whether one window covers each plane of x, which is contiguous."""
+    return is_whole(p) and is_plain(&p.x)
 
 
 cdef bint is_flat(const mx_pooling_problem* p) noexcept:
@@ -66,6 +81,32 @@ cdef bint is_flat(const mx_pooling_problem* p) noexcept:
             and (p.x.len[3] == 1 or p.x.stride[3] == width) and (p.y.len[3] == 1 or p.y.stride[3] == width)
             and contiguous(&p.x, 4) and contiguous(&p.y, 4)
             and (p.what == MX_POOLING_FORWARD or p.mode != POOL_AVERAGE))
+
+
+cdef bint is_scatter(const mx_pooling_problem* p, int64_t least) noexcept:
+    """Whether planes of dx are contiguous and enough to share out, sums may be kept in their type, and a table says
+    where indices point."""
+    return (p.what != MX_POOLING_FORWARD and p.save and (p.x.type == MX_FLOAT or p.x.type == MX_DOUBLE)
+            and is_plain(&p.x) and contiguous(&p.y, 4) and volume(&p.x, 0, 2) >= least
+            and p.index_mode != INDEX_IMAGE and p.window[0] * p.window[1] * p.window[2] < 256)
+
+
+cdef bint is_pairs(const mx_pooling_problem* p) noexcept:
+    """Whether rows 2 j and 2 j + 1 of dx meet windows j and j + 1 alone, and columns likewise."""
+    cdef int i
+    for i in range(1, 3):
+        if p.window[i] != 3 or p.pad[i] != 1 or p.step[i] != 2:
+            return False
+    return (p.what != MX_POOLING_FORWARD and p.save and p.window[0] == 1 and p.x.len[2] == 1 and is_plain(&p.x)
+            and contiguous(&p.y, 4) and p.y.stride[3] < SMALL)
+
+
+cdef bint is_turned(const mx_pooling_problem* p) noexcept:
+    """Whether channels run fastest and their indices of 8 bits, in which they run slowest, are turned once for all
+    elements that ask for them."""
+    return (p.what != MX_POOLING_FORWARD and p.save and index_size(<int> p.index_type) == 1 and p.x.type != MX_DOUBLE
+            and p.x.len[1] >= 16 and p.x.len[2] == 1 and p.window[0] == 1 and (p.window[2] == 2 or p.window[2] == 3)
+            and p.step[2] <= 2 and p.window[1] <= RING and p.y.len[4] <= LONGEST)
 
 
 cdef int64_t extent(const mx_tensor* t) noexcept:
@@ -144,8 +185,8 @@ cdef class HostPooling(HostLayer):
 cdef class OpenCLPooling(OpenCLLayer):
     """Either direction on OpenCL devices.
 
-    On CPUs by vectors along w or c, or over whole planes; on GPUs by strips of elements, or over whole planes; what
-    these do not serve, and images beyond 2^29 elements, element by element.
+    On CPUs by vectors along w or c, over whole planes, or by adding where indices say; on GPUs by strips of elements,
+    or over whole planes; what these do not serve, and images beyond 2^29 elements, element by element.
     """
 
     def __cinit__(self):
@@ -156,7 +197,7 @@ cdef class OpenCLPooling(OpenCLLayer):
         cdef bint forward = p.what == MX_POOLING_FORWARD
         cdef const mx_tensor* out = target(p)
         cdef int64_t items = volume(out, 0, MX_AXES), local = 1, block = 1, groups
-        cdef int width = type_size(<int> p.x.type)
+        cdef int width = type_size(<int> p.x.type), lanes
         cdef str kind
         cdef dict defines = {"TYPE": TOKENS[p.x.type], "ACC": "double" if p.x.type == MX_DOUBLE else "float"}
         # Without pads every window lies in the image.
@@ -180,8 +221,18 @@ cdef class OpenCLPooling(OpenCLLayer):
         elif kind == "channels":
             items = volume(out, 0, 1) * volume(out, 2, 4)
             defines["VEC"] = 8 if width == 8 or out.len[1] < 16 else 16
-            defines["WINDOW"] = p.window[2] if p.save and not forward and p.window[2] <= 3 else 0
-        elif kind == "planes":
+            defines["WINDOW"] = p.window[2] if (forward or p.save) and p.window[2] <= 3 else 0
+        elif kind == "turned":
+            items = volume(out, 0, 1) * volume(out, 2, 4)
+            defines["WINDOW"], defines["STEP"] = p.window[2], p.step[2]
+        elif kind == "sheets":
+            lanes = 8 if width == 8 or out.len[1] < 16 else 16
+            defines["VEC"], defines["SHEET"] = lanes, SHEET
+            items = p.x.len[0] * ((p.x.len[1] + SHEET * lanes - 1) // (SHEET * lanes))
+        elif kind == "pairs":
+            items = volume(out, 0, 2)
+            defines["VEC"] = 8 if width == 8 or p.y.len[4] <= 8 else 16
+        elif kind == "planes" or kind == "scatter":
             items = volume(out, 0, 2)
             defines["VEC"] = 8 if width == 8 else 16
         elif kind == "groups":
@@ -194,7 +245,7 @@ cdef class OpenCLPooling(OpenCLLayer):
             local = min(256, dev.max_work_group)
             items = (items + local - 1) // local * local
             defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
-        if kind == "rows" or kind == "flat" or kind == "channels" or kind == "planes":
+        if kind != "elements" and kind != "groups":
             defines["INDEX"] = "int"  # is_small() says that it is enough
             groups = 8 * dev.compute_units
             block = (items + groups - 1) // groups
@@ -206,16 +257,23 @@ cdef class OpenCLPooling(OpenCLLayer):
 
     cdef str kind(self, Device dev, const mx_pooling_problem* p):
         """Which kernel."""
-        cdef bint forward = p.what == MX_POOLING_FORWARD
+        cdef bint scatters
         if dev.is_cpu:
             if not is_small(p):
                 return "elements"
             if is_plane(p):
                 return "planes"
             if contiguous(&p.x, 1) and contiguous(&p.y, 1) and p.x.len[1] >= 8:
-                return "channels"
-            if is_flat(p):
+                if is_whole(p) and not p.save:
+                    return "sheets"
+                return "turned" if is_turned(p) else "channels"
+            scatters = is_scatter(p, 2 * dev.compute_units)
+            if is_flat(p) and not (scatters and p.window[1] * p.window[2] > 9):
                 return "flat"
+            if is_pairs(p) and volume(&p.x, 0, 2) >= 2 * dev.compute_units:
+                return "pairs"
+            if scatters:
+                return "scatter"
             if contiguous(&p.x, 4) and contiguous(&p.y, 4):
                 return "rows"
             return "elements"

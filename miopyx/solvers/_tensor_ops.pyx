@@ -122,7 +122,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     cdef walk_t walk
     cdef turn_t turn
     cdef int i, axis, turned = -1, count = 1
-    cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups
+    cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec
     cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p)
     tensors[0] = c
     if a != NULL:
@@ -201,11 +201,38 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
                           STREAM=int(is_streamed(dev, elements * width * count)), **defines)
     else:
         local = min(local, dev.max_work_group)
-        groups = (elements + local * ITEMS - 1) // (local * ITEMS)
-        spec = KernelSpec("tensor_ops.cl", "tensor_elements", LOCAL=local, ITEMS=ITEMS,
-                          INDEX="int" if elements < 1 << 30 else "long", **defines)
+        vec = _vector(&walk.g, what, a, c, count)
+        if vec > 1:
+            groups = (elements // vec + 2 * local - 1) // (2 * local)
+            spec = KernelSpec("tensor_ops.cl", "tensor_wide", WIDE=1, VEC=vec, LOCAL=local,
+                              INDEX="int" if elements < 1 << 30 else "long", **defines)
+        else:
+            groups = (elements + local * ITEMS - 1) // (local * ITEMS)
+            spec = KernelSpec("tensor_ops.cl", "tensor_elements", LOCAL=local, ITEMS=ITEMS,
+                              INDEX="int" if elements < 1 << 30 else "long", **defines)
     value = Arg.value_of((<const unsigned char*> &walk)[:sizeof(walk)])
     return Step(spec, (*args, value, *scalars), (groups * local,), (local,))
+
+
+cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_tensor* c, int count) noexcept:
+    """Neighbours that a work-item of a GPU may take at once: 16 bytes, where every row is made of such."""
+    cdef int64_t vec = 16 // type_size(<int> c.type)
+    cdef int t, axis
+    if what > SCALE or a == NULL or a.type != c.type or c.type == MX_INT8 or c.type == MX_INT32:
+        return 1
+    if g.stride[0][4] != 1 or g.stride[1][4] != 1 or (count == 3 and g.stride[2][4] > 1):
+        return 1
+    while vec > 1:
+        fits = g.len[4] % vec == 0
+        for t in range(count):
+            for axis in range(MX_AXES - 1):
+                # A number that is not moved along rows may lie anywhere.
+                if g.len[axis] > 1 and g.stride[t][4] == 1:
+                    fits = fits and g.stride[t][axis] % vec == 0
+        if fits:
+            return vec
+        vec //= 2
+    return 1
 
 
 cdef int64_t _cost(int64_t stride):

@@ -169,6 +169,7 @@ def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):
     dtype = TYPES[rng.integers(4)]
     for _ in range(3):
         check_problem(handle, mode, dtype, random_lens(rng), rng)
+    check_problem(handle, mode, dtype, (3, 5, 40, 41), rng, random_strides=False)  # several groups of vectors
 
 
 @pytest.mark.parametrize("dtype", TYPES)

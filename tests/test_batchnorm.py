@@ -318,6 +318,14 @@ def test_data_far_from_zero(backends, rng):
             Example(SPATIAL, lens, "float32", rng, layout, mean=1000.0, deviation=0.01, epsilon=1e-12).check(handle)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_rows_of_two(backends, dtype, rng):
+    """Many rows of a few elements that do not join: no lane may add them all."""
+    for handle in backends:
+        for _ in range(3):
+            Example(SPATIAL, (26, 1, 68, 2), dtype, rng, "rows").check(handle)
+
+
 def test_a_first_element_that_is_far_off(backends, rng):
     """The shift that sums are taken from is an element of the channel: a bad one must not matter much."""
     for handle in backends:

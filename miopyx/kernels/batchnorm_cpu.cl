@@ -385,7 +385,8 @@ static inline ACC sum_squares(const bn *b, const unit *u, int s, long begin, lon
 
 static inline void sum_moments(const bn *b, unit *u, long from, long to)
 {
-    const long row = b->w.reduced[3], block = row < BLOCK ? BLOCK / row * row : BLOCK;
+    /* Short rows fill one vector each, so a lane's terms are as many as the rows: 256 at most. */
+    const long row = b->w.reduced[3], block = row < BLOCK ? min((long)BLOCK / row, 256L) * row : BLOCK;
     V sums[SIDE], squares[SIDE];
     for (int s = 0; s < u->numbers; s++)
         u->mean[s] = u->inv[s] = 0;
@@ -419,7 +420,7 @@ static inline void sum_moments(const bn *b, unit *u, long from, long to)
 #if BACKWARD
 static inline void sum_gradients(const bn *b, unit *u, long from, long to)
 {
-    const long row = b->w.reduced[3], block = row < BLOCK ? BLOCK / row * row : BLOCK;
+    const long row = b->w.reduced[3], block = row < BLOCK ? min((long)BLOCK / row, 256L) * row : BLOCK;
     V sums[SIDE], others[SIDE];
     for (int s = 0; s < u->numbers; s++)
         u->first[s] = u->second[s] = 0;

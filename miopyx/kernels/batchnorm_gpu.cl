@@ -52,8 +52,8 @@ typedef struct {
     ACC second;     /* sum of dy (x - mean); scale */
 } unit;
 
-/* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory, which
- * costs more than the rest. */
+/* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory,
+ * which costs more than the rest. */
 static inline unit locate(const bn *b, INDEX index)
 {
     unit u;

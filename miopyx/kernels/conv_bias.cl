@@ -202,8 +202,8 @@ static inline long next_place(const mx_bias_sums *s, place *p)
 }
 
 /* The sum of every `height`-th vector of [from, to). */
-static inline ACC sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_TYPE) *y, INDEX from, INDEX to, int height,
-                              const bool aligned)
+static inline ACC sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_TYPE) *y, INDEX from, INDEX to,
+                              int height, const bool aligned)
 {
     vec_t sum = 0;
     place p;

@@ -25,7 +25,7 @@
  *   pooling_backward_pairs     CPU; indices of maxima, 2-D, windows of 3 x 3 with pads of 1 and strides of 2, planes
  *                              (n, c) of dx contiguous, w contiguous in dy.  A work-item writes `block` planes, two
  *                              rows at a time, by vectors of VEC squares of four elements.
- *   pooling_backward_elements  any device: a work-item writes one element.
+ *   pooling_backward_elements  a work-item writes one element; what others do not serve.
  * Local memory: none.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *

@@ -14,7 +14,7 @@
  *   pooling_forward_sheets    CPU; one window covers each plane of x, c contiguous in x and y, VEC channels or more, no
  *                             indices.  A work-item writes `block` times SHEET * VEC channels of an image.
  *   pooling_forward_groups    GPU, the same: a group of LOCAL work-items writes one element.
- *   pooling_forward_elements  any device: a work-item writes one element.
+ *   pooling_forward_elements  a work-item writes one element; what others do not serve.
  * Local memory: pooling_forward_groups, LOCAL elements of ACC and of long; else none.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *

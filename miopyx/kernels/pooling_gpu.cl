@@ -6,8 +6,8 @@
  *                              reads each row of x once, for all windows that need it.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
- *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more: a
- *                              work-item writes 4 neighbours.
+ *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
+ *                              a work-item writes 4 neighbours.
  *   pooling_forward_elements   a work-item writes one element.
  *   pooling_backward_elements  likewise.
  * Local memory: none.

@@ -49,6 +49,10 @@ cdef struct turn_t:
     int64_t row_blocks, column_blocks, row_block, column_block, units
 
 
+cdef int64_t _elements(const mx_tensor* t) noexcept:
+    return t.len[0] * t.len[1] * t.len[2] * t.len[3] * t.len[4]
+
+
 cdef bint _is_wide(const mx_tensor_problem* p) noexcept:
     """Whether float32 does not hold what is computed with."""
     if p.what == MX_SET_TENSOR or p.flags & TENSOR_COPY:
@@ -123,6 +127,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     cdef turn_t turn
     cdef int i, axis, turned = -1, count = 1
     cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec
+    cdef int64_t touched
     cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p)
     tensors[0] = c
     if a != NULL:
@@ -188,6 +193,8 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
             spec = KernelSpec("tensor_ops.cl", "tensor_turned", TURN=1, **defines)
             return Step(spec, (*args, value, *scalars), (groups,), (1,))
 
+    # Of c's size: c, a where it is not c, b where it does not broadcast.
+    touched = 1 + (a != NULL and a_slot != TENSOR_C) + (count == 3 and _elements(&p.b) == elements)
     walk.pieces, walk.piece, walk.units = 1, walk.g.len[4], lines
     if dev.is_cpu:
         groups = _groups(dev, elements * width * count, elements)
@@ -198,7 +205,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         groups = min(groups, walk.units)
         local = 1
         spec = KernelSpec("tensor_ops.cl", "tensor_rows", ROWS=1, VEC=8 if wide else 16,
-                          STREAM=int(is_streamed(dev, elements * width * count)), **defines)
+                          STREAM=int(is_streamed(dev, elements * width * touched)), **defines)
     else:
         local = min(local, dev.max_work_group)
         vec = _vector(&walk.g, what, a, c, count)

@@ -163,7 +163,7 @@ def test_a_search_that_was_stopped_goes_on(again, searches, rng, setting):
     setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="0")
     problem = Problem(again(), rng)
     solver = tunable(problem)[0]
-    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=solver.name, MIOPEN_TUNING_TIME_MS_MAX="300")
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=solver.name, MIOPEN_TUNING_TIME_MS_MAX="1")
     exhaustive(problem)
     assert searches == [solver]
     searches.clear()

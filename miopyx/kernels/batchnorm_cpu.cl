@@ -91,8 +91,10 @@ static inline void row_store(__global STORAGE(X_TYPE) *p, long at, long step, lo
 {
     if (!DENSE || count != VEC)
         store_x(p + at, step, count, v);
-    else if (STREAM && BEFORE_STREAM(p + at) == 0)
+#ifdef MX_STREAMS
+    else if (BEFORE_STREAM(p + at) == 0)
         VSTREAM(X_TYPE)(p, at, v);
+#endif
     else
         VSTORE(X_TYPE)(p, at, v);
 }

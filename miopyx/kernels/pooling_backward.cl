@@ -202,7 +202,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ro
                 w = length - wide; /* the last vectors compute some elements again rather than fewer */
             const int count = length - w;
             ACCV sum[STEP ? STEP : 1];
+#if STEP
 #pragma unroll
+#endif
             for (int i = 0; i < (STEP ? STEP : r.step); i++) {
                 /* Of the phases of neighbours the one with first tap i, where STEP says how many there are. */
                 const int phase = STEP ? (i ^ (w + pad)) & (STEP - 1) : i;

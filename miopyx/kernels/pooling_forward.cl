@@ -132,7 +132,9 @@ static inline void forward_vector(__global const STORAGE(TYPE) *x, long from, co
         for (int j = kh.x; j < kh.y; j++) {
             const long row = from + i * a.slice + j * a.line;
             const LANE code = IMAGE ? (i * a.height + j) * a.width : (i * a.window_h + j) * a.window_w;
+#if WINDOW
 #pragma unroll
+#endif
             for (int k = WINDOW ? 0 : kw.x; k < (WINDOW ? WINDOW : kw.y); k++) {
                 ACCV next;
                 ACCV value = load_taps(x, row + k, a.step, &next);
@@ -193,7 +195,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_row
             const int2 kw = WINDOW ? (int2)(0, WINDOW)
                                    : (int2)(max(0, -start - reach), min(a.window_w, a.width - start));
             const bool inside = start >= 0 && start + reach + a.window_w <= a.width;
-            if (!safe && (row_low + start + kw.x < low || row_high + start + kw.y > high || (STEP == 0 && !inside))) {
+            if (!safe && (row_low + start + kw.x < low || row_high + start + kw.y > high || ((STEP == 0) & !inside))) {
                 for (int i = w; i < min(w + VEC, length); i++)
                     forward_one(x, x_offset, y, y_offset, indices, indices_offset, &p, at.n, at.c, at.d, at.h, i);
                 continue;

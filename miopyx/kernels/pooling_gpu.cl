@@ -250,7 +250,7 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
         }
     }
     dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    const bool pairs = PAIRED && COLUMNS == 2 && (ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0 && w0 + 1 < width;
+    const bool pairs = (PAIRED & (COLUMNS == 2) & ((ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0)) && w0 + 1 < width;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         if (h0 + r < height) {

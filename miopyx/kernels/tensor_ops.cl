@@ -259,7 +259,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_rows(ARGUMEN
 #else
     const long b_step = 1;
 #endif
-    const bool dense = c_step == 1 && a_step == 1;
+    const bool dense = (c_step == 1) & (a_step == 1);
     long unit = me * w.units / groups;
     if (unit >= end)
         return;

@@ -18,6 +18,7 @@ float64 whatever the data are, R also has |mean| / 32.)
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -775,3 +776,16 @@ def test_destroyed_things(handles):
         other = Call(handle)
     with pytest.raises(BadParmError):
         other("ForwardTraining")
+
+
+@pytest.mark.parametrize("wrong", ["yes", None, 2, np.array([1, 2]), float("nan")])
+def test_flags_of_plans(device_name, handles, wrong):
+    handle, x = handles(device_name), TensorDescriptor("float32", (2, 3, 4, 5))
+    derived = TensorDescriptor()
+    miopyx.miopenDeriveBNTensorDescriptor(derived, x, SPATIAL)
+    train = functools.partial(handle.batch_norm_training, SPATIAL, x, x, derived)
+    for plan, flag in ((train, "running"), (train, "save"),
+                       (functools.partial(handle.batch_norm_backward, SPATIAL, x, x, x, derived), "saved")):
+        with pytest.raises(BadParmError, match=flag):
+            plan(**{flag: wrong})
+        assert plan(**{flag: 0}) is not None

@@ -752,3 +752,13 @@ def test_a_plan_of_another_mode(handle):
         plan(x, y)
     assert raised.value.parameter == "pool_desc"
     assert "Pooling" in plan.explain()
+
+
+@pytest.mark.parametrize("wrong", [np.array([1, 2]), "1", None, object()])
+def test_scalars_that_are_no_numbers(handle, wrong):
+    pool, x = PoolingDescriptor(0, (2, 2), (0, 0), (2, 2)), TensorDescriptor("float32", (1, 1, 4, 4))
+    y = TensorDescriptor("float32", (1, 1, 2, 2))
+    data, result = (handle.upload(np.zeros(d.lens, np.float32)) for d in (x, y))
+    for alpha, beta in ((wrong, 0), (1, wrong)):
+        with pytest.raises(miopyx.BadParmError):
+            miopyx.miopenPoolingForward(handle, pool, alpha, x, data, beta, y, result, False, None, 0)

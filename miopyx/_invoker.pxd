@@ -42,6 +42,7 @@ cdef struct step_t:
 # One slot of an invoker.
 cdef struct slot_t:
     int64_t need         # bytes that it must hold
+    int width            # of the elements in which kernels count offsets, the widest
     layout_t layout      # of arrays, where the problem has a tensor for it
     bound_t bound[2]     # what the last two calls with different buffers passed
     int current          # which of the two the last call passed

@@ -88,7 +88,7 @@ cdef class Invoker:
         cdef Program program
         cdef cl_uint index = 0
         cdef const char* value
-        cdef int i
+        cdef int i, slot
         s.function = step.function
         s.dims, s.choose_local = step.dims, step.choose_local
         for i in range(3):
@@ -108,7 +108,9 @@ cdef class Invoker:
                 index += 1
             elif arg.kind == ARG_SLOT:
                 s.slots[s.slot_count].index = index
-                s.slots[s.slot_count].slot = self.count if arg.slot == SLOT_WORKSPACE else arg.slot
+                slot = self.count if arg.slot == SLOT_WORKSPACE else arg.slot
+                s.slots[s.slot_count].slot = slot
+                self.slot[slot].width = max(self.slot[slot].width, arg.width)
                 s.slots[s.slot_count].width, s.slots[s.slot_count].offset = arg.width, arg.offset
                 s.slots[s.slot_count].start = -1
                 s.slot_count += 1
@@ -178,8 +180,6 @@ cdef class Invoker:
                 start = b.offset + a.offset
                 if start != a.start:
                     a.start = -1
-                    if start % a.width:  # tensors were looked at; this is memory without a descriptor
-                        raise BadParmError("misaligned offset", "workSpace", start, f"multiple of {a.width}")
                     start = start // a.width
                     check(cl.clSetKernelArg(s.kernel, a.index + 1, sizeof(int64_t), &start), "clSetKernelArg")
                     a.start = b.offset + a.offset
@@ -383,6 +383,8 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
                 else:
                     kept.append(bind_device(data, name, NULL, NULL, call.workspace_size, True, dev.shares_memory,
                                             <void*> dev.context_ptr, &fresh))
+                if held.width > 1 and fresh.b.offset % held.width:  # tensors were looked at, other memory was not
+                    raise BadParmError("misaligned offset", name, fresh.b.offset, f"multiple of {held.width}")
                 place[slot] = 1 - held.current
                 s = &held.bound[place[slot]]
                 unbind(s)

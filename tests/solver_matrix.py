@@ -1,0 +1,120 @@
+"""Every solver that takes a problem, on random convolutions, against the host path in float64: a table of what each did.
+
+    python -P tests/solver_matrix.py                                       300 problems on every device (minutes)
+    python -P tests/solver_matrix.py --device host --problems 2000 --seed 7 --solver Winograd Fft --json OUT
+
+Ranks, groups, filters, strides, pads, dilations, types and layouts (packed, channels last, padded) are drawn anew for
+each problem; all devices and solvers get the same ones.  What is checked, and the bound, are those of test_solvers:
+each solver runs by its id with a workspace of its own, and as a plan with alpha and beta; outputs are poisoned, guard
+bytes around all buffers and the workspace must survive, inputs must not change, every element counts.
+
+For each device, solver and type it prints how many problems the solver took and the largest |error| of any element in
+units of roundoff * sum |products|.  Exit status 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import miopyx
+from miopyx import device
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+import test_solvers
+from cases_reader import ConvCase
+from test_solvers import LAYOUTS, Example, check
+
+TYPES = ("float32", "float16", "bfloat16", "float64", "int8")
+MOST_PRODUCTS = 3e7  # of a problem: the naive solvers run too
+
+
+def random_case(rng: np.random.Generator) -> ConvCase:
+    """Return a convolution as networks have them, or an odd one, small enough for every solver."""
+    def one_of(*values):
+        return values[int(rng.integers(len(values)))]
+
+    while True:
+        spatial = one_of(1, 2, 2, 2, 2, 3)
+        longest = {1: 90, 2: 30, 3: 9}[spatial]
+        lens = tuple(int(v) for v in rng.integers(1, longest, spatial))
+        side = one_of(1, 1, 2, 3, 3, 3, 5, 7, 11)
+        filter = tuple(side if one_of(0, 0, 0, 1) == 0 else one_of(1, 2, 3) for _ in range(spatial))
+        stride = (one_of(1, 1, 1, 2, 2, 3),) * spatial
+        dilation = (one_of(1, 1, 1, 2, 3),) * spatial
+        pad = tuple(one_of(0, s // 2, s // 2, int(rng.integers(0, s + 2))) for s in filter)
+        groups, depthwise = one_of(1, 1, 1, 2, 3, 8), one_of(0, 0, 1)
+        c, k = (groups * (1 if depthwise else one_of(1, 3, 4, 8, 17, 33, 65)) for _ in range(2))
+        transposed = one_of(0, 0, 0, 1) == 1
+        case = ConvCase("random", one_of(1, 1, 2, 3, 5), c, k, lens, filter, pad, stride, dilation, groups, transposed,
+                        (0,) * spatial, "ci")
+        conv = miopyx.ConvolutionDescriptor(pad, stride, dilation, int(transposed), groups)
+        try:
+            y = conv.output_lens(*(miopyx.TensorDescriptor("float32", lens) for lens in (case.x_lens, case.w_lens)))
+        except miopyx.MIOpenError:
+            continue
+        if np.prod(y) * c // groups * np.prod(filter) * np.prod(stride if transposed else 1) < MOST_PRODUCTS:
+            return case
+
+
+def run(names: list[str], problems: int, seed: int, wanted: list[str]) -> tuple[dict, list[str]]:
+    rng = np.random.default_rng(seed)
+    host, counts, wrong, worst = miopyx.Handle("host"), Counter(), [], {}
+    handles = [miopyx.Handle(name) for name in names]
+    for number in range(problems):
+        case, dtype, layout = random_case(rng), TYPES[number % len(TYPES)], LAYOUTS[int(rng.integers(3))]
+        example = Example(case, dtype, layout, rng, host)
+        for direction in range(1 if dtype == "int8" else 3):
+            problem = ConvProblem(direction, *example.desc, example.conv)
+            for name, handle in zip(names, handles, strict=True):
+                for solver in registry.CONV:
+                    if solver.why_not(handle.device, problem) is not None or (
+                            wanted and not any(word in solver.name for word in wanted)):
+                        continue
+                    test_solvers.worst.clear()
+                    try:
+                        check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+                    except AssertionError as error:
+                        wrong.append(f"{name} {solver.name} {dtype} {layout} {case}: {error}")
+                    key = name, solver.name, dtype
+                    counts[key] += 1
+                    worst[key] = max([worst.get(key, 0.0), *test_solvers.worst.values()])
+    return {key: (counts[key], worst[key]) for key in counts}, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", nargs="+", default=[info.name for info in device.ranked()])
+    parser.add_argument("--problems", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--solver", nargs="+", default=[], help="parts of names")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    print(f"seed {args.seed}")
+    results, wrong = run(args.device, args.problems, args.seed, args.solver)
+    for name in args.device:
+        print(f"\n{name}: problems taken and largest error\n{'':26}" + "".join(f"{t:>17}" for t in TYPES))
+        for solver in registry.CONV:
+            cells = [results.get((name, solver.name, dtype)) for dtype in TYPES]
+            if any(cells):
+                print(f"{solver.name:26}" + "".join(
+                    f"{cell[0]:8}{cell[1]:9.2f}" if cell else f"{'-':>17}" for cell in cells))
+    if args.json:
+        rows = [{"device": key[0], "solver": key[1], "dtype": key[2], "problems": n, "worst": w}
+                for key, (n, w) in sorted(results.items())]
+        args.json.write_text(json.dumps({"seed": args.seed, "rows": rows, "wrong": wrong}, indent=1) + "\n")
+    print("\n".join(["", *wrong, f"{len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Every solver that takes a problem, on random convolutions, against the host path in float64: a table of what each did.
+"""Every solver that takes a problem, on random convolutions, against the host path: a table of what each did.
 
     python -P tests/solver_matrix.py                                       300 problems on every device (minutes)
     python -P tests/solver_matrix.py --device host --problems 2000 --seed 7 --solver Winograd Fft --json OUT
@@ -7,6 +7,8 @@ Ranks, groups, filters, strides, pads, dilations, types and layouts (packed, cha
 each problem; all devices and solvers get the same ones.  What is checked, and the bound, are those of test_solvers:
 each solver runs by its id with a workspace of its own, and as a plan with alpha and beta; outputs are poisoned, guard
 bytes around all buffers and the workspace must survive, inputs must not change, every element counts.
+
+--as-gpu lets the solvers take OpenCL CPUs for GPUs, so that the kernels of those run there, too.
 
 For each device, solver and type it prints how many problems the solver took and the largest |error| of any element in
 units of roundoff * sum |products|.  Exit status 1 if anything was wrong.
@@ -21,6 +23,7 @@ import secrets
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -66,16 +69,23 @@ def random_case(rng: np.random.Generator) -> ConvCase:
             return case
 
 
-def run(names: list[str], problems: int, seed: int, wanted: list[str]) -> tuple[dict, list[str]]:
+def open_handle(name: str, as_gpu: bool) -> miopyx.Handle:
+    info = device.find(name)
+    if not as_gpu or info.kind == "host":
+        return miopyx.Handle(name)
+    with mock.patch.object(device, "find", return_value=info._replace(kind="gpu")):
+        return miopyx.Handle(name)
+
+
+def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: list[str]) -> tuple[dict, list[str]]:
     rng = np.random.default_rng(seed)
     host, counts, wrong, worst = miopyx.Handle("host"), Counter(), [], {}
-    handles = [miopyx.Handle(name) for name in names]
     for number in range(problems):
         case, dtype, layout = random_case(rng), TYPES[number % len(TYPES)], LAYOUTS[int(rng.integers(3))]
         example = Example(case, dtype, layout, rng, host)
         for direction in range(1 if dtype == "int8" else 3):
             problem = ConvProblem(direction, *example.desc, example.conv)
-            for name, handle in zip(names, handles, strict=True):
+            for name, handle in handles.items():
                 for solver in registry.CONV:
                     if solver.why_not(handle.device, problem) is not None or (
                             wanted and not any(word in solver.name for word in wanted)):
@@ -94,13 +104,15 @@ def run(names: list[str], problems: int, seed: int, wanted: list[str]) -> tuple[
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", nargs="+", default=[info.name for info in device.ranked()])
+    parser.add_argument("--as-gpu", action="store_true")
     parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     parser.add_argument("--solver", nargs="+", default=[], help="parts of names")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     print(f"seed {args.seed}")
-    results, wrong = run(args.device, args.problems, args.seed, args.solver)
+    handles = {name: open_handle(name, args.as_gpu) for name in args.device}
+    results, wrong = run(handles, args.problems, args.seed, args.solver)
     for name in args.device:
         print(f"\n{name}: problems taken and largest error\n{'':26}" + "".join(f"{t:>17}" for t in TYPES))
         for solver in registry.CONV:

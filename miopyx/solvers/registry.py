@@ -9,13 +9,18 @@ from __future__ import annotations
 from .._core import Solver
 from ..errors import BadParmError
 from . import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
-from .conv import _depthwise, _gemm, _host, _naive, _nvidia, _nvidia_pairs, _nvidia_wgmma
+from .conv import (
+    _depthwise, _gemm, _host, _implicit_cpu_weights, _implicit_gpu, _naive, _nvidia, _nvidia_pairs,
+    _nvidia_wgmma,
+)
 
 CONV: tuple[Solver, ...] = (
     _nvidia_wgmma.NvWgmmaFwd(), _nvidia_wgmma.NvWgmmaBwd(), _nvidia_wgmma.NvWgmmaWrw(),
     _nvidia_pairs.NvPairsFwd(), _nvidia_pairs.NvPairsBwd(), _nvidia_pairs.NvPairsWrw(),
     _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
     _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
+    _implicit_gpu.GpuImplicitGemmFwd(), _implicit_gpu.GpuImplicitGemmBwd(), _implicit_gpu.GpuImplicitGemmWrw(),
+    _implicit_cpu_weights.CpuImplicitGemmWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
     _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),

@@ -27,7 +27,7 @@ from ._opencl cimport (
     fork_generation,
 )
 from ._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
+    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
 )
 
 from .errors import AllocFailedError, BadParmError
@@ -122,7 +122,8 @@ cdef int _check_array(object dtype, tuple shape, object strides, str name, const
 # Host memory
 
 
-cdef int _bfloat16 = -1          # NumPy's number of the type; given to it when ml_dtypes is imported
+# NumPy's numbers of these types; given to them when ml_dtypes is imported.
+cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1
 
 
 cdef inline int _data_type(int number) noexcept:
@@ -135,6 +136,10 @@ cdef inline int _data_type(int number) noexcept:
         return MX_DOUBLE
     if number == _bfloat16:
         return MX_BFLOAT16
+    if number == _float8:
+        return MX_FLOAT8
+    if number == _bfloat8:
+        return MX_BFLOAT8
     if number == cnp.NPY_BYTE:
         return MX_INT8
     if number == cnp.NPY_INT:
@@ -181,7 +186,7 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps the memory where it
     is: the caller holds it until the call is over.
     """
-    global _bfloat16
+    global _bfloat16, _float8, _bfloat8
     cdef int64_t size, last = 0, width
     out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
     if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
@@ -226,6 +231,10 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
             raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
         if dtype.name == "bfloat16":
             _bfloat16 = dtype.num
+        elif dtype.name == "float8_e4m3fnuz":
+            _float8 = dtype.num
+        elif dtype.name == "float8_e5m2fnuz":
+            _bfloat8 = dtype.num
     elif strides is not None:
         raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
     _require_size(size, need, name)

@@ -19,7 +19,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy, memset, strlen
 
 from ._descriptors cimport type_size
-from ._problem cimport ConvProblem, problem_of
+from ._problem cimport STOCHASTIC, ConvProblem, problem_of, rounding_of
 from ._types cimport (
     MX_AXES, MX_BFLOAT16, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_HALF,
     MX_INT8, MX_INT32, MX_INT64, MX_SPATIAL, mx_conv_problem, mx_tensor,
@@ -493,6 +493,7 @@ cdef class _Reader:
         if c.w.type != c.x.type or (c.y.type != c.x.type and (
                 c.x.type != MX_INT8 or c.y.type != MX_INT32 and c.y.type != MX_FLOAT)):
             self.refuse("data types that no convolution has together")
+        c.rounding = rounding_of(c.x.type, STOCHASTIC)  # keys do not say; this is what descriptors begin with
 
         read.len[0] = other.len[0] = self.number(self.images)
         read.len[1], other.len[1] = self.number(self.channels_read), self.number(self.channels_other)

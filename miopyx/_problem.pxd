@@ -6,6 +6,10 @@ from ._descriptors cimport ConvolutionDescriptor, TensorDescriptor
 from ._types cimport MX_SLOTS, mx_bias_problem, mx_conv_problem, mx_tensor
 
 
+cdef enum:
+    STOCHASTIC = 1        # miopenF8RoundingModeStochastic
+
+
 cdef class Problem:
     cdef const void* data
     cdef size_t size
@@ -38,4 +42,5 @@ cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv) except -1
 cdef int fill_bias(mx_bias_problem* p, TensorDescriptor b, TensorDescriptor y) except -1
+cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)

@@ -10,7 +10,8 @@ from libc.string cimport memset
 from ._args cimport checked_add, checked_mul
 from ._descriptors cimport as_convolution, as_tensor
 from ._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_FLOAT, MX_INT32, MX_INT8, MX_SPATIAL, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32,
+    MX_SPATIAL, mx_tensor,
 )
 
 from . import config
@@ -150,6 +151,28 @@ cdef int _deterministic() except -2:
     return _override
 
 
+cdef int64_t _seed = -1     # not read yet
+cdef int _mode = -1         # of the environment, -1 where it does not override the attribute
+
+
+cdef int64_t rounding_of(int64_t data_type, int mode) except -1:
+    """How a result of a type is rounded, as mx_conv_problem says it; `mode` is the descriptor's attribute."""
+    global _seed, _mode
+    if data_type != MX_FLOAT8 and data_type != MX_BFLOAT8:
+        return 0
+    if _seed < 0:
+        value = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE")
+        seed = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED")
+        if value not in (-1, 0, 1):
+            raise InvalidValueError("out of range", "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", value,
+                                    "0 or 1")
+        if not 0 <= seed < 1 << 32:
+            raise InvalidValueError("out of range", "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED", seed,
+                                    "0 ... 4294967295")
+        _mode, _seed = value, seed
+    return 1 + _seed if (mode if _mode < 0 else _mode) == STOCHASTIC else 0
+
+
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv) except -1:
     """Check the descriptors against each other and write the problem.  Returns 1 where x and y were exchanged.
@@ -193,6 +216,7 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     p.spatial = conv.spatial
     p.groups = conv.groups
     p.deterministic = conv.attribute[1] if _deterministic() < 0 else _deterministic()
+    p.rounding = rounding_of(x.type, conv.attribute[2])  # all types are equal where one is float8
     p.direction = direction
     if transpose:
         if direction == MX_FORWARD:

@@ -45,6 +45,7 @@ typedef struct {
     int64_t step[MX_SPATIAL];  /* convolution strides */
     int64_t dilation[MX_SPATIAL];
     int64_t deterministic;     /* MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC */
+    int64_t rounding;          /* of a float8 result: 0 to nearest even, else at random, and 1 + the seed */
     mx_tensor x, w, y;         /* by role, whatever the caller named them: transposed convolutions are folded in */
 } mx_conv_problem;
 

@@ -136,6 +136,10 @@ _declare("MIOPEN_ENABLE_LOGGING_ELAPSED_TIME", parse_bool, False,
          "1: log lines say the milliseconds since the one before")
 _declare("MIOPEN_DEBUG_DRIVER_PRNG_SEED", parse_int, 12345678, "seed of miopyx-driver's data; 0: a random one")
 _declare("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", parse_int, -1, "0 or 1 overrides the descriptor's attribute")
+_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", parse_int, -1,
+         "0 (to nearest) or 1 (stochastic) overrides the descriptor's attribute")
+_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED", parse_int, 0,
+         "seed of stochastic rounding, 0 to 4294967295")
 
 
 def get(name: str) -> Any:

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from miopyx._reference._common cimport ALLOC_FAILED, at_least, at_most, ceil_div
-from miopyx._reference._kernels cimport kernels
+from miopyx._reference._kernels cimport kernels, mx_run
 from miopyx._reference._pool cimport run_tasks
 from miopyx._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem, mx_tensor
 
@@ -32,15 +32,10 @@ cdef double load(const char* data, int64_t type, int64_t offset) noexcept nogil:
     return value
 
 
-cdef void finish_row(const direct_t* c, const mx_tensor* t, int64_t offset, double* sums, double* old) noexcept nogil:
-    cdef int64_t i, n = t.len[4]
-    if c.beta != 0:
-        kernels.load_row(c.out, t.type, offset, t.stride[4], old, n)
-    for i in range(n):
-        sums[i] *= c.alpha
-        if c.beta != 0:
-            sums[i] += c.beta * old[i]
-    kernels.store_row(c.out, t.type, offset, t.stride[4], sums, n)
+cdef void finish_row(const direct_t* c, const mx_tensor* t, int64_t offset, double* sums) noexcept nogil:
+    cdef mx_run run
+    run.lane, run.len, run.offset, run.stride = 0, t.len[4], 0, t.stride[4]
+    kernels.store(c.out, t.type, c.p.rounding, offset, t.stride[4], 1, &run, 1, sums, c.alpha, c.beta)
 
 
 cdef bint inside(const mx_conv_problem* p, int64_t s, int64_t* lo, int64_t* hi) noexcept nogil:
@@ -81,7 +76,7 @@ cdef void forward_row(void* context, int64_t index, int worker) noexcept nogil:
                     weight = load(c.w, p.w.type, wat + s * p.w.stride[4])
                     for i in range(hi - lo):
                         sums[lo + i] += weight * row[i]
-    finish_row(c, &p.y, n * p.y.stride[0] + k * p.y.stride[1] + d * p.y.stride[2] + h * p.y.stride[3], sums, row)
+    finish_row(c, &p.y, n * p.y.stride[0] + k * p.y.stride[1] + d * p.y.stride[2] + h * p.y.stride[3], sums)
 
 
 cdef void data_row(void* context, int64_t index, int worker) noexcept nogil:
@@ -116,7 +111,7 @@ cdef void data_row(void* context, int64_t index, int worker) noexcept nogil:
                     to = sums + (lo * p.step[2] + s * p.dilation[2] - p.pad[2])
                     for i in range(hi - lo):
                         to[i * p.step[2]] += weight * row[i]
-    finish_row(c, &p.x, n * p.x.stride[0] + ch * p.x.stride[1] + d * p.x.stride[2] + h * p.x.stride[3], sums, row)
+    finish_row(c, &p.x, n * p.x.stride[0] + ch * p.x.stride[1] + d * p.x.stride[2] + h * p.x.stride[3], sums)
 
 
 cdef void weights_row(void* context, int64_t index, int worker) noexcept nogil:
@@ -149,7 +144,7 @@ cdef void weights_row(void* context, int64_t index, int worker) noexcept nogil:
                                      p.step[2] * p.x.stride[4], other, hi - lo)
                     for i in range(hi - lo):
                         sums[s] += row[lo + i] * other[i]
-    finish_row(c, &p.w, k * p.w.stride[0] + ch * p.w.stride[1] + z * p.w.stride[2] + r * p.w.stride[3], sums, row)
+    finish_row(c, &p.w, k * p.w.stride[0] + ch * p.w.stride[1] + z * p.w.stride[2] + r * p.w.stride[3], sums)
 
 
 cdef int convolve_directly(const mx_conv_problem* p, void** slots, const double* scalars, int width) noexcept nogil:

@@ -6,7 +6,8 @@
     backward weights  out = w   rows k/g      columns (c/g, z, r, s)    sum over (n, do, ho, wo)
 
 Positions of x that have the same (position + pad) mod stride see the same filter taps.  Such a phase of backward data
-is a dense product of its own, without products by zero.
+is a dense product of its own, without products by zero.  With few channels a product has too few rows for what its
+columns cost to pack: there the rows of all phases are one product, with zeros where a phase does not see a tap.
 """
 
 from libc.stdint cimport int64_t
@@ -15,11 +16,16 @@ from libc.string cimport memcpy, memset
 
 from miopyx._reference._common cimport ALLOC_FAILED, at_most, ceil_div
 from miopyx._reference._kernels cimport (
-    MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, kernels, mx_operand, mx_tap,
+    MX_DENSE, MX_LANES_FILTER, MX_LANES_POSITIONS, kernels, mx_operand, mx_run, mx_tap,
 )
 from miopyx._reference._matmul cimport gemm_t, run_gemm
 from miopyx._reference._pool cimport run_tasks
-from miopyx._types cimport MX_AXES, MX_FORWARD, MX_INT8, MX_INT32, MX_SPATIAL, mx_conv_problem, mx_tensor
+from miopyx._types cimport (
+    MX_AXES, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, MX_SPATIAL, mx_conv_problem, mx_tensor,
+)
+
+cdef enum:
+    CELL_BYTES = 1 << 28   # what joined phases may take until they are spread
 
 
 cdef void merge_axes(int64_t* count, int64_t* jump) noexcept nogil:
@@ -132,6 +138,7 @@ cdef int multiply_images(const mx_conv_problem* p, void** slots, const double* s
     set_offsets(offset, tap_offset, taps, p.w.len[1], p.w.stride[1], tap_inner)
     memset(&g, 0, sizeof(g))
     g.groups, g.alpha, g.beta, g.width = p.groups, scalars[0], scalars[1], width
+    g.rounding = p.rounding
     set_image(&g.b, MX_LANES_POSITIONS if forward else MX_LANES_FILTER, &p.x, slots[0], &p.y.len[2], p.step, tap, taps,
               p.w.len[1], tap_inner)
     g.b_group = p.w.len[1] * p.x.stride[1]
@@ -188,6 +195,7 @@ cdef int multiply_phase(const mx_conv_problem* p, void** slots, const double* sc
     set_offsets(offset, tap_offset, taps, k, p.w.stride[0], tap_inner)
     memset(&g, 0, sizeof(g))
     g.groups, g.alpha, g.beta, g.width = p.groups, scalars[0], scalars[1], width
+    g.rounding = p.rounding
     g.out, g.out_type = <char*> slots[0], p.x.type
     g.row_stride, g.out_group = p.x.stride[1], p.w.len[1] * p.x.stride[1]
     g.count[0], g.jump[0] = p.x.len[0], p.x.stride[0]
@@ -252,6 +260,111 @@ cdef int64_t greatest_divisor(int64_t a, int64_t b) noexcept nogil:
     return a
 
 
+# Backward data with joined phases.  A cell is one position of each phase: those of x that share (position // stride).
+cdef struct cells_t:
+    const mx_conv_problem* p
+    char* out
+    double alpha
+    int64_t count[3]           # cells along d h w
+    int64_t low[3]             # where the window of y that a cell sees begins, from the cell's own place
+    int64_t window[3]
+    int64_t cells              # of all images
+    double* sums               # rows (phase, channel) of cells
+
+
+cdef bint join_phases(const mx_conv_problem* p, const double* scalars, cells_t* c) noexcept nogil:
+    """Whether joining pays, and what the cells are."""
+    cdef int64_t phases = 1, taps = 1, window = 1, low, high
+    cdef int i
+    c.p, c.alpha, c.cells = p, scalars[0], p.x.len[0]
+    for i in range(MX_SPATIAL):
+        c.count[i] = ceil_div(p.x.len[i + 2], p.step[i])
+        # Tap z of phase f sees y at (f + pad - z dilation) / stride from the cell, where that is whole.
+        low = p.pad[i] - (p.w.len[i + 2] - 1) * p.dilation[i]
+        high = p.step[i] - 1 + p.pad[i]
+        c.low[i] = ceil_div(low, p.step[i]) if low >= 0 else -(-low // p.step[i])
+        c.window[i] = high // p.step[i] - c.low[i] + 1
+        c.cells *= c.count[i]
+        phases *= p.step[i]
+        window *= c.window[i]
+        taps *= p.w.len[i + 2]
+        if phases > 64 or window > 4096:
+            return False
+    return (scalars[1] == 0 and p.groups == 1 and phases > 1 and p.x.len[1] < kernels.mr
+            and 2 * taps >= phases * window and c.cells * phases * p.x.len[1] <= CELL_BYTES // 8)
+
+
+cdef void spread_task(void* context, int64_t index, int worker) noexcept nogil:
+    """Write one row of x along w."""
+    cdef const cells_t* c = <const cells_t*> context
+    cdef const mx_conv_problem* p = c.p
+    cdef int64_t h = index % p.x.len[3], d = index // p.x.len[3] % p.x.len[2]
+    cdef int64_t plane = index // (p.x.len[3] * p.x.len[2]), ch = plane % p.x.len[1], n = plane // p.x.len[1]
+    cdef int64_t at = n * p.x.stride[0] + ch * p.x.stride[1] + d * p.x.stride[2] + h * p.x.stride[3], w, phase, cell
+    cdef mx_run run
+    cell = ((n * c.count[0] + d // p.step[0]) * c.count[1] + h // p.step[1]) * c.count[2]
+    for w in range(at_most(p.step[2], p.x.len[4])):
+        phase = (d % p.step[0] * p.step[1] + h % p.step[1]) * p.step[2] + w
+        run.lane, run.offset, run.stride = 0, 0, p.step[2] * p.x.stride[4]
+        run.len = ceil_div(p.x.len[4] - w, p.step[2])
+        kernels.store(c.out, p.x.type, p.rounding, at + w * p.x.stride[4], run.stride, 1, &run, 1,
+                      c.sums + (phase * p.x.len[1] + ch) * c.cells + cell, c.alpha, 0)
+
+
+cdef int multiply_cells(const mx_conv_problem* p, void** slots, int width, cells_t* c) noexcept nogil:
+    cdef int64_t taps = c.window[0] * c.window[1] * c.window[2], k = p.w.len[0], channels = p.x.len[1]
+    cdef int64_t rows = p.step[0] * p.step[1] * p.step[2] * channels, steps = taps * k, row, phase, ch, t, at, i
+    cdef int64_t ones[3]
+    cdef int64_t place[3]
+    cdef int64_t first[3]
+    cdef int axis, status
+    cdef bint seen
+    cdef gemm_t g
+    cdef mx_tap* tap = <mx_tap*> malloc(taps * sizeof(mx_tap) + steps * sizeof(int64_t))
+    cdef double* memory = <double*> calloc(rows * (steps + c.cells), sizeof(double))
+    cdef int64_t* offset = <int64_t*> (tap + taps)
+    if tap == NULL or memory == NULL:
+        free(tap)
+        free(memory)
+        return ALLOC_FAILED
+    c.out, c.sums = <char*> slots[0], memory + rows * steps
+    for t in range(taps):
+        set_tap(tap + t, &p.y, c.low[0] + t // (c.window[1] * c.window[2]), c.low[1] + t // c.window[2] % c.window[1],
+                c.low[2] + t % c.window[2])
+    for i in range(steps):
+        offset[i] = i
+    for row in range(rows):
+        phase, ch = row // channels, row % channels
+        first[0], first[1] = phase // (p.step[1] * p.step[2]), phase // p.step[2] % p.step[1]
+        first[2] = phase % p.step[2]
+        for t in range(taps):
+            place[0], place[1], place[2] = tap[t].d, tap[t].h, tap[t].w
+            at, seen = ch * p.w.stride[1], True
+            for axis in range(MX_SPATIAL):
+                i = first[axis] + p.pad[axis] - place[axis] * p.step[axis]
+                seen = seen and i >= 0 and i % p.dilation[axis] == 0 and i // p.dilation[axis] < p.w.len[axis + 2]
+                at += i // p.dilation[axis] * p.w.stride[axis + 2]
+            if seen:
+                kernels.load_row(<const char*> slots[1], p.w.type, at, p.w.stride[0], memory + row * steps + t * k, k)
+    memset(&g, 0, sizeof(g))
+    g.groups, g.alpha, g.width = 1, 1, width
+    g.out, g.out_type, g.row_stride = <char*> c.sums, MX_DOUBLE, c.cells
+    ones[0] = ones[1] = ones[2] = 1
+    set_image(&g.b, MX_LANES_POSITIONS, &p.y, slots[2], c.count, ones, tap, taps, k, False)
+    for axis in range(3):
+        g.count[axis] = 1
+    g.count[3], g.jump[3] = c.cells, 1
+    g.a.kind, g.a.type, g.a.data, g.a.unit_steps = MX_DENSE, MX_DOUBLE, <const char*> memory, True
+    g.a.lanes, g.a.steps, g.a.lane_stride, g.a.step_offset = rows, steps, steps, offset
+    g.a.watch = g.b.watch = is_float(p.w.type)  # zeros meet everything here
+    status = run_gemm(&g)
+    if status == 0:
+        run_tasks(spread_task, c, p.x.len[0] * channels * p.x.len[2] * p.x.len[3], width)
+    free(tap)
+    free(memory)
+    return status
+
+
 cdef int multiply_phases(const mx_conv_problem* p, void** slots, const double* scalars, int width) noexcept nogil:
     """Backward data: one product for each phase of the strides."""
     cdef int64_t taps = p.w.len[2] * p.w.len[3] * p.w.len[4]
@@ -259,8 +372,12 @@ cdef int multiply_phases(const mx_conv_problem* p, void** slots, const double* s
     cdef int64_t reached = 1
     cdef int status = 0, axis
     cdef bint cleared
-    cdef mx_tap* tap = <mx_tap*> malloc(taps * (sizeof(mx_tap) + sizeof(int64_t) * (1 + p.w.len[0] // p.groups)))
+    cdef cells_t cells
+    cdef mx_tap* tap
     cdef int64_t* tap_offset
+    if join_phases(p, scalars, &cells):
+        return multiply_cells(p, slots, width, &cells)
+    tap = <mx_tap*> malloc(taps * (sizeof(mx_tap) + sizeof(int64_t) * (1 + p.w.len[0] // p.groups)))
     if tap == NULL:
         return ALLOC_FAILED
     tap_offset = <int64_t*> (tap + taps)

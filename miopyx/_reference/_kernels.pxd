@@ -42,8 +42,8 @@ cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
                  double* dst, double* rows) noexcept nogil
         void multiply(int rows, int columns, int64_t steps, const double* a, const double* b, double* tile,
                       int add) noexcept nogil
-        void store(char* out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run* runs,
-                   int64_t run_count, const double* tile, double alpha, double beta) noexcept nogil
+        void store(char* out, int64_t type, int64_t rounding, int64_t offset, int64_t row_stride, int rows,
+                   const mx_run* runs, int64_t run_count, const double* tile, double alpha, double beta) noexcept nogil
         void load_row(const char* data, int64_t type, int64_t offset, int64_t stride, double* dst,
                       int64_t n) noexcept nogil
         void store_row(char* data, int64_t type, int64_t offset, int64_t stride, const double* src,

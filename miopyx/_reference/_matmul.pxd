@@ -8,7 +8,7 @@ from miopyx._reference._kernels cimport mx_operand
 cdef struct gemm_t:
     mx_operand a, b            # rows and columns of the output
     char* out
-    int64_t out_type, row_stride
+    int64_t out_type, rounding, row_stride
     # Columns: a grid as in mx_operand, or a table of offsets.
     int64_t count[4]
     int64_t jump[4]

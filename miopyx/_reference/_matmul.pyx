@@ -138,8 +138,8 @@ cdef void multiply_task(void* context, int64_t index, int worker) noexcept nogil
                     tile = sums + (j * row_panels + i) * mr * nr
                 kernels.multiply(rows, columns, steps, a + i * steps * mr, t, tile, add)
                 if last:
-                    kernels.store(g.out, g.out_type, out_offset + (row_panel + i) * mr * g.row_stride, g.row_stride,
-                                  rows, runs, run_count, tile, g.alpha, g.beta)
+                    kernels.store(g.out, g.out_type, g.rounding, out_offset + (row_panel + i) * mr * g.row_stride,
+                                  g.row_stride, rows, runs, run_count, tile, g.alpha, g.beta)
         piece += 1
         if piece >= to_piece:
             break
@@ -170,8 +170,9 @@ cdef void sum_task(void* context, int64_t index, int worker) noexcept nogil:
             for row in range(rows):
                 for e in range(row * nr, row * nr + columns):
                     sums[e] += part[e]
-        kernels.store(g.out, g.out_type, (g.group + group) * g.out_group + (row_panel + i) * mr * g.row_stride,
-                      g.row_stride, rows, runs, run_count, sums, g.alpha, g.beta)
+        kernels.store(g.out, g.out_type, g.rounding,
+                      (g.group + group) * g.out_group + (row_panel + i) * mr * g.row_stride, g.row_stride, rows, runs,
+                      run_count, sums, g.alpha, g.beta)
         sums += mr * nr
 
 

@@ -4,16 +4,20 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int64_t, uintptr_t
 
 from miopyx._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, mx_tensor,
+    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
 
-cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE)
+cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_BFLOAT8)
 
 
 cdef int64_t element_size(int64_t type) noexcept:
-    return 8 if type == MX_DOUBLE else 4 if type == MX_FLOAT or type == MX_INT32 else 1 if type == MX_INT8 else 2
+    if type == MX_DOUBLE:
+        return 8
+    if type == MX_FLOAT or type == MX_INT32:
+        return 4
+    return 2 if type == MX_HALF or type == MX_BFLOAT16 else 1
 
 
 cdef int check_tensor(mx_tensor* t, str name, bint output) except -1:

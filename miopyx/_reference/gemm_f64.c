@@ -50,6 +50,8 @@ typedef uint16_t vu16 __attribute__((vector_size(VL * 2)));
     case MX_HALF: call(MX_HALF); break; \
     case MX_BFLOAT16: call(MX_BFLOAT16); break; \
     case MX_INT32: call(MX_INT32); break; \
+    case MX_FLOAT8: call(MX_FLOAT8); break; \
+    case MX_BFLOAT8: call(MX_BFLOAT8); break; \
     default: call(MX_INT8); break; \
     }
 
@@ -77,6 +79,22 @@ INLINE double half_to_double(uint16_t h) {
         memcpy(&v, &bits, sizeof v);
         v *= 0x1p1008;
     }
+    memcpy(&bits, &v, sizeof v);
+    bits |= sign;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* A float8 has 3 bits of fraction and an exponent biased by 8, a bfloat8 2 and 16.  Neither has infinities or -0, whose
+ * place is NaN's. */
+INLINE double float8_to_double(uint8_t byte, int fraction) {
+    /* As for half: 1015 or 1007 is what the double's bias is larger by. */
+    uint64_t bits = (uint64_t) (byte & 0x7f) << (52 - fraction), sign = (uint64_t) (byte & 0x80) << 56;
+    double v;
+    if (byte == 0x80)
+        return __builtin_nan("");
+    memcpy(&v, &bits, sizeof v);
+    v *= fraction == 3 ? 0x1p1015 : 0x1p1007;
     memcpy(&bits, &v, sizeof v);
     bits |= sign;
     memcpy(&v, &bits, sizeof v);
@@ -113,13 +131,20 @@ INLINE double load_one(int64_t type, const char *p) {
         memcpy(&v, p, sizeof v);
         return v;
     }
+    case MX_FLOAT8:
+        return float8_to_double((uint8_t) *p, 3);
+    case MX_BFLOAT8:
+        return float8_to_double((uint8_t) *p, 2);
     default:
         return *(const signed char *) p;
     }
 }
 
 INLINE int64_t type_size(int64_t type) {
-    return type == MX_DOUBLE ? 8 : type == MX_FLOAT || type == MX_INT32 ? 4 : type == MX_INT8 ? 1 : 2;
+    return type == MX_DOUBLE                          ? 8
+           : type == MX_FLOAT || type == MX_INT32    ? 4
+           : type == MX_HALF || type == MX_BFLOAT16 ? 2
+                                                     : 1;
 }
 
 INLINE vdouble load_elements(int64_t type, const char *p) {
@@ -487,14 +512,37 @@ INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int
     }
     if (lanes < width)
         memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
-    for (int64_t i = 0; i < run_count; i++)
-        for (int64_t j = 0; j < runs[i].len; j++, dst += width) {
-            position_run one = runs[i];
-            one.len = 1;
-            one.w += j * o->step[2];
-            one.offset += j * o->jump[3];
-            gather_filter(type, o, data, &one, lane, lanes, dst);
+    if (o->tap_inner) {
+        for (int64_t i = 0; i < run_count; i++)
+            for (int64_t j = 0; j < runs[i].len; j++, dst += width) {
+                position_run one = runs[i];
+                one.len = 1;
+                one.w += j * o->step[2];
+                one.offset += j * o->jump[3];
+                gather_filter(type, o, data, &one, lane, lanes, dst);
+            }
+        return;
+    }
+    /* A tap's channels lie side by side in the panel: all positions of a run at once. */
+    int64_t t0, t1;
+    tap_range(o, lane, lanes, &t0, &t1);
+    for (int64_t t = t0; t < t1; t++) {
+        const mx_tap *tap = o->tap + t;
+        int64_t c0, c1;
+        channel_range(o, t, lane, lanes, &c0, &c1);
+        double *line = dst + (filter_index(o, t, c0) - lane);
+        for (int64_t i = 0; i < run_count; i++) {
+            const position_run *run = runs + i;
+            int64_t lo, hi;
+            clip(o, run, tap, &lo, &hi);
+            for (int64_t j = 0; j < run->len; j++)
+                if (j < lo || j >= hi)
+                    zero_line(line + (run->first + j) * width, 1, c1 - c0);
+            copy_lines(type, data, tap->offset + run->offset + lo * o->jump[3] + c0 * o->channel_stride,
+                       o->channel_stride, o->jump[3], 0, c1 - c0, c1 - c0, line + (run->first + lo) * width, width,
+                       hi - lo, 8 * o->jump[3]);
         }
+    }
 }
 
 INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_t lane, int64_t step, int64_t steps,
@@ -629,7 +677,53 @@ INLINE uint32_t double_to_word(double v) {
     return v > -0x1p63 && v < 0x1p63 ? (uint32_t) (uint64_t) (int64_t) v : 0;
 }
 
-INLINE void store_one(int64_t type, char *p, double v) {
+/* As mx_random in kernels/common.h: the same bits for the same element. */
+INLINE uint32_t scramble(uint32_t bits) {
+    bits = (bits ^ bits >> 16) * 0x7feb352du;
+    bits = (bits ^ bits >> 15) * 0x846ca68bu;
+    return bits ^ bits >> 16;
+}
+
+INLINE uint32_t random_bits(int64_t rounding, int64_t at) {
+    return scramble(scramble((uint32_t) at) +
+                    scramble((uint32_t) (rounding - 1) ^ (uint32_t) (at >> 32) * 0x9e3779b1u));
+}
+
+/* Finite numbers saturate; infinity becomes NaN. */
+static uint8_t double_to_float8(double v, int fraction, int64_t rounding, int64_t at) {
+    const int least = fraction == 3 ? -7 : -15;
+    uint64_t bits, units;
+    memcpy(&bits, &v, sizeof bits);
+    const uint32_t sign = (uint32_t) (bits >> 56) & 0x80;
+    bits &= UINT64_MAX >> 1;
+    if (bits >= UINT64_C(0x7ff) << 52)
+        return 0x80;
+    if (bits >= (uint64_t) (fraction == 3 ? 1023 + 8 : 1023 + 16) << 52)
+        return (uint8_t) (0x7f | sign);
+    int exponent = (int) (bits >> 52) - 1023;
+    if (exponent < least)
+        exponent = least;
+    /* In units of the result's last place, with 52 - fraction bits behind the point. */
+    const int cut = 52 - fraction;
+    const uint64_t unit_bits = (uint64_t) (1023 + 52 - exponent) << 52;
+    double scaled, scale;
+    memcpy(&scaled, &bits, sizeof scaled);
+    memcpy(&scale, &unit_bits, sizeof scale);
+    scaled *= scale;
+    units = (uint64_t) scaled;
+    units |= (double) units != scaled;
+    if (rounding != 0)
+        units += (uint64_t) random_bits(rounding, at) << (cut - 32);
+    else
+        units += (UINT64_C(1) << (cut - 1)) - 1 + (units >> cut & 1);
+    uint32_t code = (uint32_t) (units >> cut) + ((uint32_t) (exponent - least) << fraction);
+    if (code > 0x7f)
+        code = 0x7f;
+    return (uint8_t) (code == 0 ? 0 : code | sign);
+}
+
+/* `base` is where the tensor begins: a float8 that is rounded at random has its own number. */
+INLINE void store_one(int64_t type, char *p, double v, int64_t rounding, const char *base) {
     switch (type) {
     case MX_DOUBLE:
         memcpy(p, &v, sizeof v);
@@ -654,6 +748,10 @@ INLINE void store_one(int64_t type, char *p, double v) {
         memcpy(p, &word, sizeof word);
         break;
     }
+    case MX_FLOAT8:
+    case MX_BFLOAT8:
+        *p = (char) double_to_float8(v, type == MX_FLOAT8 ? 3 : 2, rounding, p - base);
+        break;
     default: {
         uint8_t byte = (uint8_t) double_to_word(v);
         memcpy(p, &byte, sizeof byte);
@@ -662,24 +760,63 @@ INLINE void store_one(int64_t type, char *p, double v) {
     }
 }
 
-INLINE void store_scaled(int64_t type, char *p, double v, double alpha, double beta) {
+INLINE void store_scaled(int64_t type, char *p, double v, double alpha, double beta, int64_t rounding,
+                         const char *base) {
     v *= alpha;
     if (beta != 0)
         v += beta * load_one(type, p);
-    store_one(type, p, v);
+    store_one(type, p, v, rounding, base);
 }
 
-INLINE void store_typed(int64_t type, char *out, int64_t row_stride, int rows, const mx_run *runs, int64_t run_count,
-                        const double *tile, double alpha, double beta) {
+/* A tile's columns as runs of rows, for outputs whose rows are next to each other.  Returns how many rows were stored. */
+INLINE int store_columns(int64_t type, char *p, int64_t stride, int rows, int64_t columns, const double *src,
+                         double alpha) {
     const int64_t size = type_size(type);
+    int r = 0;
+    for (; r + VL <= rows; r += VL)
+        for (int64_t j = 0; j < columns; j += VL) {
+            const int64_t count = columns - j < VL ? columns - j : VL;
+            double block[VL * VL], copy[VL * VL];
+            const double *from = src + r * NR + j;
+            int64_t distance = NR;
+            if (count < VL) { /* what follows the last column may be beyond the tile */
+                for (int i = 0; i < VL; i++)
+                    for (int64_t l = 0; l < VL; l++)
+                        copy[i * VL + l] = l < count ? from[i * NR + l] : 0;
+                from = copy;
+                distance = VL;
+            }
+            transpose_block(from, distance, block, VL);
+            for (int64_t i = 0; i < count; i++) {
+                const vdouble d = load_vector(block + i * VL) * alpha;
+                char *to = p + ((j + i) * stride + r) * size;
+                if (type == MX_FLOAT) {
+                    const vfloat f = __builtin_convertvector(d, vfloat);
+                    memcpy(to, &f, sizeof f);
+                } else {
+                    memcpy(to, &d, sizeof d);
+                }
+            }
+        }
+    return r;
+}
+
+INLINE void store_typed(int64_t type, char *base, int64_t rounding, int64_t offset, int64_t row_stride, int rows,
+                        const mx_run *runs, int64_t run_count, const double *tile, double alpha, double beta) {
+    const int64_t size = type_size(type);
+    char *out = base + offset * size;
     for (int64_t i = 0; i < run_count; i++) {
         const mx_run run = runs[i];
         char *p = out + run.offset * size;
         const double *src = tile + run.lane;
         if (row_stride < run.stride) {
+            int first = 0;
+            if (row_stride == 1 && beta == 0 && (type == MX_FLOAT || type == MX_DOUBLE))
+                first = store_columns(type, p, run.stride, rows, run.len, src, alpha);
             for (int64_t j = 0; j < run.len; j++)
-                for (int r = 0; r < rows; r++)
-                    store_scaled(type, p + (j * run.stride + r * row_stride) * size, src[r * NR + j], alpha, beta);
+                for (int r = first; r < rows; r++)
+                    store_scaled(type, p + (j * run.stride + r * row_stride) * size, src[r * NR + j], alpha, beta,
+                                 rounding, base);
             continue;
         }
         for (int r = 0; r < rows; r++, src += NR, p += row_stride * size) {
@@ -697,14 +834,14 @@ INLINE void store_typed(int64_t type, char *out, int64_t row_stride, int rows, c
                     }
             }
             for (; j < run.len; j++)
-                store_scaled(type, p + j * run.stride * size, src[j], alpha, beta);
+                store_scaled(type, p + j * run.stride * size, src[j], alpha, beta, rounding, base);
         }
     }
 }
 
-static void store(char *out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run *runs,
-                  int64_t run_count, const double *tile, double alpha, double beta) {
-#define CALL(t) store_typed(t, out + offset * type_size(t), row_stride, rows, runs, run_count, tile, alpha, beta)
+static void store(char *out, int64_t type, int64_t rounding, int64_t offset, int64_t row_stride, int rows,
+                  const mx_run *runs, int64_t run_count, const double *tile, double alpha, double beta) {
+#define CALL(t) store_typed(t, out, rounding, offset, row_stride, rows, runs, run_count, tile, alpha, beta)
     FOR_EACH_TYPE(CALL)
 #undef CALL
 }
@@ -717,7 +854,7 @@ static void load_row(const char *data, int64_t type, int64_t offset, int64_t str
 
 static void store_row(char *data, int64_t type, int64_t offset, int64_t stride, const double *src, int64_t n) {
     const mx_run run = {0, n, offset, stride};
-#define CALL(t) store_typed(t, data, stride, 1, &run, 1, src, 1, 0)
+#define CALL(t) store_typed(t, data, 0, 0, stride, 1, &run, 1, src, 1, 0)
     FOR_EACH_TYPE(CALL)
 #undef CALL
 }

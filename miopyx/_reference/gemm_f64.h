@@ -60,9 +60,10 @@ typedef struct {
                 double *dst, double *rows);
     /* tile[r][c] (+)= sum over k of a[k][r] b[k][c], for the first `rows` rows and `columns` columns at least. */
     void (*multiply)(int rows, int columns, int64_t steps, const double *a, const double *b, double *tile, int add);
-    /* out = alpha tile + beta out, rounded once; out is not read where beta is 0. */
-    void (*store)(char *out, int64_t type, int64_t offset, int64_t row_stride, int rows, const mx_run *runs,
-                  int64_t run_count, const double *tile, double alpha, double beta);
+    /* out = alpha tile + beta out, rounded once; out is not read where beta is 0.  A float8 is rounded as mx_conv_problem
+     * says, by its offset from out. */
+    void (*store)(char *out, int64_t type, int64_t rounding, int64_t offset, int64_t row_stride, int rows,
+                  const mx_run *runs, int64_t run_count, const double *tile, double alpha, double beta);
     /* Rows of elements from and to doubles. */
     void (*load_row)(const char *data, int64_t type, int64_t offset, int64_t stride, double *dst, int64_t n);
     void (*store_row)(char *data, int64_t type, int64_t offset, int64_t stride, const double *src, int64_t n);

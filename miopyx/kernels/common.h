@@ -23,6 +23,11 @@
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
 
+/* How float8 results are rounded, see mx_conv_problem; the random number belongs to the element's offset. */
+#ifndef ROUNDING
+#define ROUNDING 0
+#endif
+
 /* A number for each type: `#if MX_TYPE(X_TYPE) == MX_TYPE_half`; 0 for what is not a type. */
 #define MX_TYPE_half 1
 #define MX_TYPE_float 2
@@ -30,9 +35,11 @@
 #define MX_TYPE_bfloat16 4
 #define MX_TYPE_int8 5
 #define MX_TYPE_int32 6
-#define MX_TYPE_int 7 /* of ACC only */
+#define MX_TYPE_float8 7  /* E4M3 without infinities and -0, miopenFloat8 */
+#define MX_TYPE_bfloat8 8 /* E5M2 likewise, miopenBFloat8 */
+#define MX_TYPE_int 9     /* of ACC only */
 #define MX_TYPE(T) MX_JOIN(MX_TYPE_, T)
-#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_int32)
+#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_bfloat8)
 #define MX_INTEGER_ACC (MX_TYPE(ACC) == MX_TYPE_int)
 
 #if !(MX_TYPE(ACC) == MX_TYPE_float || MX_TYPE(ACC) == MX_TYPE_double || MX_INTEGER_ACC)
@@ -49,6 +56,8 @@
 #define MX_STORAGE_bfloat16 ushort
 #define MX_STORAGE_int8 char
 #define MX_STORAGE_int32 int
+#define MX_STORAGE_float8 uchar
+#define MX_STORAGE_bfloat8 uchar
 #define STORAGE(T) MX_JOIN(MX_STORAGE_, T)
 
 /* LOAD(T)(p, i): element i of global memory as float, double or int, whichever holds it. */
@@ -58,7 +67,22 @@
 #define MX_LOAD_bfloat16(p, i) as_float((uint)(p)[i] << 16)
 #define MX_LOAD_int8(p, i) ((int)(p)[i])
 #define MX_LOAD_int32(p, i) ((p)[i])
+#define MX_LOAD_float8(p, i) mx_from_float8((p)[i], 3)
+#define MX_LOAD_bfloat8(p, i) mx_from_float8((p)[i], 2)
 #define LOAD(T) MX_JOIN(MX_LOAD_, T)
+
+/* A float8 with `fraction` bits of fraction, 3 or 2.  Its exponent is biased by 8 or 16, that of a float by 119 or 111
+ * more.  Numbers without a leading one get it, and it is subtracted again: no float on the way is subnormal. */
+static inline float mx_from_float8(uint bits, int fraction)
+{
+    const uint more = fraction == 3 ? 119u << 23 : 111u << 23, low = (bits & 0x7fu) << (23 - fraction);
+    const uint sign = (bits & 0x80u) << 24;
+    if (bits == 0x80u)
+        return NAN;
+    if (low >> 23 != 0)
+        return as_float(low + more | sign);
+    return as_float(as_uint(as_float(low + more + (1u << 23)) - as_float(more + (1u << 23))) | sign);
+}
 
 /* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
 #define MX_VLOAD_half(p, i) MX_JOIN(mx_load_half, VEC)((p) + (i))
@@ -68,7 +92,24 @@
     MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
 #define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
 #define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_float8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 3)
+#define MX_VLOAD_bfloat8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 2)
+#define MX_FROM_FLOAT8(bits, fraction) MX_JOIN(mx_from_float8_, VEC)(bits, fraction)
 #define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
+
+#define MX_FLOAT8_VECTORS(n)                                                                               \
+    static inline float##n mx_from_float8_##n(uint##n bits, int fraction)                                  \
+    {                                                                                                      \
+        const uint more = fraction == 3 ? 119u << 23 : 111u << 23;                                         \
+        const uint##n low = (bits & 0x7fu) << (uint)(23 - fraction);                                       \
+        const uint##n small = as_uint##n(as_float##n(low + more + (1u << 23)) - as_float(more + (1u << 23))); \
+        const uint##n value = (low >> 23 != 0u ? low + more : small) | (bits & 0x80u) << 24;               \
+        return as_float##n(bits == 0x80u ? (uint##n)0x7fc00000u : value);                                  \
+    }
+MX_FLOAT8_VECTORS(2)
+MX_FLOAT8_VECTORS(4)
+MX_FLOAT8_VECTORS(8)
+MX_FLOAT8_VECTORS(16)
 
 /* PoCL's vload_half and vstore_half fault where an address is no multiple of the whole vector's size, which OpenCL does
  * not ask for: the bits go through a variable.  bfloat16 as mx_to_bfloat16. */
@@ -137,13 +178,49 @@ static inline ushort mx_to_bfloat16(float value)
     return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* STORE(T)(p, i, v): floating types round to nearest even, integers truncate; int8 then keeps the low eight bits. */
+/* 32 random bits for an element: a hash of its offset and the seed, the same wherever it is computed. */
+static inline uint mx_scramble(uint bits)
+{
+    bits = (bits ^ bits >> 16) * 0x7feb352du;
+    bits = (bits ^ bits >> 15) * 0x846ca68bu;
+    return bits ^ bits >> 16;
+}
+
+static inline uint mx_random(long rounding, long at)
+{
+    return mx_scramble(mx_scramble((uint)at) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 32) * 0x9e3779b1u));
+}
+
+/* To a float8 with `fraction` bits of fraction, 3 or 2.  Finite numbers saturate; infinity becomes NaN. */
+static inline uchar mx_to_float8(float value, int fraction, long rounding, long at)
+{
+    const int cut = 23 - fraction, least = fraction == 3 ? -7 : -15;
+    const uint bits = as_uint(value) & 0x7fffffffu;
+    if (bits >= 0x7f800000u)
+        return 0x80;
+    if (bits >= (uint)(fraction == 3 ? 127 + 8 : 127 + 16) << 23)
+        return (uchar)(0x7fu | as_uint(value) >> 24 & 0x80u);
+    /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one. */
+    const int exponent = max((int)(bits >> 23) - 127, least);
+    const float scaled = as_float(bits) * as_float((uint)(127 + 23 - exponent) << 23);
+    uint units = (uint)scaled;
+    units |= (float)units != scaled;
+    units += rounding != 0 ? mx_random(rounding, at) >> (32 - cut)
+                           : (1u << (cut - 1)) - 1u + (units >> cut & 1u);
+    const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), 0x7fu);
+    return (uchar)(code == 0 ? 0 : code | as_uint(value) >> 24 & 0x80u);
+}
+
+/* STORE(T)(p, i, v): floating types round to nearest even, float8 as ROUNDING says, integers truncate; int8 then keeps
+ * the low eight bits. */
 #define MX_STORE_half(p, i, v) vstore_half_rte(v, 0, (__global half *)((p) + (i)))
 #define MX_STORE_float(p, i, v) ((p)[i] = (float)(v))
 #define MX_STORE_double(p, i, v) ((p)[i] = (double)(v))
 #define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))
 #define MX_STORE_int8(p, i, v) ((p)[i] = (char)convert_int_sat(v))
 #define MX_STORE_int32(p, i, v) ((p)[i] = convert_int_sat(v))
+#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, ROUNDING, i))
+#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, ROUNDING, i))
 #define STORE(T) MX_JOIN(MX_STORE_, T)
 
 /* to[i] = from[j]: the bits where the types are the same, else the value. */
@@ -191,6 +268,7 @@ typedef struct {
     long step[3];
     long dilation[3];
     long deterministic;
+    long rounding;
     mx_tensor x, w, y;
 } mx_conv_problem;
 

@@ -22,10 +22,11 @@
 #define ACC float
 #endif
 #endif
+#define ROUNDING p.rounding
 #include "common.h"
 
 #if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(W_TYPE) || !MX_IS_STORAGE(Y_TYPE)
-#error "X_TYPE, W_TYPE and Y_TYPE must each be half, float, double, bfloat16, int8 or int32"
+#error "X_TYPE, W_TYPE and Y_TYPE must each be a type of common.h"
 #endif
 
 __kernel void conv_naive_forward(

@@ -51,7 +51,7 @@
 #include "common.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
-#error "A_TYPE, B_TYPE and C_TYPE must each be half, float, double, bfloat16, int8 or int32"
+#error "A_TYPE, B_TYPE and C_TYPE must each be a type of common.h"
 #endif
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
@@ -133,7 +133,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
 
     A += a_offset + group * g.a_g + image * g.a_i + m0 * g.a_m;
     B += b_offset + group * g.b_g + image * g.b_i + n0;
-    C += c_offset + group * g.c_g + image * g.c_i + m0 * g.c_m + n0;
+    C += c_offset;
 
     vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS];
     for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
@@ -170,10 +170,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
                     multiply_1(s, panel, a, row, g.a_k, depth);
             }
         }
-    for (long m = 0; m < m1 - m0; m++, C += g.c_m) {
+    long to = group * g.c_g + image * g.c_i + m0 * g.c_m + n0;
+    for (long m = 0; m < m1 - m0; m++, to += g.c_m) {
         const ACC *s = (const ACC *)(sums + m * N_VECTORS);
         for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, n, s[n], alpha, beta);
+            STORE_MIXED(C_TYPE, C, to + n, s[n], alpha, beta);
     }
 }
 
@@ -284,7 +285,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
 
     A += a_offset + group * g.a_g + image * g.a_i + m0 * g.a_m;
     B += b_offset + group * g.b_g + image * g.b_i + n0 * g.b_n;
-    C += c_offset + group * g.c_g + image * g.c_i + m0 * g.c_m + n0 * g.c_n;
+    C += c_offset;
+    const long to = group * g.c_g + image * g.c_i + m0 * g.c_m + n0 * g.c_n;
 
     /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
     vec sums[NT_CHUNK * NT_CHUNK];
@@ -311,7 +313,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
         }
     for (long m = 0; m < rows; m++)
         for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, m * g.c_m + n * g.c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
+            STORE_MIXED(C_TYPE, C, to + m * g.c_m + n * g.c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
 }
 
 #endif

@@ -66,7 +66,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
 
     A += a_offset + group * g.a_g + image * g.a_i;
     B += b_offset + group * g.b_g + image * g.b_i;
-    C += c_offset + group * g.c_g + image * g.c_i;
+    C += c_offset;
 
     /* Work-items with neighbouring numbers load along whichever axis is closer together in memory. */
     const bool a_along_k = g.a_k <= g.a_m, b_along_k = g.b_k < g.b_n;
@@ -112,12 +112,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
+    const long to = group * g.c_g + image * g.c_i;
 #pragma unroll
     for (int i = 0; i < EACH_M; i++)
 #pragma unroll
         for (int j = 0; j < EACH_N; j++) {
             const long m = m0 + row + i * SIDE, n = n0 + column + j * SIDE;
             if (m < g.m && n < g.n)
-                STORE_MIXED(C_TYPE, C, m * g.c_m + n * g.c_n, sums[i][j], alpha, beta);
+                STORE_MIXED(C_TYPE, C, to + m * g.c_m + n * g.c_n, sums[i][j], alpha, beta);
         }
 }

@@ -28,6 +28,7 @@
 #ifndef W_PIECE /* elements of x along w that a work-item of col2im sums at a time (ROWS = 1) */
 #define W_PIECE 128
 #endif
+#define ROUNDING p.rounding
 #include "common.h"
 
 #if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(COL_TYPE)
@@ -88,6 +89,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void col2im(
     const long taps = p.w.len[2] * p.w.len[3] * p.w.len[4], outputs_h = p.y.len[3], outputs_w = p.y.len[4];
     const long outputs = p.y.len[2] * outputs_h * outputs_w;
     const long from = col_offset + (image * p.x.len[1] + c) * taps * outputs;
+    x += x_offset;
 
     for (long h = 0; h < p.x.len[3]; h++)
         for (long first = 0; first < p.x.len[4]; first += W_PIECE) {
@@ -117,7 +119,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void col2im(
                     }
                 }
             }
-            const long to = x_offset + mx_offset(p.x, first_image + image, c, d, h, first);
+            const long to = mx_offset(p.x, first_image + image, c, d, h, first);
             for (long i = 0; i < piece; i++)
                 STORE_MIXED(X_TYPE, x, to + i * p.x.stride[4], sums[i], alpha, beta);
         }
@@ -185,7 +187,8 @@ __kernel void col2im(
             }
         }
     }
-    STORE_MIXED(X_TYPE, x, x_offset + mx_offset(p.x, first_image + a.n, a.c, a.d, a.h, a.w), sum, alpha, beta);
+    x += x_offset;
+    STORE_MIXED(X_TYPE, x, mx_offset(p.x, first_image + a.n, a.c, a.d, a.h, a.w), sum, alpha, beta);
 }
 
 #endif

@@ -10,6 +10,7 @@ from miopyx._types cimport mx_conv_problem, mx_tensor
 cdef class ConvSolver(Solver):
     cdef readonly int direction
     cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
+    cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
@@ -24,5 +25,6 @@ cdef bint is_packed(const mx_tensor* t) noexcept nogil
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
+cdef bint is_float8(int64_t data_type) noexcept nogil
 cdef str type_token(int64_t data_type)
 cdef bytes problem_bytes(const mx_conv_problem* p)

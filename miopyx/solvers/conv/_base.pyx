@@ -4,11 +4,13 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Problem, Solution, Solver, in_table
 from miopyx._problem cimport ConvProblem
-from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor
+from miopyx._types cimport (
+    MX_AXES, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
+)
 
 from miopyx.errors import BadParmError
 
-cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", None, None, None)
+cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
 
 
 cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) except NULL:
@@ -34,6 +36,8 @@ cdef class ConvSolver(Solver):
         if p.deterministic and not self.deterministic:
             return "not deterministic"
         if type_token(p.x.type) is None or p.w.type == MX_INT32:
+            return "data type"
+        if is_float8(p.w.type) and not self.float8:
             return "data type"
         if p.w.type == MX_INT8 and (p.x.type if p.direction == MX_FORWARD else p.y.type) != MX_INT8:
             return "int8 convolutions compute forward only"
@@ -114,6 +118,10 @@ cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
 
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
     return t.len[2] * t.len[3] * t.len[4]
+
+
+cdef bint is_float8(int64_t data_type) noexcept nogil:
+    return data_type == MX_FLOAT8 or data_type == MX_BFLOAT8
 
 
 cdef str type_token(int64_t data_type):

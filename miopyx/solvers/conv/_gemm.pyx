@@ -118,7 +118,7 @@ cdef Step _forward(Device dev, const mx_conv_problem* p, int64_t images, operand
                    Arg alpha, Arg beta, tuple config):
     """y[n] = w b[n] with b (q x pixels) a group."""
     cdef mx_gemm g = _product(p, images)
-    g.b_i, g.c_i = b_i, _image_stride(&p.y)
+    g.b_i, g.c_i, c.rounding = b_i, _image_stride(&p.y), p.rounding
     return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta, config)
 
 
@@ -127,6 +127,8 @@ cdef Step _backward_data(Device dev, const mx_conv_problem* p, int64_t images, o
     """c[n] (q x pixels) = transposed w times dy[n]."""
     cdef mx_gemm g = _product(p, images)
     g.b_i, g.c_i = _image_stride(&p.y), c_i
+    if c.type == p.x.type:
+        c.rounding = p.rounding
     return matmul(dev, &g, operand(SLOT_W, p.w.type), b, c, alpha, beta, config)
 
 
@@ -134,8 +136,9 @@ cdef Step _backward_weights(Device dev, const mx_conv_problem* p, int64_t images
                             int64_t b_r, Arg alpha, Arg beta, tuple config):
     """dw = sum over images of dy[n] times transposed b[n], b (q x pixels) a group."""
     cdef mx_gemm g = _product(p, images)
-    g.a_r, g.b_r = _image_stride(&p.y), b_r
-    return matmul(dev, &g, a, b, operand(SLOT_W, p.w.type), alpha, beta, config)
+    cdef operand_t c = operand(SLOT_W, p.w.type)
+    g.a_r, g.b_r, c.rounding = _image_stride(&p.y), b_r, p.rounding
+    return matmul(dev, &g, a, b, c, alpha, beta, config)
 
 
 cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
@@ -174,6 +177,9 @@ cdef tuple _items(Device dev, int64_t items):
 
 
 cdef class _Gemm1x1(_Gemm):
+    def __cinit__(self):
+        self.float8 = True
+
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
         if not is_pointwise(p, 1):
             return "not a 1x1 convolution with pad 0 and stride 1"
@@ -390,16 +396,21 @@ cdef class GemmWrwUniversal(_GemmRest):
 cdef class _GemmBatched(_GemmColumns):
     """Ours: many images at once, so that a launch has work for the whole device."""
 
+    def __cinit__(self):
+        self.float8 = True
+
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
         if p.w.type == MX_INT8 and self.direction == MX_BACKWARD_DATA:
             return "data type"
-        if self.direction == MX_BACKWARD_WEIGHTS and self.images(p) < p.x.len[0] and type_size(<int> p.w.type) == 2:
+        if self.direction == MX_BACKWARD_WEIGHTS and self.images(p) < p.x.len[0] and type_size(<int> p.w.type) <= 2:
             return "would sum parts of the batch in 16 bits"
+        if self.direction == MX_FORWARD and self.images(p) < p.x.len[0] and p.rounding != 0:
+            return "parts of the batch would be rounded with the same random numbers"
         return _GemmColumns.refuse_shape(self, dev, p)
 
     cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
         # Columns that are sums are kept in float where the tensors are narrower.
-        if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) == 2:
+        if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) <= 2:
             return MX_FLOAT
         return p.x.type
 

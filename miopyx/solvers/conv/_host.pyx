@@ -12,7 +12,7 @@ cdef enum:
 cdef class _HostImplicitGemm(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.on_host = True
+        self.dynamic = self.deterministic = self.on_host = self.float8 = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         return None

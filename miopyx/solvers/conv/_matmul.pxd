@@ -15,11 +15,12 @@ cdef struct mx_gemm:
     int64_t images, a_i, b_i, c_i
     int64_t reduce, a_r, b_r
 
-# An operand: where it is, its type, and its offset in bytes.
+# An operand: where it is, its type, its offset in bytes and, of a result, how float8 is rounded.
 cdef struct operand_t:
     int slot
     int64_t type
     int64_t offset
+    int64_t rounding
 
 cdef operand_t operand(int slot, int64_t data_type, int64_t offset=*) noexcept
 cdef bint wide_scalars(Device dev, int64_t data_type) noexcept

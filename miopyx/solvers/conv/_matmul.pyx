@@ -28,7 +28,7 @@ cdef tuple TILED = (
 
 cdef operand_t operand(int slot, int64_t data_type, int64_t offset=0) noexcept:
     cdef operand_t o
-    o.slot, o.type, o.offset = slot, data_type, offset
+    o.slot, o.type, o.offset, o.rounding = slot, data_type, offset, 0
     return o
 
 
@@ -114,6 +114,8 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
         "A_TYPE": type_token(a.type), "B_TYPE": type_token(b.type), "C_TYPE": type_token(c.type), "ACC": accumulator,
         "SCALAR": "double" if wide_scalars(dev, c.type) else "float", **tuned,
     }
+    if c.rounding != 0:
+        defines["ROUNDING"] = c.rounding
     args = (
         Arg.slot_of(a.slot, type_size(<int> a.type), a.offset), Arg.slot_of(b.slot, type_size(<int> b.type), b.offset),
         Arg.slot_of(c.slot, type_size(<int> c.type), c.offset),

@@ -26,7 +26,7 @@ cdef class _DirectNaive(ConvSolver):
 
     def __cinit__(self):
         self.algorithm = DIRECT
-        self.dynamic = self.deterministic = self.last_resort = True
+        self.dynamic = self.deterministic = self.last_resort = self.float8 = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         return None

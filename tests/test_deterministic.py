@@ -1,0 +1,61 @@
+"""Solvers that say they are deterministic give the same bits each time."""
+
+from __future__ import annotations
+
+import ml_dtypes  # noqa: F401  the types' names
+import numpy as np
+import pytest
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+
+RUNS = 100
+# c, k, length, filter, stride, groups: sums long enough to be split, and groups of one channel.
+SHAPES = {"3x3": (20, 24, 13, 3, 1, 1), "1x1": (32, 40, 14, 1, 1, 1), "strided": (12, 10, 15, 3, 2, 1),
+          "depthwise": (24, 24, 14, 3, 1, 24), "grouped": (32, 32, 9, 3, 1, 2), "long sum": (4, 5, 40, 3, 1, 1)}
+TYPES = ("float32", "float16", "bfloat16", "float64", "int8", "float8_e4m3fnuz")
+
+
+def bits(handle, desc, fill):
+    """Memory of a descriptor's size whose bytes are all `fill`."""
+    return handle.upload(np.full(desc.nbytes, fill, np.uint8))
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_same_bits_each_time(handle, rng, shape, dtype, layout):
+    if dtype != "float32" and (shape != "3x3" or layout == "nhwc"):
+        return  # types differ in how values are read and written, not in the order of sums
+    c, k, length, filter, stride, groups = SHAPES[shape]
+    conv = ConvolutionDescriptor((filter // 2,) * 2, (stride,) * 2, groups=groups)
+    miopyx.miopenSetConvolutionAttribute(conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, 1)
+    order = {"layout": miopyx.miopenTensorNHWC} if layout == "nhwc" else {}
+    x = TensorDescriptor(dtype, (2, c, length, length), **order)
+    w = TensorDescriptor(dtype, (k, c // groups, filter, filter), **order)
+    y = TensorDescriptor("int32" if dtype == "int8" else dtype, conv.output_lens(x, w), **order)
+    data = [rng.integers(-128, 128, d.lens) if dtype == "int8" else rng.standard_normal(d.lens) for d in (x, w, y)]
+    data = [handle.upload(a.astype(d.dtype).view(np.uint8).ravel()) for a, d in zip(data, (x, w, y), strict=True)]
+    for direction in range(1 if dtype == "int8" else 3):
+        problem = ConvProblem(direction, x, w, y, conv)
+        able = [s for s in registry.CONV if s.why_not(handle.device, problem) is None]
+        assert able
+        for solver in able:
+            assert solver.deterministic, solver.name
+            desc = (y, x, w)[direction]
+            if direction == 0:
+                plan, inputs = handle.convolution_forward(x, w, conv, y, solver.id), (data[0], data[1])
+            elif direction == 1:
+                plan, inputs = handle.convolution_backward_data(y, w, conv, x, solver.id), (data[2], data[1])
+            else:
+                plan, inputs = handle.convolution_backward_weights(y, x, conv, w, solver.id), (data[2], data[0])
+            outputs = [bits(handle, desc, 0xFF), bits(handle, desc, 0x2A)]
+            results = [np.empty(desc.nbytes, np.uint8) for _ in outputs]
+            for run in range(RUNS):
+                plan(*inputs, outputs[run > 0])
+                if run == 0 or run % 10 == 9:  # the tenth run of ten stands for all: each writes everything
+                    handle.finish()
+                    handle.download(outputs[run > 0], results[run > 0])
+                    np.testing.assert_array_equal(results[run > 0], results[0], f"{solver.name} {direction} {run}")

@@ -261,4 +261,4 @@ cdef class GpuImplicitGemmWrw(_ImplicitGpu):
                 Arg.value_of((<const unsigned char*> &p.w)[:sizeof(mx_tensor)]),
                 Arg.value_of(struct.pack("q", g.splits)), Arg.alpha(wide), Arg.beta(wide))
         return Solution([product, Step(spec, args, (up(weights, SUM_GROUP),), (SUM_GROUP,))],
-                        g.splits * weights * width)
+                        self.workspace_bytes(dev, p))

@@ -1,0 +1,76 @@
+/* Register tiles of sums for the Winograd kernels: 6 or 4 rows times VECTORS vectors, which cover any even number of
+ * rows from 4 on.
+ *
+ * The including file defines BLOCK, the most rows, and FILTERS, the address space of the vectors.  A_ROW_STEP(row) and
+ * A_STEP(row) say how far it is from a row to the next one and along a row, given g.row.
+ */
+#define POINT_SUMS (BLOCK * VECTORS + 1) /* vectors from a point's sums to the next; odd, to spread them over a cache */
+
+/* sums[R][V] = (more ? sums : 0) + a[R][depth] * b[depth][V]. */
+#define DEFINE_MULTIPLY(R, V)                                                                                   \
+    static void multiply_##R##_##V(vec *restrict sums, __global const ACC *restrict a, long row,                \
+                                   FILTERS const ACC *restrict b, long b_step, long depth, int more)            \
+    {                                                                                                           \
+        vec s[R][V];                                                                                            \
+        _Pragma("unroll") for (int i = 0; i < R; i++)                                                           \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
+                s[i][j] = zero_vector();                                                                        \
+        for (long k = 0; k < depth; k++, b += b_step) {                                                         \
+            vec right[V];                                                                                       \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
+                right[j] = LOAD_ACC(j, b);                                                                      \
+            _Pragma("unroll") for (int i = 0; i < R; i++) {                                                     \
+                const vec left = (vec)(a[i * A_ROW_STEP(row) + k * A_STEP(row)]);                               \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                                   \
+                    s[i][j] += left * right[j];                                                                 \
+            }                                                                                                   \
+        }                                                                                                       \
+        _Pragma("unroll") for (int i = 0; i < R; i++)                                                           \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
+                sums[i * VECTORS + j] = more ? sums[i * VECTORS + j] + s[i][j] : s[i][j];                       \
+    }
+#ifndef A_ROW_STEP
+#define A_ROW_STEP(row) (row)
+#define A_STEP(row) 1
+#endif
+DEFINE_MULTIPLY(6, 1)
+DEFINE_MULTIPLY(4, 1)
+DEFINE_MULTIPLY(6, 2)
+DEFINE_MULTIPLY(4, 2)
+#if VECTORS > 2
+DEFINE_MULTIPLY(6, 3)
+DEFINE_MULTIPLY(4, 3)
+DEFINE_MULTIPLY(6, 4)
+DEFINE_MULTIPLY(4, 4)
+#endif
+
+#define MULTIPLY_ROWS(V)                                                                      \
+    for (long i = 0; i < rows;) {                                                             \
+        const long left = rows - i;                                                           \
+        vec *s = sums + i * VECTORS;                                                          \
+        __global const ACC *p = a + i * A_ROW_STEP(row);                                      \
+        if (left == 6 || left > 8) {                                                          \
+            multiply_6_##V(s, p, row, b, b_step, depth, more);                                \
+            i += 6;                                                                           \
+        } else {                                                                              \
+            multiply_4_##V(s, p, row, b, b_step, depth, more);                                \
+            i += 4;                                                                           \
+        }                                                                                     \
+    }
+
+/* The same for `rows` rows, even and 4 at least, and `used` vectors. */
+static void multiply(vec *restrict sums, __global const ACC *restrict a, long row, FILTERS const ACC *restrict b,
+                     long b_step, long depth, long rows, int used, int more)
+{
+#if VECTORS > 2
+    if (used == 4)
+        MULTIPLY_ROWS(4)
+    else if (used == 3)
+        MULTIPLY_ROWS(3)
+    else
+#endif
+    if (used == 2)
+        MULTIPLY_ROWS(2)
+    else
+        MULTIPLY_ROWS(1)
+}

@@ -1,0 +1,109 @@
+/* Winograd convolutions with stride 1 for CPU devices: backward weights.
+ *
+ * The filter's gradient is what a filter as large as a tile of dy has to say about a tile of x: with TILE outputs and
+ * TAPS taps in each other's places, the points are the same.  Both sides come transformed from winograd_tiles, x spread
+ * and dy evaluated; here they are multiplied, summed over all tiles, and gathered.
+ * NDRange: local (1, 1, 1), global
+ *     winograd_weights:        (blocks of c * blocks of k, FUSED ? 1 : points, groups)
+ *     winograd_gather_weights: (vectors of c, k, groups), after FUSED 0
+ * Ownership: a work-item, alone in its group, sums BLOCK filters times VECTORS vectors of channels over all tiles in
+ * their order, of one point or of all, so that results do not depend on the number of cores.
+ * Memory: tiles of x and dy as [group][block][point][tile][channel]; sums of FUSED 0 as [group][point][k][channel].
+ * An Inf or NaN of an input reaches all taps of its channel's filters.
+ */
+#ifndef PARTS /* what to build: 1 winograd_weights, 2 winograd_gather_weights */
+#define PARTS 3
+#endif
+#ifndef FUSED /* 1: a work-item has all points of its sums and stores the gradient itself */
+#define FUSED 0
+#endif
+#ifndef BLOCK /* filters of a block, even */
+#define BLOCK 64
+#endif
+#include "conv_winograd_cpu.h"
+
+/* One filter's taps of VEC channels from the sums of its points. */
+INLINE void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
+                         long k, long c, const SCALAR alpha, const SCALAR beta)
+{
+    const int lanes = (int)min(g->c - c, (long)VEC);
+    vec t[TAPS_H * POINTS_W], taps[TAPS > VEC ? TAPS + VEC : VEC];
+#pragma unroll
+    for (int j = 0; j < POINTS_W; j++)
+        gather(POINTS_H, TAPS_H, sums + j * step, POINTS_W * step, t + j, POINTS_W);
+#pragma unroll
+    for (int i = 0; i < TAPS_H; i++)
+        gather(POINTS_W, TAPS_W, t + i * POINTS_W, 1, taps + i * TAPS_W, 1);
+#if CHANNELS_LAST
+    for (int i = 0; i < TAPS; i++)
+        store_first(w + ((group * g->k + k) * TAPS + i) * g->c + c, taps[i], lanes, alpha, beta);
+#else
+    store_lanes(w + ((group * g->k + k) * g->c + c) * TAPS, TAPS, lanes, TAPS, taps, alpha, beta);
+#endif
+}
+
+#if PARTS & 1
+
+#define FILTERS __global
+#define A_ROW_STEP(row) 1
+#define A_STEP(row) (row)
+#include "conv_winograd_cpu_multiply.h"
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
+    __global const ACC *restrict V, long V_offset, __global const ACC *restrict D, long D_offset,
+#if FUSED
+    __global STORAGE(TYPE) *restrict w, long w_offset, const mx_winograd g, const mx_winograd d,
+    const SCALAR alpha, const SCALAR beta)
+#else
+    __global ACC *restrict M, long M_offset, const mx_winograd g, const mx_winograd d, long more)
+#endif
+{
+    const long vectors = DIVIDE_UP(g.c, VEC), c_blocks = DIVIDE_UP(vectors, VECTORS);
+    const long c_block = get_group_id(0) % c_blocks, k = get_group_id(0) / c_blocks * BLOCK, group = get_group_id(2);
+    const long v0 = c_block * vectors / c_blocks;
+    const int used = (int)((c_block + 1) * vectors / c_blocks - v0);
+    const long filters = min(g.k - k, (long)BLOCK), rows = max((filters + 1) / 2 * 2, 4L);
+    const long blocks = DIVIDE_UP(g.tiles, g.block);
+#if FUSED
+    const int first = 0, last = POINTS;
+#else
+    const int first = get_group_id(1), last = first + 1;
+#endif
+    vec sums[(FUSED ? POINTS : 1) * POINT_SUMS];
+    for (long block = 0; block < blocks; block++) {
+        const long depth = min(g.tiles - block * g.block, g.block), at = (group * blocks + block) * POINTS;
+        for (int e = first; e < last; e++)
+            multiply(sums + (e - first) * POINT_SUMS, D + D_offset + (at + e) * d.point + k, d.row,
+                     V + V_offset + (at + e) * g.point + v0 * VEC, g.row, depth, rows, used, block > 0);
+    }
+#if FUSED
+    for (int i = 0; i < filters; i++)
+        for (int j = 0; j < used; j++)
+            store_filter(sums + i * VECTORS + j, POINT_SUMS, w + w_offset, &g, group, k + i, (v0 + j) * VEC, alpha,
+                         beta);
+#else
+    M += M_offset + ((group * POINTS + first) * g.k + k) * g.row + v0 * VEC;
+    for (int i = 0; i < filters; i++, M += g.row)
+        for (int j = 0; j < used; j++) {
+            const vec sum = sums[i * VECTORS + j];
+            STORE_ACC(more ? LOAD_ACC(j, M) + sum : sum, j, M);
+        }
+#endif
+}
+
+#endif
+#if PARTS & 2
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_gather_weights(
+    __global const ACC *restrict M, long M_offset, __global STORAGE(TYPE) *restrict w, long w_offset,
+    const mx_winograd g, const SCALAR alpha, const SCALAR beta)
+{
+    const long c = get_group_id(0) * VEC, k = get_group_id(1), group = get_group_id(2);
+    vec sums[POINTS];
+    M += M_offset + (group * POINTS * g.k + k) * g.row + c;
+    for (int e = 0; e < POINTS; e++, M += g.k * g.row)
+        sums[e] = LOAD_ACC(0, M);
+    store_filter(sums, 1, w + w_offset, &g, group, k, c, alpha, beta);
+}
+
+#endif

@@ -1,0 +1,358 @@
+"""Winograd convolutions on CPU devices: stride 1, one and two spatial axes, packed NCHW and NHWC.
+
+F2 has 4 points an axis, which is F(2, 3) for three taps; F4 has 6: F(4, 3) for three, F(2, 5) for five.  An axis
+without taps has one.  Where a problem has few tiles, filters are transformed by who multiplies them and never stored.
+
+An Inf or NaN among the inputs reaches all outputs of its tile, also those that do not depend on it.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._descriptors cimport type_size
+from miopyx._types cimport (
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF,
+    mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport ConvSolver, capped_product, is_packed, spatial_size, type_token
+
+cdef enum:
+    WINOGRAD = 3
+    RUN = 16                   # of conv_winograd_cpu.h, as the next two
+    LARGEST_DILATION = 8
+    LARGEST_TAPS = 5
+    LARGEST_BLOCK = 64         # tiles whose sums a work-item holds
+    USUAL_BLOCK = 32
+    LEAST_BLOCK = 16
+    WEIGHTS_BLOCK = 128        # tiles that backward weights keeps together
+    WEIGHTS_ROWS = 64          # filters of a work-item of backward weights that has one point
+    WEIGHTS_ROWS_FUSED = 32    # or all
+    FILTER_DEPTH = 32          # channels whose filters are transformed together
+    # Work-items there must be for some to do all points of a block; no matter how many cores: it changes rounding.
+    FUSED_BLOCKS = 4
+    FUSED_WEIGHTS = 16
+    LEAST_SUM = 8              # products, below which single elements would show the transforms' rounding errors
+    UNITS = 4                  # work-items that a core should have
+    TILE_COST = 24             # of transforming a value of a tile, in products
+    FILTER_COST = 10
+
+# Transformed tiles of a round, which should stay in a cache; at least an image's.  A round of backward weights adds to
+# sums in memory.
+cdef int64_t ROUND_BYTES = 4 << 20
+cdef int64_t WEIGHTS_ROUND_BYTES = 16 << 20
+
+# The struct of kernels/conv_winograd_cpu.h, which explains it.
+cdef struct mx_winograd:
+    int64_t groups, c, k
+    int64_t tiles_h, tiles_w, tiles
+    int64_t block
+    int64_t dilation_h, dilation_w, pad_h, pad_w
+    int64_t images, h, w
+    int64_t out_h, out_w
+    int64_t row, point
+    int64_t flip
+
+# How a problem is computed: g describes its first round, d the tiles of dy for backward weights.
+cdef struct plan_t:
+    mx_winograd g, d
+    int64_t points_h, points_w, taps_h, taps_w
+    int64_t vec, vectors, acc              # acc: bytes of a product
+    int64_t rounds, blocks
+    bint fused, last                       # last: channels are
+    int64_t filters, tiles, more           # bytes: transformed filters or their sums, tiles, tiles of dy
+
+
+cdef inline int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef inline int64_t _up(int64_t a, int64_t b) noexcept nogil:
+    return (a + b - 1) // b * b
+
+
+cdef bint _is_channels_last(const mx_tensor* t) noexcept nogil:
+    """Packed with channels closest: NHWC, KRSC."""
+    cdef int64_t stride = t.len[1]
+    cdef int i
+    if t.len[1] > 1 and t.stride[1] != 1:
+        return False
+    for i in range(MX_AXES - 1, 1, -1):
+        if t.len[i] > 1 and t.stride[i] != stride:
+            return False
+        stride *= t.len[i]
+    return t.len[0] == 1 or t.stride[0] == stride
+
+
+cdef inline bint _all_packed(const mx_conv_problem* p) noexcept nogil:
+    return is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)
+
+
+cdef inline bint _all_last(const mx_conv_problem* p) noexcept nogil:
+    return _is_channels_last(&p.x) and _is_channels_last(&p.w) and _is_channels_last(&p.y)
+
+
+cdef inline int64_t _tile(int64_t points, int64_t taps) noexcept nogil:
+    return points - taps + 1
+
+
+cdef inline int64_t _along(int64_t length, int64_t tile, int64_t dilation) noexcept nogil:
+    """Tiles along an axis."""
+    return dilation * _ceil(_ceil(length, dilation), tile)
+
+
+cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points) noexcept:
+    cdef plan_t a
+    cdef mx_winograd* g = &a.g
+    cdef const mx_tensor* source = &p.x
+    cdef const mx_tensor* cover = &p.y
+    cdef int64_t image, k_blocks, c_blocks, images, unit = 4
+    cdef bint backward = p.direction == MX_BACKWARD_DATA, weights = p.direction == MX_BACKWARD_WEIGHTS
+    memset(&a, 0, sizeof(a))
+    a.taps_h, a.taps_w = p.w.len[3], p.w.len[4]
+    a.points_h = points if a.taps_h > 1 else 1
+    a.points_w = points if a.taps_w > 1 else 1
+    a.acc = 8 if p.w.type == MX_DOUBLE else 4
+    a.vec = dev.vector_bytes // a.acc
+    a.vectors = 4 if dev.vector_bytes == 64 else 2
+    a.last = not _all_packed(p)
+    g.groups, g.c, g.k = p.groups, p.w.len[1], p.w.len[0] // p.groups
+    g.dilation_h = p.dilation[1] if a.taps_h > 1 else 1
+    g.dilation_w = p.dilation[2] if a.taps_w > 1 else 1
+    g.pad_h, g.pad_w = p.pad[1], p.pad[2]
+    if backward:
+        source, cover = cover, source
+        g.c, g.k, g.flip = g.k, g.c, 1
+        g.pad_h, g.pad_w = g.dilation_h * (a.taps_h - 1) - g.pad_h, g.dilation_w * (a.taps_w - 1) - g.pad_w
+    g.h, g.w, g.out_h, g.out_w = source.len[3], source.len[4], cover.len[3], cover.len[4]
+    g.tiles_h = _along(g.out_h, _tile(a.points_h, a.taps_h), g.dilation_h)
+    g.tiles_w = _along(g.out_w, _tile(a.points_w, a.taps_w), g.dilation_w)
+    g.row = _up(g.c, a.vec)
+    a.d = a.g
+    a.d.c, a.d.row = g.k, _up(g.k, a.vec)
+    a.d.h, a.d.w, a.d.pad_h, a.d.pad_w = g.out_h, g.out_w, 0, 0
+
+    points = a.points_h * a.points_w
+    image = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * (g.row + (a.d.row if weights else 0)))
+    images = min(source.len[0], max(1, (WEIGHTS_ROUND_BYTES if weights else ROUND_BYTES) // max(image, 1)))
+    a.rounds = _ceil(source.len[0], images)
+    g.images = a.d.images = _ceil(source.len[0], a.rounds)
+    g.tiles = a.d.tiles = g.images * g.tiles_h * g.tiles_w
+
+    k_blocks, c_blocks = _ceil(_ceil(g.k, a.vec), a.vectors), _ceil(_ceil(g.c, a.vec), a.vectors)
+    if weights:
+        a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
+        a.blocks = _ceil(g.tiles, WEIGHTS_BLOCK)
+        a.filters = 0 if a.fused else capped_product(p.groups * points * g.k, g.row * a.acc)
+    else:
+        a.fused = g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS
+        a.blocks = 1 if a.fused else max(_ceil(g.tiles, USUAL_BLOCK), min(
+            _ceil(UNITS * dev.compute_units, k_blocks * p.groups), g.tiles // LEAST_BLOCK))
+        a.filters = 0 if a.fused else capped_product(
+            p.groups * k_blocks * points, (g.c * a.vectors + 1) * a.vec * a.acc)
+        while unit % g.dilation_w:
+            unit += 4
+    # Even numbers of tiles, in which neighbours that are less than the dilation apart are together.
+    g.block = a.d.block = _up(_ceil(g.tiles, a.blocks), unit)
+    a.blocks = _ceil(g.tiles, g.block)
+    g.point = g.block * g.row + a.vec
+    a.d.point = g.block * a.d.row + a.vec
+    a.tiles = capped_product(p.groups * a.blocks * points, g.point * a.acc)
+    a.more = capped_product(p.groups * a.blocks * points, a.d.point * a.acc) if weights else 0
+    return a
+
+
+cdef mx_winograd _round(const mx_winograd* g, int64_t images) noexcept nogil:
+    cdef mx_winograd r = g[0]
+    r.images = images
+    r.tiles = images * g.tiles_h * g.tiles_w
+    return r
+
+
+cdef Arg _struct(const mx_winograd* g):
+    return Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)])
+
+
+cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
+    return image * t.len[1] * spatial_size(t) * type_size(<int> t.type)
+
+
+cdef class _Winograd(ConvSolver):
+    cdef int64_t points
+
+    def __cinit__(self):
+        self.algorithm = WINOGRAD
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef int i
+        cdef int64_t products
+        if not dev.is_cpu:
+            return "needs a CPU device"
+        if p.w.type not in (MX_FLOAT, MX_HALF, MX_BFLOAT16) and not (p.w.type == MX_DOUBLE and self.points == 4):
+            return "data type"
+        if p.x.type != p.w.type or p.y.type != p.w.type:
+            return "data type"
+        if p.spatial == 3:
+            return "three spatial axes"
+        if not _all_packed(p) and not _all_last(p):
+            return "tensors are neither packed NCHW nor packed NHWC"
+        for i in range(3 - p.spatial, 3):
+            if p.step[i] != 1:
+                return "not a stride of 1"
+            if p.w.len[2 + i] > min(LARGEST_TAPS, self.points - 1):
+                return "a large filter"
+            if p.w.len[2 + i] > 1 and p.dilation[i] > LARGEST_DILATION:
+                return "a large dilation"
+        if p.w.len[3] == 1 and p.w.len[4] == 1:
+            return "a 1x1 filter"
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            products = p.y.len[0] * spatial_size(&p.y)
+        else:
+            products = p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups
+        if products < LEAST_SUM:
+            return "too few channels" if p.direction != MX_BACKWARD_WEIGHTS else "too few pixels"
+        if self.workspace_bytes(dev, p) > dev.max_alloc:
+            return "workspace is beyond the limit"
+        return None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef plan_t a = _plan(dev, p, self.points)
+        return a.filters + a.tiles + a.more
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        """Products of a direct convolution over what is done here, all in vectors."""
+        cdef plan_t a = _plan(dev, p, self.points)
+        cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
+        cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
+        cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
+                              * a.g.out_h * a.g.out_w)
+        cdef double filters = c * k_vectors, products = tiles * c * k_vectors
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
+            filters, products = k * c_vectors, tiles * k * c_vectors
+        return .9 * direct / (p.groups * a.points_h * a.points_w * (
+            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)))
+
+    cdef KernelSpec spec(self, const mx_conv_problem* p, const plan_t* a, str file, str entry, dict more):
+        return KernelSpec(
+            file, entry, TYPE=type_token(p.w.type), ACC="double" if a.acc == 8 else "float",
+            SCALAR="double" if a.acc == 8 else "float", VEC=a.vec, VECTORS=a.vectors, CHANNELS_LAST=int(a.last),
+            POINTS_H=a.points_h, POINTS_W=a.points_w, TAPS_H=a.taps_h, TAPS_W=a.taps_w, **more)
+
+    cdef Step transform_tiles(self, const mx_conv_problem* p, const plan_t* a, const mx_winograd* g, int slot,
+                              int64_t offset, int64_t to, bint evaluate):
+        """The tiles of x, or of dy where backward weights evaluates them, to an offset of the workspace."""
+        cdef int64_t run = RUN // g.dilation_w * g.dilation_w
+        spec = self.spec(p, a, "conv_winograd_cpu.cl", "winograd_tiles", {"PARTS": 1, "EVALUATE": int(evaluate)})
+        args = (Arg.slot_of(slot, type_size(<int> p.w.type), offset), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, to),
+                _struct(g))
+        return Step(spec, args, (g.images * g.tiles_h * _ceil(g.tiles_w, run), _ceil(g.c, a.vec), g.groups), (1, 1, 1))
+
+
+cdef class _WinogradData(_Winograd):
+    """Forward, and backward data as a forward convolution of dy."""
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef plan_t a = _plan(dev, p, self.points)
+        cdef const mx_tensor* source = &p.x
+        cdef const mx_tensor* result = &p.y
+        cdef int source_slot = SLOT_X, result_slot = SLOT_Y
+        cdef int size = type_size(<int> p.w.type)
+        cdef bint wide = a.acc == 8
+        cdef int64_t n, k_blocks = _ceil(_ceil(a.g.k, a.vec), a.vectors)
+        cdef mx_winograd g
+        if p.direction == MX_BACKWARD_DATA:
+            source, result = result, source
+            source_slot, result_slot = result_slot, source_slot
+        steps = []
+        if not a.fused:
+            spec = self.spec(p, &a, "conv_winograd_cpu.cl", "winograd_filters", {"PARTS": 2})
+            args = (Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&a.g))
+            steps.append(Step(spec, args, (_ceil(a.g.k, a.vec), _ceil(a.g.c, FILTER_DEPTH), a.g.groups), (1, 1, 1)))
+        spec = self.spec(p, &a, "conv_winograd_cpu.cl", "winograd_multiply",
+                         {"PARTS": 4, "FUSED": int(a.fused), "BLOCK": LARGEST_BLOCK, "FILTER_DEPTH": FILTER_DEPTH})
+        for n in range(0, source.len[0], a.g.images):
+            g = _round(&a.g, min(a.g.images, source.len[0] - n))
+            steps.append(self.transform_tiles(p, &a, &g, source_slot, _image_bytes(source, n), a.filters, False))
+            args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
+                    Arg.slot_of(SLOT_W, size) if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc),
+                    Arg.slot_of(result_slot, size, _image_bytes(result, n)), _struct(&g), Arg.alpha(wide),
+                    Arg.beta(wide))
+            steps.append(Step(spec, args, (_ceil(g.tiles, g.block), k_blocks, g.groups), (1, 1, 1)))
+        return Solution(steps, a.filters + a.tiles, constant=0 if a.fused else 1)
+
+
+cdef class _WinogradWeights(_Winograd):
+    """Backward weights: tiles of x against tiles of dy."""
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef plan_t a = _plan(dev, p, self.points)
+        cdef int size = type_size(<int> p.w.type)
+        cdef bint wide = a.acc == 8
+        cdef int64_t n, count, rows = WEIGHTS_ROWS_FUSED if a.fused else WEIGHTS_ROWS
+        cdef int64_t blocks = _ceil(_ceil(a.g.c, a.vec), a.vectors) * _ceil(a.g.k, rows)
+        cdef mx_winograd g, d
+        cdef Arg weights = Arg.slot_of(SLOT_W, size)
+        spec = self.spec(p, &a, "conv_winograd_cpu_weights.cl", "winograd_weights",
+                         {"PARTS": 1, "FUSED": int(a.fused), "BLOCK": rows})
+        steps = []
+        for n in range(0, p.x.len[0], a.g.images):
+            count = min(a.g.images, p.x.len[0] - n)
+            g, d = _round(&a.g, count), _round(&a.d, count)
+            steps.append(self.transform_tiles(p, &a, &g, SLOT_X, _image_bytes(&p.x, n), a.filters, False))
+            steps.append(self.transform_tiles(p, &a, &d, SLOT_Y, _image_bytes(&p.y, n), a.filters + a.tiles, True))
+            args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
+                    Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters + a.tiles),
+                    weights if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&g), _struct(&d))
+            args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.value_of(struct.pack("q", n > 0)),)
+            steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups), (1, 1, 1)))
+        if not a.fused:
+            spec = self.spec(p, &a, "conv_winograd_cpu_weights.cl", "winograd_gather_weights", {"PARTS": 2})
+            args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _struct(&a.g), Arg.alpha(wide), Arg.beta(wide))
+            steps.append(Step(spec, args, (_ceil(a.g.c, a.vec), a.g.k, a.g.groups), (1, 1, 1)))
+        return Solution(steps, a.filters + a.tiles + a.more)
+
+
+cdef class CpuWinogradF2Fwd(_WinogradData):
+    """Forward with 4 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1131, "CpuWinogradF2Fwd", MX_FORWARD, 4
+
+
+cdef class CpuWinogradF2Bwd(_WinogradData):
+    """Backward data with 4 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1132, "CpuWinogradF2Bwd", MX_BACKWARD_DATA, 4
+
+
+cdef class CpuWinogradF2Wrw(_WinogradWeights):
+    """Backward weights with 4 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1133, "CpuWinogradF2Wrw", MX_BACKWARD_WEIGHTS, 4
+
+
+cdef class CpuWinogradF4Fwd(_WinogradData):
+    """Forward with 6 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1134, "CpuWinogradF4Fwd", MX_FORWARD, 6
+
+
+cdef class CpuWinogradF4Bwd(_WinogradData):
+    """Backward data with 6 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1135, "CpuWinogradF4Bwd", MX_BACKWARD_DATA, 6
+
+
+cdef class CpuWinogradF4Wrw(_WinogradWeights):
+    """Backward weights with 6 points an axis."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction, self.points = 1136, "CpuWinogradF4Wrw", MX_BACKWARD_WEIGHTS, 6

@@ -1,0 +1,239 @@
+"""Winograd on CPU devices: every element against the host path in float64, errors by norm, refusals, the index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases_reader import ConvCase
+from test_solvers import Example, Tensor, arguments, check, plan
+
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor, device
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+
+LAYOUTS = ("packed", "channels last")
+DIRECTIONS = ("Fwd", "Bwd", "Wrw")
+SHARE = {"F2": 2.0, "F4": 5.0}  # of a direct float32 sum's error, by norm
+
+
+def solver_of(family: str, direction: int):
+    return registry.BY_NAME[f"CpuWinograd{family}{DIRECTIONS[direction]}"]
+
+
+def case(n, c, k, lens, filter=(3, 3), pad=(1, 1), dilation=(1, 1), groups=1) -> ConvCase:
+    ones = (1,) * len(lens)
+    return ConvCase("", n, c, k, lens, filter, pad, ones, dilation, groups, False, (0,) * len(lens), "")
+
+
+CASES = {
+    "whole tiles": case(1, 16, 32, (8, 12)),
+    "odd sizes": case(3, 17, 65, (9, 7)),
+    "one row": case(2, 8, 9, (1, 33)),
+    "one column": case(2, 9, 8, (31, 1)),
+    "no pad": case(2, 24, 8, (6, 19), pad=(0, 0)),
+    "wide pads": case(1, 33, 16, (4, 5), pad=(4, 3)),
+    "groups": case(2, 3 * 9, 3 * 17, (10, 6), groups=3),
+    "long rows of many blocks": case(1, 8, 8, (6, 150)),
+    "few tiles, many filters": case(1, 40, 250, (7, 7)),
+    "many channels": case(1, 300, 16, (4, 9)),
+    "dilation": case(2, 16, 12, (13, 40), pad=(2, 3), dilation=(2, 3)),
+    "dilation that does not divide": case(1, 8, 16, (9, 20), pad=(1, 5), dilation=(1, 8)),
+    "many images": case(33, 8, 8, (3, 3)),
+}
+OTHERS = {
+    "5x5": ("F4", case(2, 17, 9, (7, 18), (5, 5), (2, 2))),
+    "1x3": ("F4", case(2, 9, 33, (7, 18), (1, 3), (0, 1))),
+    "3x1": ("F4", case(2, 9, 33, (7, 18), (3, 1), (1, 0))),
+    "2x4": ("F4", case(1, 16, 8, (11, 9), (2, 4), (1, 2))),
+    "one axis": ("F4", case(2, 20, 9, (50,), (3,), (1,), (2,))),
+    "one axis, F2": ("F2", case(2, 20, 9, (50,), (3,), (1,), (1,))),
+    "2x3, F2": ("F2", case(1, 16, 8, (11, 9), (2, 3), (1, 2))),
+}
+
+
+@pytest.fixture
+def host(handles):
+    return handles("host")
+
+
+@pytest.fixture
+def cpu(opencl_handle):
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("a solver for CPUs")
+    return opencl_handle
+
+
+def run(cpu, host, rng, family: str, of: ConvCase, dtype: str, layout: str, direction: int) -> None:
+    example = Example(of, dtype, layout, rng, host)
+    problem = ConvProblem(direction, *example.desc, example.conv)
+    solver = solver_of(family, direction)
+    assert solver.why_not(cpu.device, problem) is None
+    check(cpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_shape(cpu, host, rng, layout, direction):
+    for of in CASES.values():
+        run(cpu, host, rng, "F4", of, "float32", layout, direction)
+
+
+def test_fewer_points(cpu, host, rng):
+    layout, direction = LAYOUTS[rng.integers(2)], int(rng.integers(3))
+    print(layout, direction)
+    for of in CASES.values():
+        run(cpu, host, rng, "F2", of, "float32", layout, direction)
+
+
+def test_other_filters(cpu, host, rng):
+    """The programs of each take their time: one direction and layout of some."""
+    for name in rng.permutation(list(OTHERS))[:2]:
+        print(name)
+        run(cpu, host, rng, *OTHERS[name], "float32", LAYOUTS[rng.integers(2)], int(rng.integers(3)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "16 bits"])
+def test_other_types(cpu, host, rng, dtype):
+    dtype = dtype if dtype == "float64" else ("float16", "bfloat16")[rng.integers(2)]
+    layout, direction = LAYOUTS[rng.integers(2)], int(rng.integers(3))
+    family = "F2" if dtype == "float64" else ("F2", "F4")[rng.integers(2)]
+    for name in ("odd sizes", "groups", "few tiles, many filters"):
+        run(cpu, host, rng, family, CASES[name], dtype, layout, direction)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_batches_in_rounds(cpu, host, rng, direction):
+    """Tiles of 17 such images are more than are kept at a time."""
+    of = case(17, 16, 16, (113, 112))
+    lens = [(17, 16, 113, 112), (16, 16, 3, 3)]
+    desc = [TensorDescriptor("float32", lens[0]), TensorDescriptor("float32", lens[1]),
+            TensorDescriptor("float32", lens[0])]
+    problem = ConvProblem(direction, *desc, ConvolutionDescriptor(of.pad, (1, 1), (1, 1)))
+    assert solver_of("F4", direction).workspace_size(cpu.device, problem) < 17 * 36 * 29 * 28 * 16 * 4
+    run(cpu, host, rng, "F4", of, "float32", "packed", direction)
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("family", SHARE)
+def test_error_by_norm(cpu, host, rng, family, direction):
+    """Of a sum in float32, one product after the other."""
+    n, c, size = 2, 48, 12
+    lens = [(n, c, size, size), (c, c, 3, 3), (n, c, size, size)]
+    data = [rng.standard_normal(s).astype("f4") for s in lens]
+    desc = [TensorDescriptor("float32", s) for s in lens]
+    wide = [TensorDescriptor("float64", s) for s in lens]
+    conv, out = ConvolutionDescriptor((1, 1), (1, 1), (1, 1)), (2, 0, 1)[direction]
+    want = np.empty(lens[out])
+    plan(host, direction, wide, conv)(*arguments(direction, [d.astype("f8") for d in data], want))
+    result = Tensor(cpu, desc[out], None)
+    buffers = [Tensor(cpu, d, v) for d, v in zip(desc, data, strict=True)]
+    plan(cpu, direction, desc, conv, solver_of(family, direction).id)(
+        *arguments(direction, [b.argument() for b in buffers], result.argument()))
+    cpu.finish()
+    error = np.linalg.norm(result.values() - want) / np.linalg.norm(want)
+    direct = np.linalg.norm(direct_sum(direction, *data) - want) / np.linalg.norm(want)
+    assert error <= SHARE[family] * direct
+    assert error <= 2e-6
+
+
+def direct_sum(direction: int, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The convolution with a 3x3 filter and pads of 1, each result summed in one chain of float32."""
+    n, c, h, _ = x.shape
+    total = np.zeros((y, x, w)[direction].shape, "f4")
+    if direction == 2:
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        for image in range(n):
+            for i in range(h):
+                for j in range(h):
+                    total += y[image, :, i, j][:, None, None, None] * padded[image, None, :, i:i + 3, j:j + 3]
+        return total
+    source = x if direction == 0 else y
+    filters = w if direction == 0 else w[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)
+    padded = np.pad(source, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    for channel in range(c):
+        for r in range(3):
+            for s in range(3):
+                total += filters[None, :, channel, r, s, None, None] * padded[:, channel, None, r:r + h, s:s + h]
+    return total
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_cores_change_no_bit(cpu, rng, direction):
+    info = device.find(cpu.device.name)._replace(compute_units=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "find", lambda _: info)
+        other = miopyx.Handle(cpu.device.name)
+    lens = [(2, 40, 20, 21), (70, 40, 3, 3), (2, 70, 20, 21)]
+    desc, conv = [TensorDescriptor("float32", s) for s in lens], ConvolutionDescriptor((1, 1), (1, 1), (1, 1))
+    data = [rng.standard_normal(s).astype("f4") for s in lens]
+    results = []
+    with other:
+        for handle in (cpu, other, cpu):
+            buffers = [Tensor(handle, d, v) for d, v in zip(desc, data, strict=True)]
+            result = Tensor(handle, desc[(2, 0, 1)[direction]], None)
+            plan(handle, direction, desc, conv, solver_of("F4", direction).id)(
+                *arguments(direction, [b.argument() for b in buffers], result.argument()))
+            handle.finish()
+            results.append(result.values())
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_nan_stays_in_its_tile(cpu, rng):
+    lens = [(2, 8, 12, 12), (16, 8, 3, 3), (2, 16, 12, 12)]
+    desc, conv = [TensorDescriptor("float32", s) for s in lens], ConvolutionDescriptor((1, 1), (1, 1), (1, 1))
+    x, w = (rng.standard_normal(s).astype("f4") for s in lens[:2])
+    x[0, 3, 5, 5] = np.nan  # of the inputs of the middle tile alone
+    buffers = [Tensor(cpu, d, v) for d, v in zip(desc, (x, w, None), strict=True)]
+    plan(cpu, 0, desc, conv, solver_of("F4", 0).id)(*[b.argument() for b in buffers])
+    cpu.finish()
+    wrong = np.isnan(buffers[2].values())
+    assert wrong[0, :, 4:7, 4:7].all()
+    wrong[0, :, 4:8, 4:8] = False
+    assert not wrong.any()
+
+
+def problem(direction, n, c, k, size, filter=(3, 3), pad=1, stride=1, dilation=1, dtype="float32", layouts=(0, 0, 0)):
+    conv = ConvolutionDescriptor((pad, pad), (stride, stride), (dilation, dilation))
+    x, w = TensorDescriptor(dtype, (n, c, size, size)), TensorDescriptor(dtype, (k, c, *filter))
+    lens = x.lens, w.lens, conv.output_lens(x, w)
+    names = (miopyx.miopenTensorNCHW, miopyx.miopenTensorNHWC)
+    return ConvProblem(direction, *[TensorDescriptor(dtype, s, layout=names[i])
+                                    for s, i in zip(lens, layouts, strict=True)], conv)
+
+
+def test_what_is_refused(cpu, host):
+    def why(family="F4", direction=0, **changed):
+        arguments_ = {"n": 2, "c": 16, "k": 16, "size": 12, **changed}
+        return solver_of(family, direction).why_not(cpu.device, problem(direction, **arguments_))
+
+    assert why() is None
+    assert why("F2") is None
+    assert why(stride=2) == "not a stride of 1"
+    assert why(filter=(1, 1)) == "a 1x1 filter"
+    assert why(filter=(6, 3)) == why("F2", filter=(4, 3)) == "a large filter"
+    assert why(size=40, dilation=9, pad=9) == "a large dilation"
+    assert why(c=7) == why(direction=1, k=7) == "too few channels"
+    assert why(direction=1, c=7) is None
+    assert why(direction=2, n=1, size=2) == "too few pixels"
+    assert why(layouts=(0, 1, 0)) == "tensors are neither packed NCHW nor packed NHWC"
+    assert why(layouts=(1, 1, 1)) is None
+    if cpu.device.fp64:
+        assert why(dtype="float64") == "data type"
+        assert why("F2", dtype="float64") is None
+    assert solver_of("F4", 0).why_not(host.device, problem(0, 2, 16, 16, 12)) == "runs on OpenCL devices only"
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_index(cpu, direction):
+    """F4 before F2 before a product of matrices where tiles are many; not for single tiles with many filters."""
+    def of(name, *shape):
+        return registry.BY_NAME[name].wti(cpu.device, problem(direction, *shape))
+
+    gemm = ("GemmFwdBatched", "GemmBwdBatched", "GemmWrwBatched")[direction]
+    names = [s.name for s in (solver_of("F4", direction), solver_of("F2", direction))]
+    for shape in ((4, 64, 64, 56), (4, 128, 128, 28), (4, 256, 256, 14)):
+        first, second = (of(name, *shape) for name in names)
+        assert first > second > 1 > of(gemm, *shape)
+    assert of(names[0], 1, 256, 256, 3) < 1

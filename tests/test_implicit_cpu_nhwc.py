@@ -1,0 +1,168 @@
+"""Implicit GEMM with channels last on CPU devices: random problems, configurations, Inf and NaN, what is refused.
+
+Every element is checked against the host path in float64, as in test_solvers, whose bound this takes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases_reader import ConvCase
+from test_solvers import Example, Tensor, arguments, check, plan, strides_of, verify
+
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._invoker import Invoker
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+from miopyx.tuning import configurations
+
+NAMES = ("CpuImplicitGemmNhwcFwd", "CpuImplicitGemmNhwcBwd", "CpuImplicitGemmNhwcWrw")
+TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
+CHANNELS = (1, 2, 3, 5, 15, 16, 17, 31, 33, 48, 63, 64, 65, 100, 130)
+
+
+@pytest.fixture
+def cpu(opencl_name, handles):
+    handle = handles(opencl_name)
+    if not handle.device.is_cpu:
+        pytest.skip("needs a CPU device")
+    return handle
+
+
+@pytest.fixture
+def host(handles):
+    return handles("host")
+
+
+def case_of(n, c, k, lens, taps, pad=None, stride=None, dilation=None, groups=1) -> ConvCase:
+    ones = (1,) * len(lens)
+    return ConvCase("", n, c * groups, k * groups, lens, taps, pad or (0,) * len(lens), stride or ones,
+                    dilation or ones, groups, False, (0,) * len(lens), "ci")
+
+
+SHAPES = {
+    "1x1": case_of(3, 65, 130, (9, 7), (1, 1)),
+    "1x1, stride 2": case_of(2, 33, 70, (9, 8), (1, 1), stride=(2, 2)),
+    "3x3": case_of(2, 64, 64, (9, 10), (3, 3), (1, 1)),
+    "3x3, stride 2": case_of(2, 17, 48, (11, 10), (3, 3), (1, 1), (2, 2)),
+    "3x3, dilation 2": case_of(1, 20, 33, (12, 9), (3, 3), (2, 2), dilation=(2, 2)),
+    "stem": case_of(2, 3, 64, (23, 22), (7, 7), (3, 3), (2, 2)),
+    "one channel": case_of(2, 1, 5, (13, 12), (5, 3), (2, 1)),
+    "channels beyond a block of the sum": case_of(1, 700, 20, (3, 4), (1, 3), (0, 1)),
+    "stride and dilation share a factor": case_of(2, 7, 9, (15, 16), (4, 3), (3, 2), (4, 6), (2, 3)),
+    "stride beyond the filter": case_of(2, 6, 20, (17, 13), (2, 1), (1, 0), (5, 3)),
+    "pad beyond the filter": case_of(1, 18, 34, (4, 5), (2, 3), (5, 4)),
+    "groups": case_of(2, 16, 24, (8, 9), (3, 3), (1, 1), groups=3),
+    "groups, stride 2": case_of(2, 5, 35, (8, 9), (3, 2), (1, 1), (2, 1), groups=4),
+    "1-D": case_of(2, 18, 40, (77,), (9,), (4,), (2,), (3,)),
+    "3-D": case_of(2, 9, 36, (5, 6, 7), (3, 2, 3), (1, 1, 0), (2, 1, 2), (1, 2, 1)),
+    "many images of one pixel": case_of(70, 21, 49, (1, 1), (1, 1)),
+}
+
+
+def run(handle, host, case, dtype, direction, rng):
+    example = Example(case, dtype, "channels last", rng, host)
+    problem = ConvProblem(direction, *example.desc, example.conv)
+    solver = registry.BY_NAME[NAMES[direction]]
+    assert solver.why_not(handle.device, problem) is None
+    check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(cpu, host, rng, name, dtype):
+    for direction in range(1 if dtype == "int8" else 3):
+        run(cpu, host, SHAPES[name], dtype, direction, rng)
+
+
+def random_case(rng) -> ConvCase:
+    while True:
+        axes = int(rng.choice([1, 2, 2, 3]))
+        lens = rng.integers(1, 7 if axes == 3 else 14, axes)
+        taps, pad = rng.integers(1, 5, axes), rng.integers(0, 5, axes)
+        stride, dilation = rng.integers(1, 4, axes), rng.integers(1, 4, axes)
+        c, k = rng.choice(CHANNELS, 2)
+        groups = int(rng.choice([1, 1, 2, 3])) if max(c, k) < 50 else 1
+        if (lens + 2 * pad > dilation * (taps - 1)).all() and c * k * groups * taps.prod() < 50000:
+            return case_of(int(rng.integers(1, 4)), int(c), int(k), *[tuple(map(int, v)) for v in (
+                lens, taps, pad, stride, dilation)], groups)
+
+
+def test_random_problems(cpu, host, rng, request):
+    for _ in range(request.config.getoption("--configurations") // 4):
+        case, dtype, direction = random_case(rng), TYPES[rng.integers(len(TYPES))], int(rng.integers(3))
+        print(case, dtype, direction)
+        run(cpu, host, case, dtype, 0 if dtype == "int8" else direction, rng)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_configurations(cpu, host, rng, direction):
+    """Any configuration computes the same as the default one, up to the order of its sums."""
+    example = Example(SHAPES["3x3, stride 2"], "float32", "channels last", rng, host)
+    problem = ConvProblem(direction, *example.desc, example.conv)
+    solver = registry.BY_NAME[NAMES[direction]]
+    every = configurations(solver.parameters(cpu.device, problem), lambda c: solver.accepts(cpu.device, problem, c))
+    assert solver.default_config(cpu.device, problem) in every
+    config = every[rng.integers(len(every))]
+    print(config)
+    cpu.register(Invoker(cpu, solver, problem, config), solver.id)
+    inputs = [Tensor(cpu, d, v) for d, v in zip(example.desc, example.data, strict=True)]
+    out = Tensor(cpu, example.desc[(2, 0, 1)[direction]], None)
+    plan(cpu, direction, example.desc, example.conv, solver.id)(
+        *arguments(direction, [t.argument() for t in inputs], out.argument()))
+    cpu.finish()
+    verify(example, direction, out.values(), 1.0, 0.0, 0.0, solver, "float32")
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_packed_filters(cpu, host, rng, direction):
+    """Filters that were packed once serve later calls, whatever x and y hold."""
+    example = Example(SHAPES["3x3"], "float32", "channels last", rng, host)
+    solver = registry.BY_NAME[NAMES[direction]]
+    inputs = [Tensor(cpu, d, v) for d, v in zip(example.desc, example.data, strict=True)]
+    ready = plan(cpu, direction, example.desc, example.conv, solver.id)
+    if direction != 2:
+        ready.pack(inputs[1].argument())
+    for _ in range(2):
+        out = Tensor(cpu, example.desc[(2, 0, 1)[direction]], None)
+        ready(*arguments(direction, [t.argument() for t in inputs], out.argument()))
+        cpu.finish()
+        verify(example, direction, out.values(), 1.0, 0.0, 0.0, solver, "float32")
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("direction", range(2))
+def test_inf_and_nan_of_pixels_stay_where_they_count(cpu, host, rng, direction, value):
+    for name in ("3x3, stride 2", "stem", "groups"):
+        example = Example(SHAPES[name], "float32", "channels last", rng, host)
+        pixels = 2 if direction else 0
+        data = [d.copy() for d in example.data]
+        data[pixels].reshape(-1)[[0, -1, data[pixels].size // 3]] = value
+        wide = [TensorDescriptor("float64", d.lens) for d in example.desc]
+        output = (2, 0, 1)[direction]
+        want = np.full(example.desc[output].lens, np.nan)
+        with np.errstate(invalid="ignore"):
+            plan(host, direction, wide, example.conv)(*arguments(direction, [d.astype("f8") for d in data], want))
+        inputs = [Tensor(cpu, d, v) for d, v in zip(example.desc, data, strict=True)]
+        out = Tensor(cpu, example.desc[output], None)
+        plan(cpu, direction, example.desc, example.conv, registry.BY_NAME[NAMES[direction]].id)(
+            *arguments(direction, [t.argument() for t in inputs], out.argument()))
+        cpu.finish()
+        got = out.values()
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+
+
+def test_what_is_refused(cpu):
+    def why(direction, layout="channels last", dtype="float32", stride=1):
+        lens = [(2, 8, 9, 9), (4, 8, 3, 3)]
+        conv = ConvolutionDescriptor((1, 1), (stride, stride), (1, 1))
+        x, w = (TensorDescriptor(dtype, s, strides_of(s, layout)) for s in lens)
+        y_lens = conv.output_lens(x, w)
+        y = TensorDescriptor("int32" if dtype == "int8" else dtype, y_lens, strides_of(y_lens, layout))
+        return registry.BY_NAME[NAMES[direction]].why_not(cpu.device, ConvProblem(direction, x, w, y, conv))
+
+    assert all(why(d) is None for d in range(3))
+    assert why(0, "packed") == why(1, "padded") == "tensors are not packed with channels last"
+    assert why(0, dtype="int8") is None
+    assert why(1, stride=40) == "a large stride"

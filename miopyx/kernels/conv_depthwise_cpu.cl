@@ -1,0 +1,241 @@
+/* Depthwise convolutions of tensors with channels last on CPU devices, as they lie: lanes are channels.
+ *
+ * Shape: one or two spatial axes, R x S taps, rows STEP apart and not dilated; columns have any stride and dilation.
+ * BACKWARD: backward data with strides of 1, a convolution of dy with the filter turned round.
+ * A work-item, alone in its group, takes TALL rows at a time, so that an element of x is loaded once for all of them.
+ * Taps that meet padding are left out.  Filters come as conv_grouped_cpu_pack.cl writes them;
+ * conv_grouped_cpu_sum.cl adds up the parts of backward weights.
+ * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
+ * (sets of vectors of channels, parts).
+ */
+#ifndef X_TYPE
+#define X_TYPE float
+#endif
+#ifndef ACC
+#define ACC float
+#endif
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef R
+#define R 3
+#endif
+#ifndef S
+#define S 3
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+#ifndef WEIGHTS /* build depthwise_weights, not depthwise_data */
+#define WEIGHTS 0
+#endif
+#ifndef TALL
+#define TALL 4
+#endif
+#ifndef SUMS /* vectors of sums of backward weights */
+#define SUMS 512
+#endif
+#define MODE 1
+#include "common.h"
+#include "conv_grouped_cpu.h"
+
+#define ROWS_READ ((TALL - 1) * STEP + R)
+#define ALL_ROWS ((1 << ROWS_READ) - 1)
+#define ALL_COLUMNS ((1 << S) - 1)
+#if BACKWARD
+#define TAP(r, s) ((R * S - 1 - (r) * S - (s)) * VEC)
+#else
+#define TAP(r, s) (((r) * S + (s)) * VEC)
+#endif
+
+/* Bits of the numbers i < count of which start + i * step lies in [0, limit). */
+static inline int bits_inside(int start, int step, int limit, int count)
+{
+    int bits = 0;
+    for (int i = 0; i < count; i++)
+        bits |= (start + i * step >= 0 && start + i * step < limit) << i;
+    return bits;
+}
+
+#define GET_WHOLE(at) READ(x, at)
+#define GET_SOME(at) load_whole(x + (at), room - (at))
+
+#if !WEIGHTS
+/* s[TALL] of one column: x is its first tap.  A loop over columns, or the compiler loads everything first and has no
+ * registers left. */
+#define SUM_COLUMN(GET)                                                                      \
+    _Pragma("unroll 1") for (int v = 0; v < S; v++)                                          \
+        if (column_bits >> v & 1) {                                                          \
+            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                            \
+                if (row_bits >> u & 1) {                                                     \
+                    const vec a = GET(u * x_h + v * x_w);                                    \
+                    _Pragma("unroll") for (int j = 0; j < TALL; j++)                         \
+                        if (u >= j * STEP && u < j * STEP + R)                               \
+                            s[j] += a * *(__global const loose *)(w + TAP(u - j * STEP, v)); \
+                }                                                                            \
+        }
+
+static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
+{
+    v *= (ACC)alpha;
+    if (count == VEC) {
+        if (beta != 0)
+            v += (ACC)beta * READ(p, 0);
+        WRITE(p, 0, v);
+    } else {
+        ACC lanes[VEC];
+        VPUT(v, 0, lanes);
+        for (int i = 0; i < count; i++)
+            STORE_MIXED(X_TYPE, p, i, lanes[i], 1, beta);
+    }
+}
+
+static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
+                                  __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                                  int image, SCALAR alpha, SCALAR beta)
+{
+    const mx_grouped g = *grouped;
+    const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
+    const int rows = min(begin + g.tile_h, g.grid_h);
+    const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
+    out += image * g.out.n;
+    for (int t = begin; t < rows; t += TALL) {
+        const int top = t * STEP + g.first_h + g.least_h, height = min(TALL, rows - t);
+        const int row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
+        for (int q = 0; q < g.grid_w; q++) {
+            const int left = q * g.planes.step_w + g.first_w + g.least_w;
+            const int column_bits = bits_inside(left, g.dilation[2], g.in.width, S);
+            const bool inside = row_bits == ALL_ROWS && column_bits == ALL_COLUMNS && height == TALL;
+            const long at = image * g.in.n + top * g.in.h + left * g.in.w;
+            __global STORAGE(X_TYPE) *y = out + t * y_h + q * y_w;
+            for (int c = first; c < end; c++) {
+                const int count = min(VEC, g.in.channels - c * VEC);
+                __global const ACC *w = packed + (long)c * R * S * VEC;
+                __global const STORAGE(X_TYPE) *x = in + at + c * VEC;
+                vec s[TALL];
+#pragma unroll
+                for (int j = 0; j < TALL; j++)
+                    s[j] = (vec)((ACC)0);
+                if (count < VEC) {
+                    const long room = g.in.span - at - c * VEC;
+                    SUM_COLUMN(GET_SOME)
+                    for (int j = 0; j < height; j++)
+                        store_some(y + j * y_h + c * VEC, s[j], count, alpha, beta);
+                } else if (inside) {
+#pragma unroll 1
+                    for (int v = 0; v < S; v++) {
+                        vec a[ROWS_READ];
+#pragma unroll
+                        for (int u = 0; u < ROWS_READ; u++)
+                            a[u] = READ(x, u * x_h + v * x_w);
+#pragma unroll
+                        for (int r = 0; r < R; r++) {
+                            const vec tap = *(__global const loose *)(w + TAP(r, v));
+#pragma unroll
+                            for (int j = 0; j < TALL; j++)
+                                s[j] += a[j * STEP + r] * tap;
+                        }
+                    }
+#pragma unroll
+                    for (int j = 0; j < TALL; j++)
+                        store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
+                } else {
+                    SUM_COLUMN(GET_WHOLE)
+#pragma unroll
+                    for (int j = 0; j < TALL; j++)
+                        if (j < height)
+                            store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
+                }
+            }
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_data(
+    __global const STORAGE(X_TYPE) *restrict in, long in_offset, __global const ACC *restrict packed, long w_offset,
+    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, const SCALAR alpha, const SCALAR beta)
+{
+    compute_tile(in + in_offset, packed + w_offset, out + out_offset, &g, (int)get_group_id(0), (int)get_group_id(1),
+                 (int)get_group_id(2), alpha, beta);
+}
+
+#else
+/* s[R][S] += what column q of TALL rows gives. */
+#define ADD_COLUMN(ROW_TEST, COLUMN_TEST, HEIGHT_TEST, GET, GET_DY)                    \
+    do {                                                                               \
+        vec d[TALL];                                                                   \
+        _Pragma("unroll") for (int j = 0; j < TALL; j++)                               \
+            if (HEIGHT_TEST)                                                           \
+                d[j] = GET_DY(j * y_h);                                                \
+        _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                          \
+            if (ROW_TEST) {                                                            \
+                _Pragma("unroll") for (int v = 0; v < S; v++)                          \
+                    if (COLUMN_TEST) {                                                 \
+                        const vec a = GET(u * x_h + v * x_w);                          \
+                        _Pragma("unroll") for (int j = 0; j < TALL; j++)               \
+                            if (u >= j * STEP && u < j * STEP + R && (HEIGHT_TEST))    \
+                                s[(u - j * STEP) * S + v] += a * d[j];                 \
+                    }                                                                  \
+            }                                                                          \
+    } while (0)
+#define GET_DY_WHOLE(at) READ(y, at)
+#define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
+
+static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict in,
+                                  __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
+                                  const mx_grouped *grouped, int images, int set, int part)
+{
+    const mx_grouped g = *grouped;
+    vec sums[SUMS];
+    const int first = set * g.together, end = min(first + g.together, g.groups);
+    const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
+    const int bands = (g.grid_h + TALL - 1) / TALL;
+    const long units = (long)images * bands;
+    for (int i = 0; i < (end - first) * R * S; i++)
+        sums[i] = (vec)((ACC)0);
+    for (long unit = units * part / g.parts; unit < units * (part + 1) / g.parts; unit++) {
+        const int image = (int)(unit / bands), t = (int)(unit % bands) * TALL, height = min(TALL, g.grid_h - t);
+        const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
+        for (int c = first; c < end; c++) {
+            const int count = min(VEC, g.in.channels - c * VEC);
+            vec s[R * S], *sum = sums + (c - first) * R * S;
+#pragma unroll
+            for (int i = 0; i < R * S; i++)
+                s[i] = sum[i];
+            for (int q = 0; q < g.grid_w; q++) {
+                const int left = q * g.planes.step_w + g.least_w;
+                const int column_bits = left >= 0 && left + (S - 1) * g.dilation[2] < g.in.width
+                    ? ALL_COLUMNS : bits_inside(left, g.dilation[2], g.in.width, S);
+                const long at = image * g.in.n + top * g.in.h + left * g.in.w + c * VEC;
+                const long at_y = image * g.out.n + t * y_h + q * y_w + c * VEC;
+                __global const STORAGE(X_TYPE) *x = in + at, *y = dy + at_y;
+                if (count < VEC) {
+                    const long room = g.in.span - at, room_y = g.out.span - at_y;
+                    ADD_COLUMN(row_bits >> u & 1, column_bits >> v & 1, j < height, GET_SOME, GET_DY_SOME);
+                } else if (row_bits == ALL_ROWS && column_bits == ALL_COLUMNS && height == TALL) {
+                    ADD_COLUMN(1, 1, 1, GET_WHOLE, GET_DY_WHOLE);
+                } else {
+                    ADD_COLUMN(row_bits >> u & 1, column_bits >> v & 1, j < height, GET_WHOLE, GET_DY_WHOLE);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < R * S; i++)
+                sum[i] = s[i];
+        }
+    }
+    parts += ((long)part * g.groups + first) * R * S * VEC;
+    for (int i = 0; i < (end - first) * R * S; i++)
+        *(__global loose *)(parts + (long)i * VEC) = sums[i];
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_weights(
+    __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
+    long dy_offset, __global ACC *restrict parts, long parts_offset, const mx_grouped g, int images)
+{
+    compute_part(x + x_offset, dy + dy_offset, parts + parts_offset, &g, images, (int)get_group_id(0),
+                 (int)get_group_id(1));
+}
+#endif

@@ -57,6 +57,7 @@ cdef class Step:
 cdef class Solution:
     cdef readonly tuple steps
     cdef readonly int64_t workspace
+    cdef readonly int constant           # leading steps that depend on the weights alone
 
 
 cdef class Solver:

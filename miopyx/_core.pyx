@@ -136,10 +136,34 @@ cdef class Step:
 
 
 cdef class Solution:
-    """What a solver decided: the steps and the bytes of workspace they need."""
+    """What a solver decided: the steps and the bytes of workspace they need.
 
-    def __init__(self, steps, int64_t workspace=0):
-        self.steps, self.workspace = tuple(steps), workspace
+    The first `constant` steps are kernels that read nothing but w and write nothing but the beginning of the workspace;
+    no later step writes there or takes w.  So `Plan.pack` runs them once for many calls.  Every other call runs all
+    steps.
+    """
+
+    def __init__(self, steps, int64_t workspace=0, int constant=0):
+        cdef Step step
+        cdef Arg arg
+        cdef int i
+        self.steps, self.workspace, self.constant = tuple(steps), workspace, constant
+        if constant == 0:
+            return
+        if not 0 < constant < len(self.steps):
+            raise BadParmError("no number of leading steps", "constant", constant, f"0 to {len(self.steps) - 1}")
+        for i in range(len(self.steps)):
+            step = self.steps[i]
+            if i < constant and step.spec is None:
+                raise BadParmError("a constant step that is no kernel", "steps", i, "a kernel")
+            for arg in step.args:
+                if arg.kind == ARG_VALUE:
+                    continue
+                if i >= constant:
+                    if arg.kind == ARG_SLOT and arg.slot == SLOT_W:
+                        raise BadParmError("a step behind the constant ones takes w", "steps", i, "the workspace")
+                elif arg.kind == ARG_SCALAR or arg.slot != SLOT_W and arg.slot != SLOT_WORKSPACE:
+                    raise BadParmError("a constant step takes more than w", "steps", i, "w and the workspace")
 
 
 cdef class Solver:

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from ._arena cimport Arena
 from ._buffers cimport binding_t, bound_t, layout_t
 from ._core cimport Device, Solution, Solver, Step, host_function
 from ._handle cimport Handle
@@ -70,7 +71,7 @@ cdef class Invoker:
     cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
     cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1
     cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil
-    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars) except -1
+    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars, int first, int last) except -1
 
 
 # The memory that a call passes: `count` objects and the workspace behind them, if there is one; object i goes to slot
@@ -82,6 +83,8 @@ cdef struct call_t:
     int64_t workspace_size
 
 
-cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars) except -1
+cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                 Arena packed) except -1
+cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name)
 cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1
 cdef int64_t workspace_bytes(object workspace_size) except -1

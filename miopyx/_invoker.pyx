@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from ._arena cimport Arena
+from ._arena cimport Arena, make_arena
 from ._args cimport to_int64
 from ._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array, is_released,
@@ -149,8 +149,12 @@ cdef class Invoker:
                 break
         return status
 
-    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars) except -1:
-        """Enqueue all steps; kernels are told what they do not know yet.  Everything was checked before."""
+    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars, int first,
+                         int last) except -1:
+        """Enqueue steps first ... last - 1; kernels are told what they do not know yet.  Everything was checked before.
+
+        The constant steps, which take no scalars, run alone or not at all.
+        """
         cdef int i, j
         cdef step_t* s
         cdef slot_arg_t* a
@@ -165,7 +169,7 @@ cdef class Invoker:
         # By their bits: 0 and -0 are not the same.
         new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(self.scalars)) != 0
         self.scalars_bound = False  # should a call below fail half way
-        for i in range(self.step_count):
+        for i in range(first, last):
             s = &self.steps[i]
             for j in range(s.slot_count):
                 a = &s.slots[j]
@@ -195,8 +199,9 @@ cdef class Invoker:
                                             &event if profile else NULL), "clEnqueueNDRangeKernel")
             if profile:
                 elapsed += _event_ms(event)
-        memcpy(self.scalars, scalars, sizeof(self.scalars))
-        self.scalars_bound = True
+        if last == self.step_count:
+            memcpy(self.scalars, scalars, sizeof(self.scalars))
+            self.scalars_bound = True
         if profile:
             handle.kernel_time = elapsed
         return 0
@@ -217,10 +222,12 @@ cdef double _event_ms(void* event) except? -1:
     return <double> (end - start) * 1e-6
 
 
-cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars) except -1:
+cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                 Arena packed) except -1:
     """Check and bind the memory of a call, then run it; `scalars` are MX_SCALARS numbers.
 
-    A workspace size of OWN takes the handle's own arena.  Nothing is launched unless everything fits.
+    A workspace size of OWN takes the handle's own arena, or `packed` where that is not None: what `pack` returned.
+    Nothing is launched unless everything fits.
     """
     cdef int64_t need = invoker.slot[invoker.count].need
     _require_ready(handle, invoker)
@@ -234,7 +241,7 @@ cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names
     acquire(&handle.lock)
     try:
         _require_ready(handle, invoker)  # another thread may have had the lock
-        _execute_device(handle, invoker, call, names, scalars)
+        _execute_device(handle, invoker, call, names, scalars, packed)
     finally:
         mx_lock_drop(&handle.lock)
     return 0
@@ -283,23 +290,24 @@ cdef inline list _with(list held, object keep):
 
 
 cdef int _execute_device(Handle handle, Invoker invoker, const call_t* call, tuple names,
-                         const double* scalars) except -1:
+                         const double* scalars, Arena packed) except -1:
     cdef binding_t* slots[SLOTS]
     cdef binding_t none
-    cdef Arena arena = None  # held until the kernels are enqueued
+    cdef Arena arena = packed  # held until the kernels are enqueued
+    cdef int first = 0 if packed is None else invoker.solution.constant
     cdef int i, count = invoker.count
     cdef int64_t need = invoker.slot[count].need
     none.kind, none.temporary = UNBOUND, False
     for i in range(count + 1):
         slots[i] = &none
-    if call.workspace_size == OWN and need != 0:
+    if call.workspace_size == OWN and need != 0 and packed is None:
         handle.reserve_arena(need)  # first: it may run Python code, which could call us again
         arena = handle.arena
     if not _is_as_before(invoker, call, names, slots):
-        return _execute_anew(handle, invoker, call, names, scalars, slots)
+        return _execute_anew(handle, invoker, call, names, scalars, slots, packed)
     if arena is not None:
         slots[count] = &arena.binding
-    return invoker._run_device(handle, slots, scalars)
+    return invoker._run_device(handle, slots, scalars, first, invoker.step_count)
 
 
 cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, binding_t** slots) except -1:
@@ -343,9 +351,10 @@ cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, bindin
 
 
 cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
-                       binding_t** slots) except -1:
+                       binding_t** slots, Arena packed) except -1:
     """Bind what is new.  What is remembered changes only when everything was found right."""
-    cdef Arena arena = None
+    cdef Arena arena = packed
+    cdef int first = 0 if packed is None else invoker.solution.constant
     cdef Device dev = handle.device
     cdef Problem problem = invoker.problem
     cdef int i, slot, count = invoker.count
@@ -396,20 +405,62 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
         _require_ready(handle, invoker)
         _require_apart(problem, call, names, slots, invoker.slot)
         if need != 0 and call.workspace_size == OWN:
-            handle.reserve_arena(need)
-            arena = handle.arena
+            if arena is None:
+                handle.reserve_arena(need)
+                arena = handle.arena
             slots[count] = &arena.binding
         for i in range(count + 1):
             invoker.slot[i].current = place[i]
         invoker.apart = calls == invoker.calls_anew
         invoker.workspace_apart = need != 0 and call.workspace_size != OWN
-        invoker._run_device(handle, slots, scalars)
+        invoker._run_device(handle, slots, scalars, first, invoker.step_count)
         if blocking:
             _wait_and_sync(handle, slots, count + 1)
     finally:
         unbind(&fresh)
         _release_temporaries(slots, count + 1)
     return 0
+
+
+cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name):
+    """Run the constant steps on the weights `data`, which belong in `slot`, and wait for them.
+
+    Returns a workspace that nobody else writes to, for later calls of `execute`; None where no step is constant.
+    """
+    cdef Problem problem = invoker.problem
+    cdef slot_t* s = &invoker.slot[slot]
+    cdef const layout_t* layout = &s.layout if problem.tensor[slot] != NULL else NULL
+    cdef Arena arena = None
+    cdef binding_t* slots[SLOTS]
+    cdef binding_t none
+    cdef bound_t bound
+    cdef int i, count = invoker.count
+    memset(&none, 0, sizeof(none))
+    memset(&bound, 0, sizeof(bound))
+    for i in range(count + 1):
+        slots[i] = &none
+    slots[slot] = &bound.b
+    _require_ready(handle, invoker)
+    if handle.device.is_host:
+        bind_host(data, name, problem.tensor[slot], layout, s.need, False, &bound.b)
+        return None
+    acquire(&handle.lock)
+    try:
+        _keep = bind_device(data, name, problem.tensor[slot], layout, s.need, False, handle.device.shares_memory,
+                            <void*> handle.device.context_ptr, &bound)
+        if s.width > 1 and bound.b.offset % s.width:
+            raise BadParmError("misaligned offset", name, bound.b.offset, f"multiple of {s.width}")
+        _require_ready(handle, invoker)  # looking at `data` may run Python code
+        if invoker.solution.constant > 0:
+            arena = make_arena(invoker.slot[count].need, <void*> handle.device.context_ptr, None, None, None)
+            slots[count] = &arena.binding
+            invoker._run_device(handle, slots, invoker.scalars, 0, invoker.solution.constant)
+            handle.finish()
+    finally:
+        _release_temporaries(slots, count + 1)
+        unbind(&bound)
+        mx_lock_drop(&handle.lock)
+    return arena
 
 
 cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? NULL:

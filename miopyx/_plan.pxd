@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
+from ._arena cimport Arena
 from ._handle cimport STAMPS, Handle
 from ._invoker cimport Invoker
 from ._types cimport MX_SCALARS, MX_SLOTS
@@ -15,6 +16,7 @@ cdef class Plan:
     cdef vectorcall_t vectorcall         # what Python calls for plan(...), see _plan.pyx
     cdef readonly Handle handle
     cdef readonly Invoker invoker
+    cdef Arena own                       # the workspace with packed weights in it, None without them
     cdef object explaining               # makes the explanation
     cdef int order[MX_SLOTS]             # slots of the buffers that a call takes
     cdef int count

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from ._args cimport to_double
 from ._descriptors cimport Descriptor
 from ._handle cimport Handle
-from ._invoker cimport OWN, Invoker, call_t, execute
+from ._invoker cimport OWN, Invoker, call_t, execute, pack
 from ._types cimport MX_SCALARS, MX_SLOTS
 
 from .errors import BadParmError, MIOpenError
@@ -64,16 +64,31 @@ cdef class Plan:
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1:
         cdef call_t call
-        cdef int i
-        if self.handle is None:
-            raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
-        self.handle.require_alive()
-        for i in range(len(self.descriptors)):
-            if (<Descriptor> self.descriptors[i]).stamp != self.stamp[i]:
-                self._require_unchanged()
-                break
+        _require_usable(self)
         call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, OWN
-        return execute(self.handle, self.invoker, &call, self.names, scalars)
+        return execute(self.handle, self.invoker, &call, self.names, scalars, self.own)
+
+    def pack(self, w):
+        """Prepare the weights `w` once for all later calls of this plan; None makes each call prepare them again.
+
+        Solvers may begin by turning the weights into another form.  A packed plan has done that, holds the result in a
+        workspace of its own (`workspace` bytes) and leaves those steps out.  Calls still take w, and check it, but
+        compute with what was packed, even where w holds something else by then; so pack again after the weights
+        changed.  Waits until w was read.  Nothing is kept, and calls read their w as ever, where the solver prepares no
+        weights, and on the host: then `packed` stays False.
+        """
+        _require_usable(self)
+        if "w" not in self.buffers:
+            raise BadParmError("the plan takes no weights", "w", w, f"a plan of w, not {', '.join(self.buffers)}")
+        if w is None:
+            self.own = None
+            return
+        self.own = pack(self.handle, self.invoker, self.order[<int> self.names.index("w")], w, "w")
+
+    @property
+    def packed(self):
+        """Whether calls use weights that `pack` prepared."""
+        return self.own is not None
 
     cdef int _require_unchanged(self) except -1:
         """Descriptors were set again: fine if that says the same."""
@@ -121,6 +136,19 @@ cdef class Plan:
 
 
 plan_type = Plan
+
+
+cdef inline int _require_usable(Plan plan) except -1:
+    """Require a plan that can still compute what it was made for."""
+    cdef int i
+    if plan.handle is None:
+        raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
+    plan.handle.require_alive()
+    for i in range(len(plan.descriptors)):
+        if (<Descriptor> plan.descriptors[i]).stamp != plan.stamp[i]:
+            plan._require_unchanged()
+            break
+    return 0
 
 
 cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple descriptor_names,

@@ -300,7 +300,7 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
     call.order, call.count, call.data = order, 3, data
     data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
     scalars[0], scalars[1], scalars[2], scalars[3] = alpha, beta, 0, 0
-    return execute(h, invoker, &call, <tuple> _NAMES[d], scalars)
+    return execute(h, invoker, &call, <tuple> _NAMES[d], scalars, None)
 
 
 cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
@@ -387,7 +387,7 @@ cdef object _timing(int d, Handle h, bint transposed, object a, object b, object
         data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
         call.order, call.count, call.data, call.workspace_size = order, 3, data, size
         scalars[0], scalars[1], scalars[2], scalars[3] = 1, 0, 0, 0
-        execute(h, invoker, &call, _NAMES[d], scalars)
+        execute(h, invoker, &call, _NAMES[d], scalars, None)
         return h.kernel_time
     return run
 

@@ -33,7 +33,7 @@ cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyO
     """Check and bind `count` buffers and enqueue; `scalars` are MX_SCALARS numbers."""
     cdef call_t call
     call.order, call.count, call.data, call.workspace_size = order, count, data, OWN
-    return execute(handle, invoker, &call, names, scalars)
+    return execute(handle, invoker, &call, names, scalars, None)
 
 
 cdef Plan plan_of(object handle, object problem_of, const int* order, int count, tuple names, tuple descriptors,

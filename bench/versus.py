@@ -1,9 +1,10 @@
-"""Operations that are bound by memory beside PyTorch, on the real layers of networks, in one process and in turns.
+"""Operations beside PyTorch, on the real layers of networks, in one process and in turns.
 
     python bench/versus.py OP [--list resnet50] [--batch 4] [--dtype float32] [--layout nchw] [--device NAME]
                               [--repeat 3] [--json OUT]
 
-OP is bnorm, activ, pool, softmax, lrn, bias, tensor or all.  Needs PyTorch, which takes a GPU where the device is one
+OP is conv, which convolutions.py describes, or one that is bound by memory: bnorm, activ, pool, softmax, lrn, bias,
+tensor; or all of the latter.  Needs PyTorch, which takes a GPU where the device is one
 and PyTorch knows CUDA, else the CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
 PyTorch offers it.  Both sides run for a while in turns, five a repetition, each after a call that is not counted.
 
@@ -25,6 +26,7 @@ import math
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,10 +36,11 @@ from pathlib import Path
 # their cores.  Both are read when a process starts.
 ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
                "MALLOC_TOP_PAD_": "500000000"}
-LAYERS = Path(__file__).parent / "layers.txt"
+LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
 SMALL = 1e6            # bytes, below which launches are what counts
 BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
 TURNS = 5              # of a repetition
+NETWORKS = ["resnet50", "googlenet", "alexnet"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -103,17 +106,18 @@ class Ours:
     def desc(self, lens, dtype=None):
         import miopyx
 
-        if len(lens) != 4:
+        if len(lens) < 4:
             return miopyx.TensorDescriptor(dtype or self.dtype, lens)
-        return miopyx.TensorDescriptor(dtype or self.dtype, lens, layout=(
-            miopyx.miopenTensorNHWC if self.layout == "nhwc" else miopyx.miopenTensorNCHW))
+        layout = {4: {"nchw": miopyx.miopenTensorNCHW, "nhwc": miopyx.miopenTensorNHWC},
+                  5: {"nchw": miopyx.miopenTensorNCDHW, "nhwc": miopyx.miopenTensorNDHWC}}[len(lens)][self.layout]
+        return miopyx.TensorDescriptor(dtype or self.dtype, lens, layout=layout)
 
     def array(self, values, wide=False):
         """Memory that holds `values`; `wide` is what parameters have, float32 at least."""
         import numpy as np
 
         dtype = np.dtype("float32") if wide and self.width < 4 else self.numpy_type
-        stored = values.transpose(0, 2, 3, 1) if self.layout == "nhwc" and values.ndim == 4 else values
+        stored = np.moveaxis(values, 1, -1) if self.layout == "nhwc" and values.ndim >= 4 else values
         stored = np.ascontiguousarray(stored.astype(dtype))
         return self.handle.upload(stored.reshape(-1).view("u1")), values.shape, dtype
 
@@ -127,11 +131,11 @@ class Ours:
         import numpy as np
 
         buffer, lens, dtype = array
-        nhwc = self.layout == "nhwc" and len(lens) == 4
+        nhwc = self.layout == "nhwc" and len(lens) >= 4
         shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
         raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
         values = raw.view(dtype).reshape(shape).astype(np.float64)
-        return values.transpose(0, 3, 1, 2) if nhwc else values
+        return np.moveaxis(values, -1, 1) if nhwc else values
 
     def space(self, size):
         import numpy as np
@@ -152,8 +156,9 @@ class Theirs:
 
     def array(self, values, wide=False):
         tensor = self.torch.from_numpy(values.copy()).to(self.where, self.wide if wide else self.dtype)
-        if self.layout == "nhwc" and values.ndim == 4:
-            return tensor.contiguous(memory_format=self.torch.channels_last)
+        if self.layout == "nhwc" and values.ndim >= 4:
+            last = self.torch.channels_last if values.ndim == 4 else self.torch.channels_last_3d
+            return tensor.contiguous(memory_format=last)
         return tensor
 
     def empty(self, lens, wide=False):
@@ -584,14 +589,19 @@ def summary(rows: list[dict]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("op", choices=[*OPS, "all"])
-    parser.add_argument("--list", default="all", choices=["resnet50", "googlenet", "alexnet", "all"])
+    parser.add_argument("op", choices=["conv", *OPS, "all"])
+    parser.add_argument("--list", default="all", help="resnet50, googlenet, alexnet or all; of conv resnet50, vgg16, "
+                        "googlenet, densenet121, inception3, extra, depthwise, fft or all")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--directions", default="FBW", help="of conv: letters of F, B and W")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT",
+                        help="of conv: layers with this in a word of their line (may be repeated)")
+    parser.add_argument("--exhaustive", action="store_true", help="of conv: search for the best configurations first")
     parser.add_argument("--json")
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
@@ -600,7 +610,13 @@ def main() -> None:
         import torch
     except ImportError:
         sys.exit("PyTorch is not installed")
-    from fingerprint import fingerprint
+    if options.op == "conv":
+        with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as folder:
+            run_convolutions(parser, options, torch, folder)
+        return
+    networks = NETWORKS if options.list == "all" else [options.list]
+    if options.list not in (*NETWORKS, "all"):
+        parser.error(f"no list {options.list}")
 
     import miopyx
 
@@ -611,7 +627,6 @@ def main() -> None:
     ours, exact = Ours(handle, options.dtype, options.layout), Ours(miopyx.Handle("host"), "float64", "nchw")
     theirs = Theirs(torch, where, options.dtype, options.layout)
     copy = None if handle.device.is_host else Copy(handle)
-    networks = ["resnet50", "googlenet", "alexnet"] if options.list == "all" else [options.list]
     print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, "
           f"{options.dtype}, {options.layout}; load {os.getloadavg()[0]:.1f}")
     print(f"{'layer':58} {'':3} {'':9} {'us':>9} {'PyTorch':>9} {'ratio':>6} {'best':>6} {'MB':>8} {'of a copy':>18} "
@@ -622,11 +637,52 @@ def main() -> None:
             rows.append(row)
             print(line_of(row), flush=True)
     print(*summary(rows), sep="\n")
+    store(options, handle, f"{torch.__version__} on {where}", rows)
+
+
+def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespace, torch, folder: str) -> None:
+    """Measure convolutions with databases of their own, in `folder`."""
+    # A handle's own times are all that Find goes by.
+    os.environ.update(MIOPEN_USER_DB_PATH=folder, MIOPEN_DEBUG_DISABLE_FIND_DB="1", MIOPEN_FIND_MODE="NORMAL")
+    import convolutions
+
+    import miopyx
+
+    if options.list not in (*convolutions.LISTS, "all") or not set(options.directions) <= set("FBW"):
+        parser.error("no such list, or no such direction")
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
+    handles = [miopyx.Handle(options.device) if options.device else miopyx.Handle() for _ in range(2)]
+    device = handles[0].device
+    where = "cuda" if device.is_gpu and torch.cuda.is_available() else "cpu"
+    ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+    theirs, host = Theirs(torch, where, options.dtype, options.layout), miopyx.Handle("host")
+    print(f"{device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
+          f"{options.layout}{', tuned' if options.exhaustive else ''}; load {os.getloadavg()[0]:.1f}")
+    rows = []
+    for network in convolutions.LISTS if options.list == "all" else [options.list]:
+        print(f"{network}\n{convolutions.HEADER}")
+        found = []
+        for layer in convolutions.layers(network, options.batch, options.only):
+            for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, host, in_turns,
+                                            options.repeat, options.exhaustive):
+                found.append({"list": network, **row})
+                print(convolutions.line_of(row), flush=True)
+        print(*convolutions.summary(found), sep="\n", flush=True)
+        rows += found
+    store(options, handles[0], f"{torch.__version__} on {where}", rows)
+
+
+def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> None:
+    """Write the file that was asked for."""
     if options.json:
+        from fingerprint import fingerprint
+
         settings = {name: getattr(options, name) for name in ("batch", "dtype", "layout", "threads", "repeat")}
         Path(options.json).write_text(json.dumps({
-            **settings, "device": handle.device.name, "torch": f"{torch.__version__} on {where}",
-            "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+            **settings, "device": handle.device.name, "torch": peer, "fingerprint": fingerprint(), "rows": rows},
+            indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

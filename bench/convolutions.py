@@ -1,0 +1,285 @@
+"""Convolutions beside PyTorch: what `versus.py conv` measures, on the layers of convolutions.txt.
+
+    python bench/versus.py conv --list resnet50 [--directions FBW] [--batch 4] [--layout nhwc] [--only c=64 --only 3x3]
+                                [--exhaustive] ...
+
+For each layer and direction (F forward, B backward data, W backward weights), times of a call in turns with PyTorch:
+
+- the solver that Find takes in its NORMAL mode, on a handle that knows nothing and with empty databases; with
+  --exhaustive it searches for the solver's best configuration first;
+- `packed`: the same with its weights prepared once (`plan.pack`), where the solver prepares any;
+- `hybrid`: what DYNAMIC_HYBRID takes, on a handle of its own;
+- `alone`: every solver that Find took for at most three times its winner's time.
+
+PyTorch allocates its results (its variants with `out` compute elsewhere and copy); versus.py's settings see to it that
+the memory is not fresh.  On CUDA it may choose among all of cuDNN's algorithms, without TF32.
+
+GFLOP/s are 2 n k ho wo (c / groups) r s, by medians.  `ratio` is PyTorch's time by ours, by medians and by each side's
+best turn; `packed` the same for packed weights.  `hybrid` and `alone` are parts of the speed that there is: NORMAL's
+time by DYNAMIC_HYBRID's, and the best single solver's by that of Find's winner; `alone` names another solver if that
+was the best one.  Errors are norms, of the difference to the host path in float64 by that of the true result.  Above
+2e10 operations some images are checked, or for backward weights some filters, every element of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import miopyx
+
+LAYERS = Path(__file__).parent / "convolutions.txt"
+LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "fft")
+NAMES = {"F": "forward", "B": "data", "W": "weights"}
+FUNCTIONS = {"F": "Forward", "B": "BackwardData", "W": "BackwardWeights"}
+DYNAMIC_HYBRID = 5
+SLOWEST = 3.0          # a solver that Find took for so many times the winner's time is not timed alone
+CHECKED = 2e10         # operations of the part of a result that is checked
+
+
+@dataclass
+class Layer:
+    """A line of convolutions.txt for a batch."""
+
+    name: str
+    n: int
+    c: int
+    k: int
+    size: tuple[int, ...]
+    filter: tuple[int, ...]
+    pad: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    transposed: bool
+
+    def conv(self) -> miopyx.ConvolutionDescriptor:
+        return miopyx.ConvolutionDescriptor(self.pad, self.stride, self.dilation, int(self.transposed), self.groups)
+
+    @property
+    def x(self) -> tuple[int, ...]:
+        return (self.n, self.c, *self.size)
+
+    @property
+    def w(self) -> tuple[int, ...]:
+        outer, inner = (self.c, self.k) if self.transposed else (self.k, self.c)
+        return (outer, inner // self.groups, *self.filter)
+
+    @property
+    def y(self) -> tuple[int, ...]:
+        x, w = (miopyx.TensorDescriptor("float32", lens) for lens in (self.x, self.w))
+        return tuple(self.conv().output_lens(x, w))
+
+    @property
+    def flops(self) -> int:
+        small = self.x if self.transposed else self.y
+        return 2 * small[0] * math.prod(small[2:]) * math.prod(self.w) * (self.k if not self.transposed else self.c) \
+            // self.w[0]
+
+
+def layers(network: str, batch: int, only: list[str]) -> Iterator[Layer]:
+    """Yield a network's layers, those whose lines have all of `only` among their words or in one."""
+    for line in LAYERS.read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if not words or words[0] != network or not all(any(part in word for word in words[1:]) for part in only):
+            continue
+        options = dict(word.split("=") for word in words[1:])
+        size = _lengths(options["in"])
+        ones, zeros = "x".join("1" * len(size)), "x".join("0" * len(size))
+        yield Layer(" ".join(words[1:]), int(options.get("n", batch)), int(options["c"]), int(options["k"]), size,
+                    *(_lengths(options.get(name, default)) for name, default in (
+                        ("filter", ones), ("pad", zeros), ("stride", ones), ("dilation", ones))),
+                    int(options.get("groups", 1)), options.get("mode") == "transpose")
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+class Prepared:
+    """A layer on one of miopyx's sides: descriptors, and memory with its inputs and for the results."""
+
+    def __init__(self, side, layer: Layer, data: dict[str, np.ndarray]) -> None:
+        self.side, self.layer = side, layer
+        self.desc = {name: side.desc(values.shape) for name, values in data.items()}
+        self.input = {name: side.array(values) for name, values in data.items()}
+        self.output = {name: side.empty(values.shape) for name, values in data.items()}
+
+    def arguments(self, direction: str) -> tuple:
+        """Return the descriptors as plans and queries take them, and pairs of a name and whether it is an output."""
+        x, w, y = (self.desc[name] for name in "xwy")
+        if direction == "F":
+            return (x, w, y), (w, x, y), (("x", 0), ("w", 0), ("y", 1))
+        if direction == "B":
+            return (y, w, x), (y, w, x), (("y", 0), ("w", 0), ("x", 1))
+        return (y, x, w), (y, x, w), (("y", 0), ("x", 0), ("w", 1))
+
+    def buffers(self, direction: str) -> list:
+        return [(self.output if out else self.input)[name][0] for name, out in self.arguments(direction)[2]]
+
+    def plan(self, direction: str, conv, **options):
+        a, b, out = self.arguments(direction)[0]
+        handle = self.side.handle
+        make = {"F": handle.convolution_forward, "B": handle.convolution_backward_data,
+                "W": handle.convolution_backward_weights}[direction]
+        return make(a, b, conv, out, **options)
+
+    def find(self, direction: str, conv, exhaustive: bool) -> list:
+        """Run Find and return what it timed, fastest first."""
+        handle, name = self.side.handle, FUNCTIONS[direction]
+        a, b, out = self.arguments(direction)[1]
+        size = getattr(miopyx, f"miopenConvolution{name}GetWorkSpaceSize")(handle, a, b, conv, out)
+        a, b, out = self.arguments(direction)[0]
+        p, q, r = self.buffers(direction)
+        getattr(miopyx, f"miopenFindConvolution{name}Algorithm")(
+            handle, a, p, b, q, conv, out, r, 9, self.side.space(size), size, exhaustive)
+        a, b, out = self.arguments(direction)[1]
+        return list(getattr(miopyx, f"miopenConvolution{name}GetSolution")(handle, a, b, conv, out, 999))
+
+    def run(self, direction: str, plan) -> Callable[[], object]:
+        buffers = self.buffers(direction)
+        return lambda: plan(*buffers)
+
+    def result(self, direction: str) -> np.ndarray:
+        """Return what was computed last, in float64."""
+        self.side.finish()
+        return self.side.read(self.output[{"F": "y", "B": "x", "W": "w"}[direction]])
+
+
+class Peer:
+    """A layer on PyTorch's side."""
+
+    def __init__(self, side, layer: Layer, data: dict[str, np.ndarray]) -> None:
+        x, w, y = (side.array(data[name]) for name in "xwy")
+        aten, axes = side.torch.ops.aten, len(layer.size)
+        geometry = (layer.stride, layer.pad, layer.dilation, layer.transposed, (0,) * axes, layer.groups)
+        self.side, self.kept = side, {}
+
+        def forward() -> None:
+            self.kept["F"] = aten.convolution(x, w, None, *geometry)
+
+        def data_gradient() -> None:
+            self.kept["B"] = aten.convolution_backward(y, x, w, None, *geometry, (True, False, False))[0]
+
+        def weights_gradient() -> None:
+            self.kept["W"] = aten.convolution_backward(y, x, w, None, *geometry, (False, True, False))[1]
+
+        self.runs = {"F": forward, "B": data_gradient, "W": weights_gradient}
+
+    def result(self, direction: str) -> np.ndarray:
+        self.runs[direction]()
+        self.side.finish()
+        return self.side.read(self.kept[direction])
+
+
+class Truth:
+    """The results in float64 by the host path, of all or of the part that is checked."""
+
+    def __init__(self, host, layer: Layer, data: dict[str, np.ndarray]) -> None:
+        self.host, self.layer, self.data = host, layer, data
+
+    def errors(self, direction: str, *results: np.ndarray) -> list[float]:
+        layer, data = self.layer, dict(self.data)
+        name = {"F": "y", "B": "x", "W": "w"}[direction]
+        share = CHECKED / layer.flops
+        part: tuple[slice, ...] = ()
+        if share < 1 and direction != "W":
+            part = (slice(max(1, int(layer.n * share))),)
+            data["x"], data["y"] = (np.ascontiguousarray(data[i][part]) for i in "xy")
+        elif share < 1 and layer.groups == 1 and not layer.transposed:
+            part = (slice(max(1, int(layer.k * share))),)
+            data["w"], data["y"] = data["w"][part], np.ascontiguousarray(data["y"][:, part[0]])
+        data[name] = np.full(data[name].shape, np.nan)
+        desc = {i: miopyx.TensorDescriptor("float64", values.shape) for i, values in data.items()}
+        x, w, y, conv = desc["x"], desc["w"], desc["y"], layer.conv()
+        if direction == "F":
+            self.host.convolution_forward(x, w, conv, y)(data["x"], data["w"], data["y"])
+        elif direction == "B":
+            self.host.convolution_backward_data(y, w, conv, x)(data["y"], data["w"], data["x"])
+        else:
+            self.host.convolution_backward_weights(y, x, conv, w)(data["y"], data["x"], data["w"])
+        true = data[name]
+        return [float(np.linalg.norm(found[part] - true) / np.linalg.norm(true)) for found in results]
+
+
+def measure(layer: Layer, directions: str, ours, hybrid, theirs, host, in_turns, repeat: int,
+            exhaustive: bool) -> Iterator[dict]:
+    """Yield a row for each direction; `hybrid` is a side of ours with a handle that found nothing else."""
+    rng = np.random.default_rng()
+    # Rounded once, so that all begin with the same numbers.
+    data = {name: rng.standard_normal(lens, dtype=np.float32).astype(ours.numpy_type).astype(np.float64)
+            for name, lens in (("x", layer.x), ("w", layer.w), ("y", layer.y))}
+    mine, other, peer = Prepared(ours, layer, data), Prepared(hybrid, layer, data), Peer(theirs, layer, data)
+    truth, conv = Truth(host, layer, data), layer.conv()
+    quick = layer.conv()
+    miopyx.miopenSetConvolutionFindMode(quick, DYNAMIC_HYBRID)
+    for direction in directions:
+        solutions = mine.find(direction, conv, exhaustive)
+        plan = mine.plan(direction, conv)
+        other.find(direction, quick, False)
+        quickly = other.plan(direction, quick).solver
+        mine.run(direction, plan)()
+        errors = truth.errors(direction, mine.result(direction), peer.result(direction))
+        sides = {"miopyx": mine.run(direction, plan), "torch": peer.runs[direction]}
+        if direction != "W":
+            packed = mine.plan(direction, conv)
+            packed.pack(mine.input["w"][0])
+            if packed.packed:
+                sides["packed"] = mine.run(direction, packed)
+        least = min((s.time for s in solutions if s.time > 0), default=0.0)
+        for solution in solutions:
+            if solution.solution_id == quickly.id or 0 < solution.time <= SLOWEST * least:
+                alone = mine.plan(direction, conv, solution_id=solution.solution_id)
+                sides[alone.solver.name] = mine.run(direction, alone)
+        times = in_turns([(run, theirs.finish if name == "torch" else ours.finish) for name, run in sides.items()],
+                         repeat, 20 if ours.handle.device.is_gpu else 1)
+        medians = {name: statistics.median(found) for name, found in zip(sides, times, strict=True)}
+        singles = {name: seconds for name, seconds in medians.items() if name not in ("miopyx", "torch", "packed")}
+        winner = plan.solver.name
+        best = min(singles, key=singles.__getitem__) if singles else winner
+        yield {
+            "layer": layer.name, "direction": NAMES[direction], "flops": layer.flops, "solver": winner,
+            "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
+            "torch_best": min(times[1]), "packed": medians.get("packed"), "hybrid_solver": quickly.name,
+            "hybrid": medians[winner] / medians[quickly.name] if winner in medians and quickly.name in medians else 1.0,
+            "alone_solver": best, "alone": singles[best] / singles[winner] if winner in singles else 1.0,
+            "solvers": singles, "error": errors[0], "torch_error": errors[1],
+        }
+
+
+HEADER = (f"{'layer':58} {'':7} {'GFLOP/s':>8} {'PyTorch':>8} {'ratio':>6} {'best':>6} {'packed':>6} {'hybrid':>6} "
+          f"{'alone':>6} {'error':>8} {'PyTorch':>8} solver")
+
+
+def line_of(row: dict) -> str:
+    rate, peer = (row["flops"] / row[side] * 1e-9 for side in ("miopyx", "torch"))
+    packed = f"{row['torch'] / row['packed']:6.2f}" if row["packed"] else "     -"
+    others = [f"{label} {row[f'{label}_solver']}" for label in ("hybrid", "alone")
+              if row[f"{label}_solver"] != row["solver"]]
+    return (f"{row['layer']:58} {row['direction']:7} {rate:8.1f} {peer:8.1f} {row['torch'] / row['miopyx']:6.2f} "
+            f"{row['torch_best'] / row['miopyx_best']:6.2f} {packed} {row['hybrid']:6.2f} {row['alone']:6.2f} "
+            f"{row['error']:8.1e} {row['torch_error']:8.1e} {', '.join([row['solver'], *others])}")
+
+
+def summary(rows: list[dict]) -> Iterator[str]:
+    """Yield for each direction geometric means over its layers."""
+    mean = statistics.geometric_mean
+
+    def parts(of: str, same: list[dict]) -> str:
+        return f"{of} {mean([row[of] for row in same]):.2f}, least {min(row[of] for row in same):.2f}"
+
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        same = [row for row in rows if row["direction"] == direction]
+        ratios = [row["torch"] / row["miopyx"] for row in same]
+        packed = [row["torch"] / (row["packed"] or row["miopyx"]) for row in same]
+        rates = [mean([row["flops"] / row[side] * 1e-9 for row in same]) for side in ("miopyx", "torch")]
+        best = mean([row["torch_best"] / row["miopyx_best"] for row in same])
+        yield (f"{direction:8} {mean(ratios):.3f} times PyTorch's speed by medians ({rates[0]:.1f} and {rates[1]:.1f} "
+               f"GFLOP/s), {best:.3f} by best turns, {mean(packed):.3f} with packed weights, least {min(ratios):.2f}; "
+               f"{parts('hybrid', same)}; {parts('alone', same)}; largest error {max(r['error'] for r in same):.1e}, "
+               f"PyTorch's {max(r['torch_error'] for r in same):.1e}; {len(same)} layers")

@@ -1,0 +1,87 @@
+"""bench/versus.py on convolutions: its lists, and one layer measured."""
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).parent.parent / "bench"
+
+
+@pytest.fixture(scope="module")
+def convolutions():
+    spec = importlib.util.spec_from_file_location("bench_convolutions", BENCH / "convolutions.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_the_lists(convolutions):
+    counts = {name: len({layer.name for layer in convolutions.layers(name, 4, [])}) for name in convolutions.LISTS}
+    assert counts == {"resnet50": 23, "vgg16": 9, "googlenet": 49, "densenet121": 66, "inception3": 45, "extra": 15,
+                      "depthwise": 19, "fft": 13}
+    for name in convolutions.LISTS:
+        for layer in convolutions.layers(name, 4, []):
+            assert min(layer.y) > 0
+            assert layer.c % layer.groups == layer.k % layer.groups == 0
+    (stem,) = convolutions.layers("resnet50", 4, ["c=3"])
+    assert (stem.x, stem.w, stem.y) == ((4, 3, 224, 224), (64, 3, 7, 7), (4, 64, 112, 112))
+    assert stem.flops == 2 * 4 * 112 * 112 * 64 * 3 * 49
+    grouped = next(iter(convolutions.layers("extra", 4, ["k=128", "groups=32"])))
+    assert grouped.flops == 2 * math.prod(grouped.y) * 4 * 9
+    swapped = next(iter(convolutions.layers("extra", 4, ["transpose", "c=128"])))
+    assert (swapped.w, swapped.y) == ((128, 64, 4, 4), (4, 64, 56, 56))
+    assert swapped.flops == 2 * math.prod(swapped.x) * 64 * 16
+
+
+@pytest.mark.parametrize("direction", "FBW")
+def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng, monkeypatch, direction):
+    """The true result has no error, a wrong element has one, all of it checked or a part."""
+    layer = convolutions.Layer("", 4, 6, 8, (9, 7), (3, 3), (1, 1), (1, 1), (1, 1), 1, False)
+    data = {name: rng.standard_normal(lens) for name, lens in (("x", layer.x), ("w", layer.w), ("y", layer.y))}
+    name = {"F": "y", "B": "x", "W": "w"}[direction]
+    x, w, y = (data[i] for i in "xwy")
+    shifted = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(shifted, (3, 3), (2, 3))
+    if direction == "F":
+        true = np.einsum("nchwrs,kcrs->nkhw", windows, w)
+    elif direction == "W":
+        true = np.einsum("nchwrs,nkhw->kcrs", windows, y)
+    else:
+        spread = np.pad(y, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(spread, (3, 3), (2, 3))
+        true = np.einsum("nkhwrs,kcrs->nchw", windows, w[:, :, ::-1, ::-1])
+    assert true.shape == data[name].shape
+    wrong = true.copy()
+    wrong[0, -1, -1, -1] += 1.0
+    for share in (1.0, 0.3):
+        monkeypatch.setattr(convolutions, "CHECKED", share * layer.flops)
+        found = convolutions.Truth(handles("host"), layer, data).errors(direction, true, wrong)
+        assert found[0] < 1e-14
+        assert found[1] > 1e-3
+
+
+def test_one_layer_beside_pytorch(tmp_path):
+    pytest.importorskip("torch")
+    result = tmp_path / "result.json"
+    command = [sys.executable, str(BENCH / "versus.py"), "conv", "--list", "depthwise", "--only", "c=1024", "--batch",
+               "1", "--repeat", "1", "--directions", "FW", "--json", str(result)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(result.read_text())["rows"]
+    assert [row["direction"] for row in rows] == ["forward", "weights"]
+    for row in rows:
+        assert 0 < row["miopyx"] < 10
+        assert 0 < row["torch"] < 10
+        assert 0 < row["alone"] <= 1
+        assert row["error"] < 1e-5
+        assert row["torch_error"] < 1e-5
+    assert "times PyTorch's speed" in done.stdout

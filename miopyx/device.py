@@ -351,14 +351,19 @@ def _rank(info: DeviceInfo) -> tuple[Any, ...]:
 
     Among CPU runtimes, Intel's goes first on Intel's CPUs and PoCL elsewhere: on a Xeon both reached the same rate in
     kernels with explicit vectors, but Intel's took 12 µs for a launch and its completion where PoCL's threads took 45,
-    and it has half precision.  Of one runtime the newer goes first, and PoCL's `basic` device, which runs in the
-    calling thread, after its others.
+    and it has half precision.  Of one runtime the newer goes first.  PoCL's `basic` device, which runs in the calling
+    thread, goes after its others, and before them where there is only one core.
     """
     preferred = "intel" if "intel" in _cpu_model().lower() else "pocl"
     runtime = 0 if info.runtime == preferred else 1 if info.runtime in ("intel", "pocl") else 2
     version = tuple(-int(part) for part in re.findall(r"\d+", info.driver_version)[:4])
-    return (_KIND_ORDER[info.kind], info.host_unified, -info.compute_units, "-basic_" in info.name, runtime, version,
+    later = _in_calling_thread(info) == (info.compute_units > 1)
+    return (_KIND_ORDER[info.kind], info.host_unified, -info.compute_units, later, runtime, version,
             info.platform_index, info.device_index)
+
+
+def _in_calling_thread(info: DeviceInfo) -> bool:
+    return info.runtime == "pocl" and any(driver in info.name for driver in ("-basic_", "-cpu-minimal_"))
 
 
 def candidates() -> list[DeviceInfo]:
@@ -403,8 +408,8 @@ def find(spec: str) -> DeviceInfo:
     ----------
     spec : str
         ``host``, a short name, ``P:D`` (indices of platform and device), or a part of an OpenCL device's short name,
-        own name or platform's name.  A part may fit several devices if only one of them works, or if they have the
-        same short name.
+        own name or platform's name.  A part may fit several devices if only one of them works, if they have the same
+        short name, or if all but one are PoCL's that run in the calling thread.
 
     Raises
     ------
@@ -435,6 +440,7 @@ def find(spec: str) -> DeviceInfo:
     if not working:
         raise UnknownError("device does not work: " + "; ".join(
             f"{info.name}: {v.why}" for info, v in zip(matches, verdicts, strict=True)), "device", spec)
+    working = [info for info in working if not _in_calling_thread(info)] or working
     if len({info.name for info in working}) > 1:
         raise BadParmError("several devices fit", "device", spec, ", ".join(info.name for info in working))
     return working[0]
@@ -494,6 +500,13 @@ def from_queue(queue: pyopencl.CommandQueue) -> DeviceInfo:
             if info.handle == queue.device:
                 return info
         return _describe(queue.device, -1, -1)
+
+
+def follow(queue: pyopencl.CommandQueue, before: pyopencl.CommandQueue) -> None:
+    """Let what `queue` gets from now on wait for what `before` got until now, both of one context; return at once."""
+    with _translated("queue") as cl:
+        cl.enqueue_barrier(queue, wait_for=[cl.enqueue_marker(before)])
+        before.flush()
 
 
 def memory_types() -> tuple[type, type]:

@@ -40,6 +40,8 @@ _FOLDER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 _DEFAULT_FOLDER = "/etc/OpenCL/vendors"
 _COMPILED_IN = b"OpenCL/vendors"  # how the folder ends that a loader was built with
 _MAX_ICD_BYTES = 4096
+_POCL_DRIVERS = ("basic", "pthread")
+_LAST_POCL = 10  # libpocl.so.2.10 is PoCL 3.1
 
 
 class Runtime(NamedTuple):
@@ -75,6 +77,8 @@ def prepare(extension: str) -> None:
         image = _loader_image(extension)
         folder = _vendor_folder(image)
         files = [*_icd_files(folder), *_icd_files(Path(extension).parent / ".libs")]
+        if "POCL_DEVICES" not in os.environ and _offers_basic(files):
+            os.environ["POCL_DEVICES"] = " ".join(_POCL_DRIVERS)
         found: list[Runtime] = []
         for look in (_nvidia, _listed, _intel):
             try:
@@ -141,15 +145,41 @@ def _all_cores_are_ours() -> bool:
     return os.sched_getaffinity(0) == set(range(os.cpu_count() or 0))
 
 
+def _offers_basic(files: list[tuple[Path, bytes]]) -> bool:
+    """Return whether PoCL may be asked for its `basic` device, which runs kernels in the calling thread, too.
+
+    PoCL hides that one unless POCL_DEVICES names it, and then shows none but those named.  So every PoCL here must have
+    these two drivers and no others, and be old enough for these names: from 4.0 on they have others.
+    """
+    libraries = {os.fsdecode(data.strip()) for _, data in files if b"libpocl" in data}
+    return bool(libraries) and all(_has_pocl_drivers(library) for library in libraries)
+
+
+def _has_pocl_drivers(library: str) -> bool:
+    places = [library] if os.path.isabs(library) else [os.path.join(f, library) for f in _library_folders()]
+    try:
+        path = os.path.realpath(next(filter(os.path.isfile, places)))
+        drivers = {file for file in os.listdir(f"{os.path.dirname(path)}/pocl") if file.startswith("libpocl-devices-")}
+    except (OSError, StopIteration):
+        return False
+    version = path.rpartition(".so.2.")[2].split(".")[0]
+    return (drivers == {f"libpocl-devices-{name}.so" for name in _POCL_DRIVERS}
+            and version.isdecimal() and int(version) <= _LAST_POCL)
+
+
+def _library_folders() -> list[str]:
+    return [f for f in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS) if os.path.isabs(f)]
+
+
 # ------------------------------------------------------------------------- runtimes; an empty state wants announcing
 
 
 def _nvidia(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
     if not any(os.path.exists(path) for path in _NVIDIA_DEVICES) or _named_by(_NVIDIA_LIBRARY, files):
         return []
-    for folder in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS):
+    for folder in _library_folders():
         library = os.path.join(folder, _NVIDIA_LIBRARY)
-        if os.path.isabs(library) and os.path.isfile(library):
+        if os.path.isfile(library):
             return [Runtime("NVIDIA's driver", "", library, True, "")]
     return []
 

@@ -495,6 +495,11 @@ def test_order(install):
     assert [driver for _, driver in found][4:6] == ["3.10", "3.0"]
 
 
+def test_pocls_basic_device_goes_first_where_there_is_one_core(install):
+    install(pocl_device(units=1), pocl_device("basic", units=1))
+    assert "-basic_" in device.best().name
+
+
 @pytest.mark.parametrize(("model", "first"), [(XEON, "intel"), ("AMD EPYC 9654", "pocl")])
 def test_intels_runtime_goes_first_on_intels_cpus(install, monkeypatch, model, first):
     monkeypatch.setattr(device, "_cpu_model", lambda: model)
@@ -525,10 +530,10 @@ def test_find(install):
     install(H200, pocl_device(), pocl_device("basic"))
     for spec, name in (("nv", "nv-sm90_132"), (" H200 ", "nv-sm90_132"), ("NVIDIA CUDA", "nv-sm90_132"),
                        ("0:0", "nv-sm90_132"), ("nv-sm90_132", "nv-sm90_132"), ("2:0", "basic"), ("basic", "basic"),
-                       ("host", "host-")):
+                       ("pocl", "pthread"), ("xeon", "pthread"), ("host", "host-")):
         assert name in device.find(spec).name
     assert device.find(device.discover()[-1].name).kind == "host"
-    for spec in ("nothing", "", "  ", "3:0", "-1:-1", "pocl", "xeon", "1", None, 3, b"host", "x" * 10000, "\0"):
+    for spec in ("nothing", "", "  ", "3:0", "-1:-1", "1", None, 3, b"host", "x" * 10000, "\0"):
         with pytest.raises(BadParmError) as caught:
             device.find(spec)
         assert caught.value.parameter == "device"

@@ -39,6 +39,7 @@ ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MA
 LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
 SMALL = 1e6            # bytes, below which launches are what counts
 BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
+SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call
 TURNS = 5              # of a repetition
 NETWORKS = ["resnet50", "googlenet", "alexnet"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -513,6 +514,7 @@ def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repea
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(repeat * TURNS):
         for found, (run, finish), calls in zip(times, sides, counts, strict=True):
+            time.sleep(SETTLE_S)
             found.append(block(run, finish, calls))
     return times
 

@@ -7,6 +7,7 @@ from problems import DIRECTIONS, NAMES, Problem
 import miopyx
 from miopyx import TensorDescriptor, find
 from miopyx._problem import ConvProblem
+from miopyx._ranking import Candidate
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 from miopyx.solvers import registry
 
@@ -175,6 +176,26 @@ def test_a_candidate_far_behind_is_run_once_more_only():
     runs.clear()
     assert find._time(run, "fast", best=9.0) == (10.0, find.RUNS)
     assert len(runs) == 1 + find.RUNS
+
+
+def test_the_fastest_run_in_turns_at_the_end(new_handle, rng, monkeypatch):
+    """One that met a busy machine when it was its turn alone still wins; what is far behind is left alone."""
+    if new_handle.device.is_host:
+        return  # it has one solver a direction
+    asked = Problem(new_handle, rng)
+    problem = ConvProblem(0, asked.x, asked.w, asked.y, asked.conv)
+    able = [s for s in registry.CONV if s.why_not(new_handle.device, problem) is None][:4]
+    timed = [Candidate(s, time, 0, "found") for s, time in zip(able, (1.0, 1.2, 1.4, 9.0), strict=True)]
+    runs = []
+    monkeypatch.setattr(find, "invoker", lambda handle, asked, solver: solver)
+
+    def run(solver):
+        runs.append(solver)
+        return {able[0]: 1.1, able[1]: 0.7, able[2]: 1.3}[solver]
+
+    order = find._run_off(new_handle, problem, run, timed)
+    assert [(c.solver, c.time) for c in order] == [(able[1], 0.7), (able[0], 1.1), (able[2], 1.3), (able[3], 9.0)]
+    assert runs == able[:3] * find.RUNS
 
 
 def test_a_failing_candidate_is_skipped_with_its_reason(new_handle, rng, monkeypatch):

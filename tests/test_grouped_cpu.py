@@ -58,6 +58,11 @@ SHAPES = {
     "3x3 of odd sizes": Shape(3, 17, 1, 1, (9, 19)),
     "3x3 of a small image": Shape(5, 65, 1, 1, (7, 7)),
     "3x3 with stride 2": Shape(2, 20, 1, 1, (15, 38), stride=(2, 2)),
+    "3x3 with stride 2, odd": Shape(2, 19, 1, 1, (11, 33), stride=(2, 2)),
+    "3x3 with stride 2, narrow": Shape(3, 5, 1, 1, (9, 18), stride=(2, 2)),
+    "3x3 without padding": Shape(2, 9, 1, 1, (12, 21), pad=(0, 0)),
+    "5x5 with stride 2": Shape(2, 18, 1, 1, (14, 40), (5, 5), (2, 2), (2, 2)),
+    "7x7": Shape(2, 17, 1, 1, (10, 20), (7, 7), (3, 3)),
     "5x5": Shape(1, 36, 1, 1, (13, 28), (5, 5), (2, 2)),
     "5x5 with stride 2 and dilation 2": Shape(2, 10, 1, 1, (17, 40), (5, 5), (3, 4), (2, 2), (2, 2)),
     "11x11": Shape(1, 6, 1, 1, (12, 23), (11, 11), (5, 5)),
@@ -76,6 +81,9 @@ SHAPES = {
     "groups of 4 with stride 2": Shape(1, 6, 4, 4, (19, 22), stride=(2, 2)),
     "groups of 8": Shape(1, 5, 8, 8, (14, 14)),
     "groups of 16": Shape(2, 3, 16, 16, (7, 8)),
+    "groups of 16 and 32": Shape(2, 2, 16, 32, (9, 14), (3, 2), (1, 0)),
+    "groups of 32 and 16 with stride 2": Shape(1, 2, 32, 16, (12, 9), (3, 2), (1, 1), (2, 2)),
+    "three axes of groups of 16": Shape(1, 2, 16, 16, (3, 4, 5), (3, 2, 2), (1, 1, 1), (1, 2, 1), (1, 1, 1)),
     "groups of 5 and 17": Shape(1, 2, 5, 17, (9, 11)),
     "one group, 3 and 12": Shape(1, 1, 3, 12, (20, 21), (7, 7), (3, 3), (2, 2)),
 }
@@ -180,8 +188,6 @@ def cpu(opencl_name, handles):
 @pytest.fixture
 def host(handles):
     return handles("host")
-
-
 
 
 @pytest.mark.parametrize("name", SHAPES)

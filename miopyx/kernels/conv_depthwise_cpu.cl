@@ -1,10 +1,11 @@
 /* Depthwise convolutions of tensors with channels last on CPU devices, as they lie: lanes are channels.
  *
  * Shape: one or two spatial axes, R x S taps, rows STEP apart and not dilated; columns have any stride and dilation.
- * BACKWARD: backward data with strides of 1, a convolution of dy with the filter turned round.
+ * BACKWARD: backward data with strides of 1, a convolution of dy with the filter turned round; or with STEP 2 on both
+ * axes, an odd filter, R == S, no dilation and pads of R / 2.
  * A work-item, alone in its group, takes TALL rows at a time, so that an element of x is loaded once for all of them.
- * Taps that meet padding are left out.  Filters come as conv_grouped_cpu_pack.cl writes them;
- * conv_grouped_cpu_sum.cl adds up the parts of backward weights.
+ * Taps that meet padding at the left and right are left out; above and below it is zeros, which are multiplied too.
+ * Filters come as conv_grouped_cpu_pack.cl writes them; conv_grouped_cpu_sum.cl adds up the parts of backward weights.
  * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
  * (sets of vectors of channels, parts).
  */
@@ -42,10 +43,20 @@
 #include "common.h"
 #include "conv_grouped_cpu.h"
 
+#if BACKWARD && STEP == 2
+/* Position (t, q) is elements (2 t + a, 2 q + b) of dx, and starts at dy's (t - HALF / 2, q - HALF / 2). */
+#define SPREAD 2
+#define HALF (R / 2)
+#define ROWS_READ (TALL + HALF)
+#define COLUMNS_READ (HALF + 1)
+#else
+#define SPREAD 1
 #define ROWS_READ ((TALL - 1) * STEP + R)
+#define COLUMNS_READ S
+#endif
 #define ALL_ROWS ((1 << ROWS_READ) - 1)
-#define ALL_COLUMNS ((1 << S) - 1)
-#if BACKWARD
+#define ALL_COLUMNS ((1 << COLUMNS_READ) - 1)
+#if BACKWARD && STEP == 1
 #define TAP(r, s) ((R * S - 1 - (r) * S - (s)) * VEC)
 #else
 #define TAP(r, s) (((r) * S + (s)) * VEC)
@@ -64,19 +75,39 @@ static inline int bits_inside(int start, int step, int limit, int count)
 #define GET_SOME(at) load_whole(x + (at), room - (at))
 
 #if !WEIGHTS
+#if SPREAD == 2
+/* s[2 * TALL][2] of one position: x is its first element of dy. */
+#define SUM_COLUMN(GET)                                                                             \
+    _Pragma("unroll") for (int v = 0; v < COLUMNS_READ; v++)                                        \
+        if (column_bits >> v & 1) {                                                                 \
+            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                                   \
+                if (row_bits >> u & 1) {                                                            \
+                    const vec dy = GET(u * x_h + v * x_w);                                          \
+                    _Pragma("unroll") for (int j = 0; j < 2 * TALL; j++)                            \
+                        _Pragma("unroll") for (int b = 0; b < 2; b++) {                             \
+                            const int r = j + HALF - 2 * (u - HALF / 2);                            \
+                            const int k = b + HALF - 2 * (v - HALF / 2);                            \
+                            if (r >= 0 && r < R && k >= 0 && k < S)                                 \
+                                s[2 * j + b] += dy * *(__global const loose *)(w + TAP(r, k));      \
+                        }                                                                           \
+                }                                                                                   \
+        }
+#else
 /* s[TALL] of one column: x is its first tap.  A loop over columns, or the compiler loads everything first and has no
  * registers left. */
-#define SUM_COLUMN(GET)                                                                      \
-    _Pragma("unroll 1") for (int v = 0; v < S; v++)                                          \
-        if (column_bits >> v & 1) {                                                          \
-            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                            \
-                if (row_bits >> u & 1) {                                                     \
-                    const vec a = GET(u * x_h + v * x_w);                                    \
-                    _Pragma("unroll") for (int j = 0; j < TALL; j++)                         \
-                        if (u >= j * STEP && u < j * STEP + R)                               \
-                            s[j] += a * *(__global const loose *)(w + TAP(u - j * STEP, v)); \
-                }                                                                            \
+#define SUM_COLUMN(GET, ROW_TEST, COLUMN_TEST)                                                      \
+    _Pragma("unroll 1") for (int v = 0; v < S; v++)                                                 \
+        if (COLUMN_TEST) {                                                                          \
+            vec a[ROWS_READ];                                                                       \
+            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                                   \
+                a[u] = (ROW_TEST) ? GET(u * x_h + v * x_w) : (vec)((ACC)0);                         \
+            _Pragma("unroll") for (int r = 0; r < R; r++) {                                         \
+                const vec tap = *(__global const loose *)(w + TAP(r, v));                           \
+                _Pragma("unroll") for (int j = 0; j < TALL; j++)                                    \
+                    s[j] += a[j * STEP + r] * tap;                                                  \
+            }                                                                                       \
         }
+#endif
 
 static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
 {
@@ -103,52 +134,62 @@ static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, _
     const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
     out += image * g.out.n;
     for (int t = begin; t < rows; t += TALL) {
-        const int top = t * STEP + g.first_h + g.least_h, height = min(TALL, rows - t);
+        const int top = t * (STEP / SPREAD) + g.first_h + g.least_h;
+        const int height = min(TALL * SPREAD, g.out.height - t * SPREAD);
         const int row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
         for (int q = 0; q < g.grid_w; q++) {
+#if SPREAD == 2
+            const int left = q + g.least_w, pairs = min(2, g.out.width - 2 * q);
+#else
             const int left = q * g.planes.step_w + g.first_w + g.least_w;
-            const int column_bits = bits_inside(left, g.dilation[2], g.in.width, S);
-            const bool inside = row_bits == ALL_ROWS && column_bits == ALL_COLUMNS && height == TALL;
+#endif
+            const int column_bits = bits_inside(left, g.dilation[2], g.in.width, COLUMNS_READ);
             const long at = image * g.in.n + top * g.in.h + left * g.in.w;
-            __global STORAGE(X_TYPE) *y = out + t * y_h + q * y_w;
+            __global STORAGE(X_TYPE) *y = out + SPREAD * (t * y_h + q * y_w);
             for (int c = first; c < end; c++) {
                 const int count = min(VEC, g.in.channels - c * VEC);
                 __global const ACC *w = packed + (long)c * R * S * VEC;
                 __global const STORAGE(X_TYPE) *x = in + at + c * VEC;
-                vec s[TALL];
+                vec s[TALL * SPREAD * SPREAD];
 #pragma unroll
-                for (int j = 0; j < TALL; j++)
+                for (int j = 0; j < TALL * SPREAD * SPREAD; j++)
                     s[j] = (vec)((ACC)0);
+#if SPREAD == 2
                 if (count < VEC) {
                     const long room = g.in.span - at - c * VEC;
                     SUM_COLUMN(GET_SOME)
+                } else {
+                    SUM_COLUMN(GET_WHOLE)
+                }
+#pragma unroll
+                for (int j = 0; j < 2 * TALL; j++)
+#pragma unroll
+                    for (int b = 0; b < 2; b++)
+                        if (j < height && b < pairs)
+                            store_some(y + j * y_h + b * y_w + c * VEC, s[2 * j + b], count, alpha, beta);
+#else
+                if (count < VEC) {
+                    const long room = g.in.span - at - c * VEC;
+                    SUM_COLUMN(GET_SOME, row_bits >> u & 1, column_bits >> v & 1)
                     for (int j = 0; j < height; j++)
                         store_some(y + j * y_h + c * VEC, s[j], count, alpha, beta);
-                } else if (inside) {
-#pragma unroll 1
-                    for (int v = 0; v < S; v++) {
-                        vec a[ROWS_READ];
-#pragma unroll
-                        for (int u = 0; u < ROWS_READ; u++)
-                            a[u] = READ(x, u * x_h + v * x_w);
-#pragma unroll
-                        for (int r = 0; r < R; r++) {
-                            const vec tap = *(__global const loose *)(w + TAP(r, v));
-#pragma unroll
-                            for (int j = 0; j < TALL; j++)
-                                s[j] += a[j * STEP + r] * tap;
-                        }
+                } else if (row_bits == ALL_ROWS && height == TALL) {
+                    if (column_bits == ALL_COLUMNS) {
+                        SUM_COLUMN(GET_WHOLE, 1, 1)
+                    } else {
+                        SUM_COLUMN(GET_WHOLE, 1, column_bits >> v & 1)
                     }
 #pragma unroll
                     for (int j = 0; j < TALL; j++)
                         store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
                 } else {
-                    SUM_COLUMN(GET_WHOLE)
+                    SUM_COLUMN(GET_WHOLE, row_bits >> u & 1, column_bits >> v & 1)
 #pragma unroll
                     for (int j = 0; j < TALL; j++)
                         if (j < height)
                             store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
                 }
+#endif
             }
         }
     }

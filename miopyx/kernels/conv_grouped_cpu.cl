@@ -25,16 +25,6 @@
 #ifndef WIDE /* vectors of positions at a time, 3 to 6 or 8; TILE * WIDE sums stay in registers */
 #define WIDE 8
 #endif
-#ifndef R /* mode ROWS, one output a group, rows 1 apart: the filter, if it is known here; else 0 */
-#define R 0
-#endif
-#ifndef S
-#define S 0
-#endif
-#ifndef BACKWARD /* whether such a filter is turned round */
-#define BACKWARD 0
-#endif
-#define TALL 4 /* rows at a time then */
 #ifndef BUFFER /* elements of the planes that are read, and of those that are written */
 #define BUFFER 65536
 #endif
@@ -44,10 +34,15 @@
 #include "common.h"
 #include "conv_grouped_cpu.h"
 
-#if MODE == CHANNELS
+#if MODE == CHANNELS || MODE == BLOCKS
 #define LANES VEC
 #else
 #define LANES TILE
+#endif
+#if MODE == BLOCKS
+#define EACH_INPUT VEC
+#else
+#define EACH_INPUT 1
 #endif
 
 /* The taps of a slice, sorted by the phases of the output that they belong to. */
@@ -62,6 +57,61 @@ typedef struct {
     int each;                       /* taps of a slice */
 } reach_t;
 
+#if MODE == BLOCKS
+static inline vec load_filters(__global const ACC *p)
+{
+    return *(__global const loose *)p;
+}
+
+/* A run of V positions. */
+#define DEFINE_SUM(V)                                                                                     \
+    static NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
+                                 const int *restrict offset, const int *restrict which, int taps,         \
+                                 ACC *restrict to, int apart)                                             \
+    {                                                                                                     \
+        vec s[V];                                                                                         \
+        _Pragma("unroll") for (int j = 0; j < V; j++)                                                     \
+            s[j] = (vec)((ACC)0);                                                                         \
+        for (int i = 0; i < r->inputs; i++, w += r->all * VEC * VEC)                                      \
+            for (int z = 0; z < r->slices; z++, x += r->plane) {                                          \
+                __global const ACC *wz = w + r->slice_tap[z] * r->each * VEC;                             \
+                for (int t = 0; t < taps; t++) {                                                          \
+                    const ACC *xt = x + offset[t];                                                        \
+                    __global const ACC *wt = wz + which[t] * VEC;                                         \
+                    _Pragma("unroll 2") for (int c = 0; c < VEC; c++, xt++, wt += r->all * VEC) {         \
+                        const vec a = load_filters(wt);                                                   \
+                        _Pragma("unroll") for (int j = 0; j < V; j++)                                     \
+                            s[j] += a * (vec)(xt[j * VEC]);                                               \
+                    }                                                                                     \
+                }                                                                                         \
+            }                                                                                             \
+        _Pragma("unroll") for (int j = 0; j < V; j++)                                                     \
+            VPUT(s[j], j, to);                                                                            \
+    }
+#define SHORT 5
+#define DEFINE_WIDE(V) DEFINE_SUM(V)
+DEFINE_SUM(1)
+DEFINE_SUM(5)
+DEFINE_WIDE(WIDE)
+
+/* In runs of WIDE, or shorter ones; the last one begins sooner. */
+static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r, const taps_t *taps, int phase,
+                           int vectors, ACC *to, int apart)
+{
+    const int first = taps->first[phase], count = taps->first[phase + 1] - first;
+    const int *offset = taps->offset + first, *which = taps->which + first;
+    const int most = vectors >= WIDE ? WIDE : vectors >= SHORT ? SHORT : 1;
+    for (int v = 0; v < vectors; v += most) {
+        const int at = min(v, vectors - most) * VEC;
+        if (most == WIDE)
+            MX_JOIN(sum_, WIDE)(x + at, w, r, offset, which, count, to + at, apart);
+        else if (most == SHORT)
+            sum_5(x + at, w, r, offset, which, count, to + at, apart);
+        else
+            sum_1(x + at, w, r, offset, which, count, to + at, apart);
+    }
+}
+#else
 /* TILE runs of V vectors, `apart` from each other. */
 #define DEFINE_SUM(V)                                                                                     \
     static NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r,   \
@@ -150,55 +200,6 @@ static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r
     }
 }
 
-#if R
-#if BACKWARD
-#define TAP(r, s) (R * S - 1 - (r) * S - (s))
-#else
-#define TAP(r, s) ((r) * S + (s))
-#endif
-/* Rows of whole vectors, TALL at a time: a vector of x is loaded once for all of them.  They go to y, times alpha,
- * where y is given and what is written behind a row is written again, by the next; else to `to`.  Returns how many went
- * to y. */
-static NOINLINE int sum_rows(const ACC *x, int pitch, int dilation, __global const ACC *restrict w, int rows,
-                             int columns, ACC *to, int line, __global STORAGE(X_TYPE) *y, bool dense, ACC alpha)
-{
-    int stored = 0;
-    for (int t = 0; t < rows; t += TALL, x += TALL * pitch, to += TALL * line, y += TALL * columns) {
-        const bool store = dense && (rows - t - TALL + 1) * columns >= line;
-        stored += store ? TALL : 0;
-        for (int q = line - VEC; q >= 0; q -= VEC) {
-            vec s[TALL];
-#pragma unroll
-            for (int j = 0; j < TALL; j++)
-                s[j] = (vec)((ACC)0);
-/* A loop, or the compiler loads everything first and has no registers left. */
-#pragma unroll 1
-            for (int v = 0; v < S; v++) {
-                vec a[TALL - 1 + R];
-#pragma unroll
-                for (int u = 0; u < TALL - 1 + R; u++)
-                    a[u] = VGET(0, x + u * pitch + v * dilation + q);
-#pragma unroll
-                for (int r = 0; r < R; r++) {
-                    const vec tap = (vec)(w[TAP(r, v)]);
-#pragma unroll
-                    for (int j = 0; j < TALL; j++)
-                        s[j] += a[j + r] * tap;
-                }
-            }
-            if (store) {
-#pragma unroll
-                for (int j = 0; j < TALL; j++)
-                    WRITE(y, j * columns + q, s[j] * alpha);
-            } else {
-#pragma unroll
-                for (int j = 0; j < TALL; j++)
-                    VPUT(s[j], 0, to + j * line + q);
-            }
-        }
-    }
-    return stored;
-}
 #endif
 
 static taps_t taps_of(const mx_grouped *g)
@@ -225,71 +226,6 @@ static taps_t taps_of(const mx_grouped *g)
         }
     t.first[g->out_h * g->out_w] = count;
     return t;
-}
-
-static inline void store_one(__global STORAGE(X_TYPE) *p, ACC value, SCALAR alpha, SCALAR beta)
-{
-    STORE_MIXED(X_TYPE, p, 0, value, alpha, beta);
-}
-
-static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
-{
-    v *= (ACC)alpha;
-    if (beta != 0)
-        v += (ACC)beta * READ(p, 0);
-    WRITE(p, 0, v);
-}
-
-/* `count` elements. */
-static NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
-{
-    int j = 0;
-    for (; j + VEC <= count; j += VEC)
-        store_vector(p + j, VGET(0, from + j), alpha, beta);
-    if (j == count)
-        return;
-    if (beta == 0 && count > VEC) {
-        store_vector(p + count - VEC, VGET(0, from + count - VEC), alpha, beta);
-        return;
-    }
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-    if (beta == 0) {
-        const int rest = count - j;
-#if VEC > 8
-        if (rest & 8) {
-            vstore8(vload8(0, from + j) * (ACC)alpha, 0, p + j);
-            j += 8;
-        }
-#endif
-#if VEC > 4
-        if (rest & 4) {
-            vstore4(vload4(0, from + j) * (ACC)alpha, 0, p + j);
-            j += 4;
-        }
-#endif
-        if (rest & 2) {
-            vstore2(vload2(0, from + j) * (ACC)alpha, 0, p + j);
-            j += 2;
-        }
-        if (rest & 1)
-            p[j] = from[j] * (ACC)alpha;
-        return;
-    }
-#endif
-    for (; j < count; j++)
-        store_one(p + j, from[j], alpha, beta);
-}
-
-/* The first `count` lanes. */
-static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
-{
-    if (count == VEC) {
-        store_vector(p, v, alpha, beta);
-    } else {
-        ACC lanes[VEC];
-        VPUT(v, 0, lanes);
-        store_run(p, lanes, count, alpha, beta);
-    }
 }
 
 /* `tile`, `set` and `slab` are the work-item's numbers. */
@@ -321,30 +257,24 @@ static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, _
         pack_planes(in, image * g.in.n, &g.in, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
                     left, packed_rows, need, packed);
         packed_rows = need;
-#if R
-        const int line = (columns + VEC - 1) / VEC * VEC, apart = (some + TALL - 1) / TALL * TALL * line;
-#else
         const int line = p->pitch * EACH, vectors = ((some - 1) * line + columns * EACH + VEC - 1) / VEC;
         const int apart = vectors * VEC;
+#if MODE == BLOCKS
+        /* Row by row, where nothing is left over. */
+        const int flat_rows = columns % WIDE == 0 ? some : 1, flat = columns % WIDE == 0 ? columns : vectors;
+#else
+        const int flat_rows = 1, flat = vectors;
 #endif
         for (int a = 0; a < g.out_h; a++) {
-#if R
-            int stored = 0;
-            const bool dense = columns == g.out.width && g.out.h == g.out.width && beta == 0;
-            for (int k = 0; k < groups; k++)
-                stored = sum_rows(packed + k * plane + c0 * p->pitch, p->pitch, g.dilation[2],
-                                  w + (long)(group + k) * R * S, some, columns, results + k * apart, line,
-                                  out + (group + k) * g.out.c + (t0 + c0) * g.out.h, dense, (ACC)alpha);
-#else
-            const int stored = 0;
             for (int k = 0; k < groups; k++)
                 for (int block = 0; block < blocks; block++)
                     for (int b = 0; b < g.out_w; b++)
-                        sum_run(packed + k * g.inputs * slices * plane + c0 * line,
-                                w + ((long)(group + k) * blocks + block) * g.inputs * all * LANES, &reach, &taps,
-                                a * g.out_w + b, vectors,
-                                results + ((k * g.padded + block * TILE) * g.out_w + b) * apart, g.out_w * apart);
-#endif
+                        for (int t = 0; t < flat_rows; t++)
+                            sum_run(packed + k * g.inputs * slices * plane + (c0 + t) * line,
+                                    w + ((long)(group + k) * blocks + block) * g.inputs * EACH_INPUT * all * LANES,
+                                    &reach, &taps, a * g.out_w + b, flat,
+                                    results + ((k * g.padded + block * TILE) * g.out_w + b) * apart + t * line,
+                                    g.out_w * apart);
             const int zero = (g.first_w + q0) * g.out_w - (g.backward ? g.pad[2] : 0); /* column of position 0 */
             const int up = (g.first_h + t0 + c0) * g.out_h + a - (g.backward ? g.pad[1] : 0); /* row of position 0 */
             const int2 lines = columns_inside(up, g.out_h, g.out.height, some);
@@ -354,10 +284,10 @@ static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, _
             const int whole = (columns + VEC - 1) / VEC * VEC;
             for (int k = 0; k < groups; k++)
                 for (int o = 0; o < g.outputs; o++) {
-                    const ACC *even = results + (k * g.padded + o) * g.out_w * apart + (lines.x + stored) * line;
+                    const ACC *even = results + (k * g.padded + o) * g.out_w * apart + lines.x * line;
                     __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.out.c
-                                                   + (up + (lines.x + stored) * g.out_h) * g.out.h + zero;
-                    int t = lines.x + stored;
+                                                   + (up + lines.x * g.out_h) * g.out.h + zero;
+                    int t = lines.x;
                     if (together && beta == 0)
                         for (; (lines.y - t) * columns >= whole; t++, even += line, to += columns)
                             for (int j = 0; j < columns; j += VEC)
@@ -402,10 +332,10 @@ static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, _
                 __global STORAGE(X_TYPE) *y = out + (up + t * g.out_h) * g.out.h;
                 for (int b = 0; b < g.out_w; b++) {
                     const int2 inside = columns_inside(zero + b, g.out_w, g.out.width, columns);
-#if MODE == CHANNELS
-                    for (int k = 0; k < groups; k++) {
+#if EACH > 1
+                    for (int k = 0; k < groups * g.outputs; k++) {
                         const ACC *f = from + (k * g.out_w + b) * apart;
-                        const int channel = (group + k) * VEC, count = min(VEC, g.out.channels - channel);
+                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.out.channels - channel);
                         __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.out.w;
                         for (int j = inside.x; j < inside.y; j++)
                             store_lanes(to + (long)j * g.out_w * g.out.w, VGET(j, f), count, alpha, beta);

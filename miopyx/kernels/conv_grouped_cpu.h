@@ -7,11 +7,13 @@
  *
  * MODE ROWS: lanes are positions, tensors have their rows together.  TURNED: the same from tensors with channels last,
  * turned while they are copied.  CHANNELS: lanes are channels, each of which is a group; an element of a plane is a
- * vector, and what is called a group is a vector of channels.
+ * vector, and what is called a group is a vector of channels.  BLOCKS: lanes are channels of one group, which has whole
+ * vectors of inputs and of outputs; an element of a plane is a vector, and so are what is called inputs and outputs.
  */
 #define ROWS 0
 #define CHANNELS 1
 #define TURNED 2
+#define BLOCKS 3
 #define TAPS_LIMIT 256 /* of a filter's slice */
 #define DEPTH_LIMIT 32 /* slices of a filter */
 
@@ -21,7 +23,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if MODE == CHANNELS
+#if MODE == CHANNELS || MODE == BLOCKS
 #define EACH VEC /* elements of a position */
 #else
 #define EACH 1
@@ -99,6 +101,71 @@ static inline vec load_some(__global const STORAGE(X_TYPE) *p, long room, int co
 static inline vec load_whole(__global const STORAGE(X_TYPE) *p, long room)
 {
     return room >= VEC ? READ(p, 0) : load_some(p, room, VEC);
+}
+
+static inline void store_one(__global STORAGE(X_TYPE) *p, ACC value, SCALAR alpha, SCALAR beta)
+{
+    STORE_MIXED(X_TYPE, p, 0, value, alpha, beta);
+}
+
+static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
+{
+    v *= (ACC)alpha;
+    if (beta != 0)
+        v += (ACC)beta * READ(p, 0);
+    WRITE(p, 0, v);
+}
+
+/* `count` elements. */
+static NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
+{
+    int j = 0;
+    for (; j + VEC <= count; j += VEC)
+        store_vector(p + j, VGET(0, from + j), alpha, beta);
+    if (j == count)
+        return;
+    if (beta == 0 && count > VEC) {
+        store_vector(p + count - VEC, VGET(0, from + count - VEC), alpha, beta);
+        return;
+    }
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+    if (beta == 0) {
+        const int rest = count - j;
+#if VEC > 8
+        if (rest & 8) {
+            vstore8(vload8(0, from + j) * (ACC)alpha, 0, p + j);
+            j += 8;
+        }
+#endif
+#if VEC > 4
+        if (rest & 4) {
+            vstore4(vload4(0, from + j) * (ACC)alpha, 0, p + j);
+            j += 4;
+        }
+#endif
+        if (rest & 2) {
+            vstore2(vload2(0, from + j) * (ACC)alpha, 0, p + j);
+            j += 2;
+        }
+        if (rest & 1)
+            p[j] = from[j] * (ACC)alpha;
+        return;
+    }
+#endif
+    for (; j < count; j++)
+        store_one(p + j, from[j], alpha, beta);
+}
+
+/* The first `count` lanes. */
+static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
+{
+    if (count == VEC) {
+        store_vector(p, v, alpha, beta);
+    } else {
+        ACC lanes[VEC];
+        VPUT(v, 0, lanes);
+        store_run(p, lanes, count, alpha, beta);
+    }
 }
 
 /* v[i] lane j becomes v[j] lane i: log2(VEC) perfect shuffles. */
@@ -199,7 +266,7 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
             VPUT((vec)((ACC)0), 0, to + j);
     }
 }
-#elif MODE == CHANNELS
+#elif MODE != TURNED
 static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, long room, int rows, ACC *to, int pitch,
                              long w, int start, int step, int2 inside)
 {

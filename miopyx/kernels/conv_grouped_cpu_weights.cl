@@ -38,6 +38,30 @@
 #include "common.h"
 #include "conv_grouped_cpu.h"
 
+#if MODE == BLOCKS
+#define TERM VEC /* vectors of sums of a term: an input's tap */
+/* sums[input] += the products of a run of dy and a run of x at `offset`. */
+static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
+                              const int *restrict offset, int vectors)
+{
+    vec s[VEC];
+    x += offset[0];
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        s[i] = sums[i];
+#pragma unroll 2
+    for (int v = 0; v < vectors; v++) {
+        const vec d = VGET(v, dy);
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            s[i] += d * (vec)(x[v * VEC + i]);
+    }
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        sums[i] = s[i];
+}
+#else
+#define TERM 1
 /* sums[TILE][WIDE] += the products of TILE runs of dy, `apart` from each other, and WIDE runs of x at `offset`. */
 static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
                             const int *restrict offset, int vectors)
@@ -70,6 +94,8 @@ static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int ap
         for (int o = 0; o < TILE; o++)
             sums[o * WIDE + t] = s[o][t];
 }
+
+#endif
 
 /* The sum of the lanes of v[i] in lane i. */
 static NOINLINE vec sums_of_lanes(const vec *v)
@@ -106,7 +132,7 @@ static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     const int each = g.taps[1] * g.taps[2], all = each * g.taps[0];
     /* In a slice of the filter, inputs and taps are one list, in blocks of WIDE. */
     const int terms = g.inputs * each, wides = (terms + WIDE - 1) / WIDE, blocks = g.padded / TILE;
-    const int tiles = g.tiles_h * g.tiles_w, per_group = blocks * g.taps[0] * wides * TILE * WIDE;
+    const int tiles = g.tiles_h * g.tiles_w, per_group = blocks * g.taps[0] * wides * TILE * WIDE * TERM;
     const int plane = p->step_h * p->step_w * p->sub * EACH;
     const long units = (long)images * g.out.depth * tiles;
     const long begin = units * part / g.parts, end = units * (part + 1) / g.parts;
@@ -119,7 +145,7 @@ static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict x,
         const int image = (int)(unit / tiles / g.out.depth);
         const int t0 = tile / g.tiles_w * g.tile_h, q0 = tile % g.tiles_w * g.tile_w;
         const int rows = min(g.tile_h, g.grid_h - t0), columns = min(g.tile_w, g.grid_w - q0);
-            slices = slices_of(&g, d, slice, slice_tap);
+        slices = slices_of(&g, d, slice, slice_tap);
         if (slices != slices_before) {
             slices_before = slices;
             int k = 0;
@@ -152,20 +178,27 @@ static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict x,
                     for (int z = 0; z < slices; z++)
                         for (int j = 0; j < wides; j++)
                             multiply(sums + k * per_group
-                                         + ((block * g.taps[0] + slice_tap[z]) * wides + j) * TILE * WIDE,
+                                         + ((block * g.taps[0] + slice_tap[z]) * wides + j) * TILE * WIDE * TERM,
                                      packed_dy + (k * g.outputs + block * TILE) * q.sub * EACH, q.sub * EACH,
                                      packed + (k * g.inputs * slices + z) * plane + c0 * p->pitch * EACH,
                                      offset + j * WIDE, vectors);
         }
     }
 
-    /* Rows of group, output, input, tap; in mode CHANNELS of vectors of channels, tap. */
-    parts += (long)part * g.groups * g.outputs * g.inputs * all * EACH;
+    /* Rows of group, output, input, tap; in mode CHANNELS of vectors of channels, tap; in mode BLOCKS of group, vector
+     * of outputs, input, tap. */
+    parts += (long)part * g.groups * g.outputs * g.inputs * TERM * all * EACH;
 #if MODE == CHANNELS
     for (int k = 0; k < groups; k++)
         for (int t = 0; t < all; t++)
             *(__global loose *)(parts + ((long)(group + k) * all + t) * VEC) =
                 sums[k * per_group + t / each * wides * WIDE + t % each];
+#elif MODE == BLOCKS
+    for (int k = 0; k < groups * g.outputs; k++)
+        for (int c = 0; c < g.inputs * VEC; c++)
+            for (int t = 0; t < all; t++)
+                *(__global loose *)(parts + ((((long)group * g.outputs + k) * g.inputs * VEC + c) * all + t) * VEC) =
+                    sums[((k * g.taps[0] + t / each) * wides + c / VEC * each + t % each) * VEC + c % VEC];
 #else
     for (int i = 0; i < groups * per_group; i += VEC) {
         ACC lanes[VEC];

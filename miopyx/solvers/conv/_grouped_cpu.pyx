@@ -20,6 +20,7 @@ cdef enum:
     ROWS = 0
     CHANNELS = 1
     TURNED = 2
+    BLOCKS = 3
     CHANNELS_LIMIT = 64    # of a group
     TAPS_LIMIT = 256       # of a slice of the filter, as in the kernels' header
     DEPTH_LIMIT = 32
@@ -32,7 +33,8 @@ cdef enum:
     DIRECT_SUMS = 512
     PER_ITEM = 16          # blocks of filters that a work-item packs
     SUM_FILTERS = 4
-    TALL = 4               # rows at a time of depthwise convolutions whose taps the kernel knows
+    TALL = 4               # rows at a time of depthwise convolutions that are read where they lie
+    FILTER_LIMIT = 11      # of theirs in rows
     ITEMS = 32             # work-items of a launch, at least, where there is enough to do
 
 # The structs of kernels/conv_grouped_cpu.h, which explains them.
@@ -72,13 +74,15 @@ cdef struct mx_grouped_sum:
     int parts
     int64_t row
 
-# How a problem is computed: elements of a vector and of a position, register tile, struct.
+# How a problem is computed: elements of a vector and of a position, channels of what the struct calls one, register
+# tile, struct.
 cdef struct plan_t:
     int mode
-    int64_t vec, each, tile, wide
+    int64_t vec, each, unit, tile, wide
     bint fits
-    bint unrolled          # taps known to the kernel, several rows at a time
     bint direct            # from where the tensors lie: conv_depthwise_cpu.cl
+    bint rows              # the same: conv_depthwise_cpu_rows.cl
+    int tall               # rows at a time then
     mx_grouped g
 
 
@@ -135,9 +139,8 @@ cdef void _set_planes(plan_t* q, int64_t tile_h, int64_t tile_w) noexcept nogil:
     if q.each == 1:
         s.behind = <int> (_up(s.behind, q.vec) + q.vec)
     # Whole vectors of zeros are written.
-    # Rows behind the last one are read where several are computed at a time.
     s.sub = <int> min(_ceil((tile_h - 1) * s.step_h + g.reach_h, s.step_h) * s.pitch + s.behind
-                      + (q.vec if q.each == 1 else 0) + (TALL * s.pitch if q.unrolled else 0), LENGTH_LIMIT)
+                      + (q.vec if q.each == 1 else 0), LENGTH_LIMIT)
 
 
 cdef int64_t _planes_size(const plan_t* q) noexcept nogil:
@@ -148,8 +151,6 @@ cdef int64_t _planes_size(const plan_t* q) noexcept nogil:
 
 cdef int64_t _results_size(const plan_t* q, int64_t rows) noexcept nogil:
     """Elements of what is computed of a group at once, or of dy for backward weights."""
-    if q.unrolled:
-        return _up(rows, TALL) * _up(q.g.planes.pitch, q.vec)
     return <int64_t> q.g.padded * q.g.out_w * _up(rows * q.g.planes.pitch * q.each + 2 * q.vec, q.vec)
 
 
@@ -183,10 +184,10 @@ cdef class _Grouped(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef int64_t most = max(p.w.len[1], p.w.len[0] // p.groups)
         cdef bint last = _channels_last(&p.x) and _channels_last(&p.y)
-        # With 16 channels a group, the lanes of other solvers are full too.
+        # With 16 channels a group, the lanes of other solvers are full too; but with channels last, not their tiles.
         if p.groups == 1:
             return 0.3
-        return 0.99 if most <= 8 or (most <= 16 and not last and p.direction != MX_BACKWARD_WEIGHTS) else 0.5
+        return 0.99 if most <= 8 or (most <= 16 and (last or p.direction != MX_BACKWARD_WEIGHTS)) else 0.5
 
     cdef plan_t plan(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef plan_t q
@@ -194,7 +195,8 @@ cdef class _Grouped(ConvSolver):
         cdef const mx_tensor* x = &p.x
         cdef const mx_tensor* y = &p.y
         cdef int i
-        cdef bint last, usual, strided
+        cdef bint last, single, strided = False, both
+        cdef int taps
         memset(&q, 0, sizeof(q))
         q.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
         q.vec = min(16, max(4, q.vec))
@@ -205,7 +207,11 @@ cdef class _Grouped(ConvSolver):
         last = _channels_last(x) and _channels_last(y) and not (
             _rows_closest(x) and _rows_closest(y) and x.len[1] == 1)
         q.mode = ROWS if not last else CHANNELS if g.inputs == 1 and g.outputs == 1 else TURNED
-        q.each = q.vec if q.mode == CHANNELS else 1
+        if q.mode == TURNED and g.inputs % q.vec == 0 and g.outputs % q.vec == 0:
+            q.mode = BLOCKS
+        q.each = q.vec if q.mode == CHANNELS or q.mode == BLOCKS else 1
+        q.unit = q.vec if q.mode == BLOCKS else 1
+        g.inputs, g.outputs = <int> (g.inputs // q.unit), <int> (g.outputs // q.unit)
         if q.mode == CHANNELS:
             g.groups = <int> _ceil(g.groups, q.vec)
         g.input, g.output = _side(x), _side(y)
@@ -228,36 +234,54 @@ cdef class _Grouped(ConvSolver):
             g.reach_h = (g.taps[1] - 1) * g.dilation[1] + 1
         self.set_tile(dev, p, &q)
         # Common filters have programs of their own.
-        usual = g.taps[0] == 1 and g.taps[1] == g.taps[2] and (g.taps[2] == 3 or g.taps[2] == 5) and g.dilation[1] == 1
-        if usual and p.spatial == 2 and g.inputs == 1 and g.outputs == 1:
+        taps = g.taps[2]
+        single = q.unit == 1 and g.inputs == 1 and g.outputs == 1 and p.spatial == 2
+        if single and taps == g.taps[1] and g.dilation[1] == 1:
             strided = max(g.step[1], g.step[2]) > 1
-            q.direct = q.mode == CHANNELS and g.step[1] <= 2 and not (g.backward and strided)
-            q.unrolled = (q.mode == ROWS and not strided and p.direction != MX_BACKWARD_WEIGHTS
-                          and g.output.width > q.vec // 2)
-        if q.direct:
+            q.direct = q.mode == CHANNELS and g.step[1] <= 2 and (
+                taps == 3 or taps == 5 or (taps == 7 and not strided and p.direction != MX_BACKWARD_WEIGHTS))
+            q.rows = (q.mode == ROWS and taps % 2 == 1 and 3 <= taps <= FILTER_LIMIT and g.grid_w > q.vec // 2
+                      and p.direction != MX_BACKWARD_WEIGHTS)
+            both = g.step[1] == 2 and g.step[2] == 2 and g.dilation[2] == 1
+            if strided and g.backward:
+                both = both and g.pad[1] == taps // 2 and g.pad[2] == taps // 2
+                q.direct = q.direct and both
+            if strided:
+                q.rows = q.rows and both and taps <= 5
+        if q.rows or q.direct:
+            q.tall = 7 if q.rows and dev.vector_bytes >= 64 and not strided else TALL
+            if strided and g.backward:
+                q.tall = TALL // 2
+                g.first_h = g.first_w = 0
+                g.least_h = g.least_w = -(taps // 2 // 2)
+                g.grid_h, g.grid_w = g.input.height, g.input.width
             self.set_bands(p, &q)
         else:
             self.set_tiles(p, &q)
         return q
 
     cdef void set_bands(self, const mx_conv_problem* p, plan_t* q) noexcept:
-        """The rows and vectors of channels of a work-item that reads tensors where they lie."""
+        """The rows and vectors of channels, or channels, of a work-item that reads tensors where they lie."""
         cdef mx_grouped* g = &q.g
-        cdef int64_t bands = _ceil(g.grid_h, TALL), sets
+        cdef int64_t bands = _ceil(g.grid_h, q.tall), sets
         q.fits = True
         g.together = <int> min(g.groups, 16)
+        if q.rows:
+            g.together = <int> max(1, min(g.together, g.groups * _images(p) // (2 * ITEMS)))
         sets = _ceil(g.groups, g.together)
         g.together = <int> _ceil(g.groups, sets)
         # Half the work-items and more have whole rows of tiles.
-        g.tile_h = <int> (TALL * max(1, min(bands, bands * sets * _images(p) // (2 * ITEMS))))
+        g.tile_h = <int> (q.tall * max(1, min(bands, bands * sets * _images(p) // (2 * ITEMS))))
         g.tiles_h, g.tiles_w = <int> _ceil(g.grid_h, g.tile_h), 1
 
     cdef KernelSpec direct(self, const mx_conv_problem* p, const plan_t* q, str entry):
-        return KernelSpec("conv_depthwise_cpu.cl", entry, X_TYPE=type_token(p.w.type),
-                          ACC="double" if p.w.type == MX_DOUBLE else "float",
-                          SCALAR="double" if p.w.type == MX_DOUBLE else "float", VEC=q.vec, R=q.g.taps[1],
-                          S=q.g.taps[2], STEP=q.g.planes.step_h, BACKWARD=q.g.backward, TALL=TALL,
-                          WEIGHTS=int(p.direction == MX_BACKWARD_WEIGHTS))
+        cdef dict tokens = dict(
+            X_TYPE=type_token(p.w.type), ACC="double" if p.w.type == MX_DOUBLE else "float",
+            SCALAR="double" if p.w.type == MX_DOUBLE else "float", VEC=q.vec, R=q.g.taps[1], S=q.g.taps[2],
+            STEP=q.g.step[1], BACKWARD=q.g.backward, TALL=q.tall)
+        if q.rows:
+            return KernelSpec("conv_depthwise_cpu_rows.cl", entry, **tokens)
+        return KernelSpec("conv_depthwise_cpu.cl", entry, WEIGHTS=int(p.direction == MX_BACKWARD_WEIGHTS), **tokens)
 
     cdef void set_tile(self, Device dev, const mx_conv_problem* p, plan_t* q) noexcept:
         """The register tile."""
@@ -267,8 +291,8 @@ cdef class _Grouped(ConvSolver):
         """The tile of a work-item: whole rows, as many as suit the caches; several groups where they are small."""
         cdef mx_grouped* g = &q.g
         cdef int64_t room, w, h, chunk, most, units
-        room = 49152 if q.mode == CHANNELS else 6144 if g.inputs == 1 and g.outputs == 1 else 12288
-        w = _ceil(g.grid_w, _ceil(g.grid_w, 128 if q.mode == CHANNELS else 512))
+        room = 49152 if q.mode == CHANNELS else 6144 if q.each * g.inputs * g.outputs == 1 else 12288
+        w = _ceil(g.grid_w, _ceil(g.grid_w, 128 if q.each > 1 else 512))
         while True:
             _set_planes(q, 1, w)
             if w <= 16 or (_planes_size(q) <= room and _results_size(q, 1) <= RESULTS // 2):
@@ -297,7 +321,7 @@ cdef class _Grouped(ConvSolver):
         self.set_groups(q, max(1, most))
         g.together = <int> _ceil(g.groups, _ceil(g.groups, g.together))
         chunk = g.tile_h
-        most = 4096 if g.inputs == 1 and g.outputs == 1 else 8192
+        most = 4096 if g.inputs == 1 and g.outputs == 1 and q.unit == 1 else 8192
         while chunk > 1 and _results_size(q, chunk) * g.together > most:
             chunk = max(1, min(chunk - 1, chunk * most // (_results_size(q, chunk) * g.together)))
         g.chunk = <int> _ceil(g.tile_h, _ceil(g.tile_h, chunk))
@@ -323,7 +347,9 @@ cdef class _GroupedData(_Grouped):
     cdef void set_tile(self, Device dev, const mx_conv_problem* p, plan_t* q) noexcept:
         cdef int64_t o = q.g.outputs
         cdef bint many = dev.vector_bytes >= 64    # registers: 32, else 16
-        if q.mode == CHANNELS or o == 1:
+        if q.mode == BLOCKS:
+            q.tile, q.wide = 1, (14 if many else 10)
+        elif q.mode == CHANNELS or o == 1:
             q.tile, q.wide = 1, 8
         elif o == 2:
             q.tile, q.wide = 2, (8 if many else 5)
@@ -335,13 +361,13 @@ cdef class _GroupedData(_Grouped):
 
     cdef mx_filters filters(self, const mx_conv_problem* p, const plan_t* q) noexcept:
         cdef mx_filters f
-        cdef int i
+        cdef int i, outputs = <int> (q.g.outputs * q.unit), inputs = <int> (q.g.inputs * q.unit)
         f.d, f.h, f.w = _stride(&p.w, 2), _stride(&p.w, 3), _stride(&p.w, 4)
-        f.g = q.g.outputs * p.w.stride[0]
+        f.g = outputs * p.w.stride[0]
         f.o, f.i = _stride(&p.w, 0), _stride(&p.w, 1)
-        f.groups, f.outputs, f.inputs = q.g.groups, q.g.outputs, q.g.inputs
+        f.groups, f.outputs, f.inputs = q.g.groups, outputs, inputs
         if q.g.backward:
-            f.g = q.g.inputs * p.w.stride[0]
+            f.g = inputs * p.w.stride[0]
             f.o, f.i = f.i, f.o
         if q.mode == CHANNELS:
             f.o, f.outputs, f.groups = p.w.stride[0], <int> p.groups, 1
@@ -349,34 +375,44 @@ cdef class _GroupedData(_Grouped):
             f.taps[i] = q.g.taps[i]
         return f
 
+    cdef bint packed(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+        """Whether w lies as packing would write it."""
+        cdef int64_t columns = p.w.len[4]
+        return q.rows and _type_size(p) == _acc_size(p) and p.w.stride[4] == 1 and p.w.stride[3] == columns and (
+            p.w.stride[0] == columns * columns or p.w.len[0] == 1)
+
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef plan_t q = self.plan(dev, p)
-        return (<int64_t> q.g.groups * q.g.padded * q.each * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2]
-                * _acc_size(p))
+        if self.packed(p, &q):
+            return 0
+        return (<int64_t> q.g.groups * q.g.padded * q.each * q.g.inputs * q.unit
+                * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * _acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t q = self.plan(dev, p)
         cdef mx_filters f = self.filters(p, &q)
         cdef int64_t size = _type_size(p), acc = _acc_size(p)
-        cdef bint wide = p.w.type == MX_DOUBLE
+        cdef bint wide = p.w.type == MX_DOUBLE, packed = self.packed(p, &q)
         cdef dict tokens = dict(self.tokens(dev, p, &q))
         pack = KernelSpec("conv_grouped_cpu_pack.cl", "pack_weights", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
-                          LANES=q.each if q.mode == CHANNELS else q.tile)
+                          LANES=q.each if q.each > 1 else q.tile)
         data = KernelSpec("conv_grouped_cpu.cl", "grouped_data", **tokens)
-        if q.direct:
+        if q.rows:
+            data = self.direct(p, &q, "depthwise_rows")
+        elif q.direct:
             data = self.direct(p, &q, "depthwise_data")
-        elif q.unrolled:
-            data = KernelSpec("conv_grouped_cpu.cl", "grouped_data", R=q.g.taps[1], S=q.g.taps[2],
-                              BACKWARD=q.g.backward, **tokens)
         cdef Step first = Step(pack, (
             Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, acc),
             Arg.value_of((<const unsigned char*> &f)[:sizeof(f)])),
             (_ceil(<int64_t> q.g.groups * q.g.padded // q.tile, PER_ITEM),), (1,))
         cdef Step second = Step(data, (
-            Arg.slot_of(SLOT_Y if q.g.backward else SLOT_X, size), Arg.slot_of(SLOT_WORKSPACE, acc),
+            Arg.slot_of(SLOT_Y if q.g.backward else SLOT_X, size),
+            Arg.slot_of(SLOT_W if packed else SLOT_WORKSPACE, acc),
             Arg.slot_of(SLOT_X if q.g.backward else SLOT_Y, size),
             Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]), Arg.alpha(wide), Arg.beta(wide)),
             (q.g.tiles_h * q.g.tiles_w, _ceil(q.g.groups, q.g.together), _images(p) * q.g.output.depth), (1, 1, 1))
+        if packed:
+            return Solution([second], 0)
         return Solution([first, second], self.workspace_bytes(dev, p), constant=1)
 
 
@@ -402,12 +438,15 @@ cdef class CpuGroupedWrw(_Grouped):
 
     cdef int64_t sums(self, const plan_t* q) noexcept:
         """Vectors of sums of a group."""
-        return <int64_t> q.g.padded * q.g.taps[0] * _up(<int64_t> q.g.inputs * q.g.taps[1] * q.g.taps[2], q.wide)
+        return (<int64_t> q.g.padded * q.g.taps[0] * _up(<int64_t> q.g.inputs * q.g.taps[1] * q.g.taps[2], q.wide)
+                * q.unit)
 
     cdef void set_tile(self, Device dev, const mx_conv_problem* p, plan_t* q) noexcept:
         cdef int64_t o = q.g.outputs, terms = <int64_t> q.g.inputs * q.g.taps[1] * q.g.taps[2], most
         cdef bint many = dev.vector_bytes >= 64
-        if q.mode == CHANNELS or o == 1:
+        if q.mode == BLOCKS:
+            q.tile, most = 1, 1
+        elif q.mode == CHANNELS or o == 1:
             q.tile, most = 1, (25 if many else 10)
         elif o == 2:
             q.tile, most = 2, (12 if many else 6)
@@ -438,11 +477,12 @@ cdef class CpuGroupedWrw(_Grouped):
         _Grouped.set_bands(self, p, q)
         q.g.together = <int> min(q.g.together, max(1, DIRECT_SUMS // taps))
         sets = _ceil(q.g.groups, q.g.together)
-        q.g.parts = <int> max(1, min(_ceil(q.g.grid_h, TALL) * _images(p), ITEMS // sets))
+        q.g.parts = <int> max(1, min(_ceil(q.g.grid_h, q.tall) * _images(p), ITEMS // sets))
 
     cdef int64_t row(self, const mx_conv_problem* p, const plan_t* q) noexcept:
         """Elements of a part."""
-        return <int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
+        return (<int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
+                * q.unit)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef plan_t q = self.plan(dev, p)

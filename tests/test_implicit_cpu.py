@@ -28,13 +28,16 @@ def conv(text: str, n: int, c: int, k: int, lens: tuple[int, ...], taps: tuple[i
                     zeros, "ci")
 
 
+# Forward, a float32 filter is taken in place where groups of rows are full, which is 8 rows here.
 CASES = [
     conv("1x1, images that share tiles", 5, 17, 33, (7, 7)),
     conv("1x1, a plane of one pixel", 19, 65, 9, (1, 1)),
     conv("1x1, rows in several chunks", 1, 40, 600, (9, 7)),
     conv("1x1, channels in several blocks", 2, 530, 5, (6, 9)),
+    conv("1x1, channels in several blocks, filters in place", 2, 530, 16, (6, 9)),
     conv("1x1, stride 2", 3, 20, 12, (14, 13), stride=(2, 2)),
     conv("3x3", 2, 65, 17, (14, 14), (3, 3), (1, 1)),
+    conv("3x3, filters in place", 2, 65, 24, (14, 14), (3, 3), (1, 1)),
     conv("3x3, stride 2, even", 2, 33, 20, (14, 14), (3, 3), (1, 1), (2, 2)),
     conv("3x3, stride 2, odd", 3, 5, 8, (13, 9), (3, 3), (1, 1), (2, 2)),
     conv("3x3, stride 2 along the width alone", 2, 6, 7, (5, 31), (3, 3), (1, 0), (1, 2)),
@@ -42,6 +45,7 @@ CASES = [
     conv("a width of one, stride 2", 2, 6, 7, (9, 1), (3, 1), (1, 0), (2, 2)),
     conv("strides beyond the filter", 2, 3, 9, (20, 23), (2, 3), (0, 1), (3, 5)),
     conv("strides beyond the image", 2, 3, 9, (4, 3), (2, 2), (0, 0), (7, 6)),
+    conv("stride 3, where a row's last element is of the first phase", 2, 5, 9, (4, 7), (3, 3), (1, 1), (1, 3)),
     conv("stride 2, dilation 2: phases without taps", 2, 4, 9, (15, 16), (3, 3), (2, 2), (2, 2), (2, 2)),
     conv("stride 4, dilation 6", 1, 4, 9, (29, 31), (3, 3), (6, 5), (4, 4), (6, 6)),
     conv("7x7 of 3 channels", 2, 3, 24, (30, 29), (7, 7), (3, 3), (2, 2)),
@@ -49,6 +53,7 @@ CASES = [
     conv("7x1", 2, 12, 10, (17, 9), (7, 1), (3, 0)),
     conv("more taps than a table holds", 1, 2, 3, (5, 40), (2, 19), (1, 9)),
     conv("more taps than a block", 1, 2, 3, (33, 34), (17, 18), (3, 3)),
+    conv("more taps than a block, filters in place", 1, 2, 8, (33, 34), (17, 18), (3, 3)),
     conv("pads beyond the filter", 2, 3, 5, (4, 6), (3, 3), (7, 9)),
     conv("groups", 2, 15, 21, (9, 8), (3, 3), (1, 1), (1, 1), (2, 2), 3),
     conv("one channel a group", 2, 6, 6, (9, 8), (3, 3), (1, 1), (2, 2), (1, 1), 6),
@@ -56,6 +61,7 @@ CASES = [
     conv("3-D", 1, 5, 9, (5, 6, 7), (3, 3, 3), (1, 1, 1)),
     conv("3-D, stride 2", 2, 5, 9, (5, 6, 7), (3, 2, 3), (1, 0, 1), (2, 2, 2)),
 ]
+NAMED = {case.text: case for case in CASES}
 
 
 def check_case(handle, host, rng, case: ConvCase, dtype: str) -> None:
@@ -113,13 +119,13 @@ def test_narrower_vectors(opencl_name, host, rng, isa):
         handle = miopyx.Handle(opencl_name)
     with handle:
         assert handle.device.vector_bytes == {"avx2": 32, "sse2": 16}[isa]
-        for case in (CASES[6], CASES[15]):
+        for case in (NAMED["3x3"], NAMED["7x7 of 3 channels"], NAMED["1x7"]):
             check_case(handle, host, rng, case, "float32")
 
 
 @pytest.mark.parametrize("direction", range(2))
 def test_inf_and_nan_reach_what_depends_on_them(cpu, host, rng, direction):
-    for case in (CASES[5], CASES[6], CASES[0]):
+    for case in (NAMED["3x3"], NAMED["3x3, stride 2, even"], NAMED["3x3, filters in place"], CASES[0]):
         example = Example(case, "float32", "packed", rng, host)
         values, desc = example.data[direction * 2].reshape(-1), example.desc
         values[[0, -1, rng.integers(values.size)]] = rng.permutation([np.inf, np.nan, -np.inf])
@@ -138,9 +144,31 @@ def test_inf_and_nan_reach_what_depends_on_them(cpu, host, rng, direction):
         np.testing.assert_allclose(got[finite], want[finite], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_results_that_pass_the_caches(opencl_name, setting, host, rng, dtype):
+    """The device is told that its caches hold nothing; planes that keep vectors aligned and others."""
+    setting(MIOPYX_STREAM_BYTES=0)
+    with miopyx.Handle(opencl_name) as handle:
+        if not handle.device.is_cpu:
+            pytest.skip("needs a CPU device")
+        for case in (conv("aligned", 2, 9, 24, (16, 16), (3, 3), (1, 1)), NAMED["3x3"], NAMED["1x7"]):
+            check_case(handle, host, rng, case, dtype)
+
+
+def test_filters_in_place_need_no_workspace(cpu, rng):
+    def needed(k, direction=0):
+        desc = [TensorDescriptor("float32", s) for s in ((2, 32, 5, 5), (k, 32, 1, 1), (2, k, 5, 5))]
+        problem = ConvProblem(direction, *desc, miopyx.ConvolutionDescriptor((0, 0)))
+        return registry.BY_NAME[NAMES[direction]].workspace_size(cpu.device, problem)
+
+    assert needed(64) == 0
+    assert needed(65) >= 4 * 65 * 32
+    assert needed(64, 1) == 4 * 64 * 32
+
+
 def test_the_same_bits_every_time(cpu, rng):
     """Also with another number of images, which moves the tiles."""
-    case, results = CASES[5], []
+    case, results = NAMED["3x3"], []
     x = rng.standard_normal((7, *case.x_lens[1:])).astype("f4")
     w = rng.standard_normal(case.w_lens).astype("f4")
     for n in (7, 7, 3):

@@ -7,16 +7,17 @@
  *
  * Shape: any filter, stride, dilation, padding, groups.  Inf and NaN of `in` reach only outputs that depend on them; a
  * filter's Inf or NaN meets the zeros of the padding.
- * pack_filters puts the filter in the order in which it is used, in ACC: [group][row / ROWS][phase][channel / C_BLOCK]
- * [tap of the phase][channel % C_BLOCK][row % ROWS].  The last block of channels is as large as is left; rows of the
- * last block that do not exist are any number.
- *     NDRange: local (1, 1, 1), global (rows of a group / VEC, groups, 1), rounded up.
+ * pack_filters puts the filter in the order in which it is used, in ACC: [group][row / ROWS][phase][channel][tap of the
+ * phase][row % ROWS]; rows of the last block that do not exist are any number.
+ *     NDRange: local (1, 1, 1), global (rows of a group / VEC, rounded up, groups, 1); backward data (channels of a
+ *     group / PACKED_CHANNELS, rounded up, groups, 1).
  * convolve computes a chunk of rows of N_VECTORS vectors of positions, which are numbered through all images.  It packs
- * what they see, a block of the taps and channels at a time, and multiplies it by the rows.
+ * what they see, a block of the taps and channels at a time, and multiplies it by the rows `a`.  With `stream` results
+ * go past the caches where beta is 0.
  *     NDRange: local (1, 1, 1), global (phases * tiles * chunks, groups, 1); tiles is the number of vectors of the
  *     first phase's positions divided by N_VECTORS, rounded up, and chunks has at most MAX_ROWS rows each, in blocks of
  *     ROWS.
- * Tuning: C_BLOCK changes the order of the sums, no other definition a bit of the results.
+ * Sums are taken over channels and, in each, taps in order.  No definition changes a bit of the results.
  * Nothing outside of the tensors is read.
  */
 #ifndef IN_TYPE /* storage types */
@@ -52,12 +53,13 @@
 #ifndef MAX_ROWS /* of a work-item */
 #define MAX_ROWS 256
 #endif
-#ifndef C_BLOCK /* channels that a tap has in a row: a block of all taps is written to a core's first cache */
-#define C_BLOCK 32
+#ifndef IN_PLACE /* 1: forward, W_TYPE is ACC and a group's rows fill blocks of ROWS: `a` of convolve is w */
+#define IN_PLACE 0
 #endif
 #ifndef K_BLOCK /* taps and channels that are packed at a time */
 #define K_BLOCK 256
 #endif
+#define STREAM 1 /* where `stream` says so */
 #include "common.h"
 
 #if !MX_IS_STORAGE(IN_TYPE) || !MX_IS_STORAGE(W_TYPE) || !MX_IS_STORAGE(OUT_TYPE)
@@ -66,7 +68,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1
+#if ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1 || (IN_PLACE && BACKWARD)
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
@@ -148,6 +150,8 @@ static inline mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
 #if PARTS & 1
 #include "conv_cpu_transpose.h"
 
+#define PACKED_CHANNELS 16 /* that a work-item packs of backward data's filter */
+
 /* Elements of an array from `at` on, as many as there are of a vector's. */
 static inline vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
@@ -174,56 +178,64 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
     const long taps = p.w.len[2] * p.w.len[3] * p.w.len[4], size = p.w.len[0] * p.w.len[1] * taps;
     const long filters = p.w.len[0] / p.groups, channels = BACKWARD ? filters : p.w.len[1];
     const long rows = BACKWARD ? p.w.len[1] : filters, depth = channels * taps;
-    const long row_blocks = (rows + ROWS - 1) / ROWS, row = (long)get_group_id(0) * VEC, group = get_group_id(1);
-    const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
+    const long row_blocks = (rows + ROWS - 1) / ROWS, group = get_group_id(1);
     w += w_offset;
-    packed += packed_offset + (group * row_blocks + row / ROWS) * depth * ROWS;
+    packed += packed_offset + group * row_blocks * depth * ROWS;
     vec v[VEC];
 #if BACKWARD
+    /* All rows of a few channels: the filter is read in long runs. */
+    const long c0 = (long)get_group_id(0) * PACKED_CHANNELS, c1 = min(c0 + PACKED_CHANNELS, channels);
     if (taps == 1) {
-        for (long c = 0; c < channels; c++)
-            store_rows(packed + c * ROWS, load_filters(w, (group * filters + c) * rows + row, size), depth, blocks);
+        for (long row = 0; row < rows; row += VEC) {
+            const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
+            for (long c = c0; c < c1; c++)
+                store_rows(packed + (row / ROWS * depth + c) * ROWS,
+                           load_filters(w, (group * filters + c) * rows + row, size), depth, blocks);
+        }
         return;
     }
-    for (long c0 = 0; c0 < channels; c0 += C_BLOCK) {
-        const long some = min(channels - c0, (long)C_BLOCK);
-        for (long tap = 0; tap < taps; tap += VEC) {
-            const int count = (int)min((long)VEC, taps - tap);
-            long place[VEC];
-            for (int j = 0; j < count; j++) {
-                const mx_packed_tap to = packed_tap(&p, tap + j);
-                place[j] = (to.before * channels + to.count * c0 + to.number * some) * ROWS;
-            }
-            for (long c = 0; c < some; c++) {
-                const long from = (group * filters + c0 + c) * rows;
+    for (long tap = 0; tap < taps; tap += VEC) {
+        const int count = (int)min((long)VEC, taps - tap);
+        long place[VEC], step[VEC];
+        for (int j = 0; j < count; j++) {
+            const mx_packed_tap to = packed_tap(&p, tap + j);
+            place[j] = (to.before * channels + to.number) * ROWS;
+            step[j] = to.count * ROWS;
+        }
+        for (long row = 0; row < rows; row += VEC) {
+            const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
+            __global ACC *to = packed + row / ROWS * depth * ROWS;
+            vec turned[PACKED_CHANNELS * VEC];
+            for (long c = c0; c < c1; c++) {
+                const long from = (group * filters + c) * rows;
 #pragma unroll
                 for (int i = 0; i < VEC; i++)
                     v[i] = load_filters(w, (from + min(row + i, rows - 1)) * taps + tap, size);
                 transpose(v);
                 for (int j = 0; j < count; j++)
-                    store_rows(packed + place[j] + c * ROWS, v[j], depth, blocks);
+                    turned[j * PACKED_CHANNELS + c - c0] = v[j];
             }
+            /* One run of memory after the other: at the same time they would want the same lines of the cache. */
+            for (int i = 0; i < blocks; i++)
+                for (int j = 0; j < count; j++)
+                    for (long c = c0; c < c1; c++)
+                        MX_JOIN(vstore, ROWS)(
+                            MX_JOIN(vload, ROWS)(i, (const ACC *)(turned + j * PACKED_CHANNELS + c - c0)), 0,
+                            to + i * depth * ROWS + place[j] + c * step[j]);
         }
     }
 #else
-    const long from = group * rows;
+    const long row = (long)get_group_id(0) * VEC, from = group * rows;
+    const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
+    packed += row / ROWS * depth * ROWS;
     for (long k = 0; k < depth; k += VEC) {
         const int count = (int)min((long)VEC, depth - k);
 #pragma unroll
         for (int i = 0; i < VEC; i++)
             v[i] = load_filters(w, (from + min(row + i, rows - 1)) * depth + k, size);
         transpose(v);
-        long tap = k % taps, c = k / taps, c0 = c / C_BLOCK * C_BLOCK, some = min(channels - c0, (long)C_BLOCK);
-        for (int j = 0; j < count; j++) {
-            store_rows(packed + (c0 * taps + tap * some + c - c0) * ROWS, v[j], depth, blocks);
-            if (++tap < taps)
-                continue;
-            tap = 0;
-            if (++c == c0 + C_BLOCK) {
-                c0 = c;
-                some = min(channels - c0, (long)C_BLOCK);
-            }
-        }
+        for (int j = 0; j < count; j++)
+            store_rows(packed + (k + j) * ROWS, v[j], depth, blocks);
     }
 #endif
 }
@@ -231,7 +243,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 #endif
 #if PARTS & 2
 
-TILE_MULTIPLY(multiply, __global, ACC, TILE_PLAIN, __private)
+#if IN_PLACE
+TILE_MULTIPLY(multiply, __global, ACC, TILE_IN_ROWS, __private)
+#define K_STEP 1 /* between a row's factors */
+#else
+TILE_MULTIPLY(multiply, __global, ACC, TILE_PACKED, __private)
+#define K_STEP ROWS
+#endif
 
 /* Functions that are not inlined keep their vectors out of the registers that the sums are in. */
 #define APART __attribute__((noinline)) static
@@ -252,7 +270,8 @@ typedef struct {
 } mx_tile;
 
 #define ALL_LANES ((1 << VEC) - 1)
-#define TABLE 16 /* taps of an axis whose lanes are kept */
+#define AXIS_TAPS 16 /* taps of an axis whose lanes are looked up */
+#define FEW 8        /* below so many channels, packing one channel after the other takes less time than one tap */
 
 /* One bit for each lane. */
 static inline lane_mask lane_bits(void)
@@ -277,32 +296,59 @@ static inline int lanes_inside(const LANE *coordinates, long moved, long length)
     return (int)(b4.s0 | b4.s1 | b4.s2 | b4.s3);
 }
 
-static inline void make_table(int *restrict table, const LANE *restrict coordinates, mx_taps taps, long length,
-                              int used)
+/* What the taps of a block see. */
+typedef struct {
+    int count;
+    long moved[K_BLOCK], least, most; /* how far each moves a place, and the bounds of that */
+    int inside[K_BLOCK * N_VECTORS];  /* the lanes of each vector that it leaves in the tensor, a bit each */
+} mx_sight;
+
+/* `count` taps from `from` on. */
+APART void look(mx_sight *restrict s, const mx_tile *restrict t, int used, const mx_tensor *restrict x, long from,
+                int count, mx_taps d, mx_taps h, mx_taps w)
 {
-    for (long i = 0; i < min(taps.count, (long)TABLE); i++)
+    int in_d[N_VECTORS], in_h[N_VECTORS], in_w[AXIS_TAPS * N_VECTORS];
+    for (int i = 0; i < min(w.count, (long)AXIS_TAPS); i++)
         for (int j = 0; j < used; j++)
-            table[i * N_VECTORS + j] = lanes_inside(coordinates + j * VEC, taps.first + i * taps.step, length);
+            in_w[i * N_VECTORS + j] = lanes_inside(t->w + j * VEC, w.first + i * w.step, x->len[4]);
+    long i_w = from % w.count, i_h = from / w.count % h.count, i_d = from / w.count / h.count;
+    s->count = count;
+    for (int k = 0; k < count; k++) {
+        const long at_d = d.first + i_d * d.step, at_h = h.first + i_h * h.step, at_w = w.first + i_w * w.step;
+        const long moved = (at_d * x->len[3] + at_h) * x->len[4] + at_w;
+        s->moved[k] = moved;
+        s->least = k == 0 ? moved : min(s->least, moved);
+        s->most = k == 0 ? moved : max(s->most, moved);
+        for (int j = 0; j < used; j++) {
+            if (k == 0 || (i_w == 0 && i_h == 0))
+                in_d[j] = lanes_inside(t->d + j * VEC, at_d, x->len[2]);
+            if (k == 0 || i_w == 0)
+                in_h[j] = in_d[j] & lanes_inside(t->h + j * VEC, at_h, x->len[3]);
+            s->inside[k * N_VECTORS + j] = in_h[j] & (i_w < AXIS_TAPS ? in_w[i_w * N_VECTORS + j]
+                                                      : lanes_inside(t->w + j * VEC, at_w, x->len[4]));
+        }
+        if (++i_w == w.count) {
+            i_w = 0;
+            if (++i_h == h.count) {
+                i_h = 0;
+                i_d++;
+            }
+        }
+    }
 }
 
-static inline int looked_up(const int *table, const LANE *coordinates, mx_taps taps, long length, long tap, int j)
-{
-    return tap < TABLE ? table[tap * N_VECTORS + j]
-                       : lanes_inside(coordinates + j * VEC, taps.first + tap * taps.step, length);
-}
-
-/* `count` channels of VEC places in the input that lie STEP apart from `at` on, into one vector of each row of a panel.
- * Lanes that are not in `keep` become 0, or what they were. */
+/* `count` channels of VEC places in the input that lie STEP apart from `at` on, into vectors `row` apart.  Lanes
+ * that are not in `keep` become 0, or what they were. */
 #define FILL(STEP_LOAD)                                                      \
     if (all)                                                                 \
         for (long c = from; c < to; c++)                                     \
-            panel[c * N_VECTORS] = STEP_LOAD(at + c * plane);                \
+            panel[c * row] = STEP_LOAD(at + c * plane);                      \
     else if (first)                                                          \
         for (long c = from; c < to; c++)                                     \
-            panel[c * N_VECTORS] = keep ? STEP_LOAD(at + c * plane) : (vec)((ACC)0); \
+            panel[c * row] = keep ? STEP_LOAD(at + c * plane) : (vec)((ACC)0); \
     else                                                                     \
         for (long c = from; c < to; c++)                                     \
-            panel[c * N_VECTORS] = keep ? STEP_LOAD(at + c * plane) : panel[c * N_VECTORS];
+            panel[c * row] = keep ? STEP_LOAD(at + c * plane) : panel[c * row];
 
 static inline vec load_even(__global const STORAGE(IN_TYPE) *in, long at)
 {
@@ -310,13 +356,13 @@ static inline vec load_even(__global const STORAGE(IN_TYPE) *in, long at)
 }
 #define LOAD_EVEN(at) load_even(in, at)
 
-static inline void fill_lanes(vec *restrict panel, __global const STORAGE(IN_TYPE) *restrict in, long at, long plane,
-                              long from, long to, lane_mask keep, bool first, long step)
+static inline void fill_lanes(vec *restrict panel, long row, __global const STORAGE(IN_TYPE) *restrict in, long at,
+                              long plane, long from, long to, lane_mask keep, bool first, long step)
 {
     LANE kept[VEC];
     MX_JOIN(vstore, VEC)(keep, 0, kept);
     for (long c = from; c < to; c++) {
-        ACC *lanes = (ACC *)(panel + c * N_VECTORS);
+        ACC *lanes = (ACC *)(panel + c * row);
         for (int i = 0; i < VEC; i++)
             if (kept[i])
                 lanes[i] = (ACC)LOAD(IN_TYPE)(in, at + c * plane + i * step);
@@ -325,8 +371,8 @@ static inline void fill_lanes(vec *restrict panel, __global const STORAGE(IN_TYP
     }
 }
 
-static inline void fill(vec *restrict panel, __global const STORAGE(IN_TYPE) *restrict in, long at, long plane,
-                        long count, long size, lane_mask keep, bool all, bool first, long step)
+static inline void fill(vec *restrict panel, long row, __global const STORAGE(IN_TYPE) *restrict in, long at,
+                        long plane, long count, long size, lane_mask keep, bool all, bool first, long step)
 {
     /* Lanes that are not kept may lie outside of the tensor: of the first and last channels of all. */
     const long span = step * VEC;
@@ -336,44 +382,79 @@ static inline void fill(vec *restrict panel, __global const STORAGE(IN_TYPE) *re
     if (at + (count - 1) * plane + span > size)
         to = min(max((size - span - at + plane) / plane, from), to);
     if (from > 0)
-        fill_lanes(panel, in, at, plane, 0, from, keep, first, step);
+        fill_lanes(panel, row, in, at, plane, 0, from, keep, first, step);
     if (step == 1) {
         FILL(LOAD_IN)
     } else {
         FILL(LOAD_EVEN)
     }
     if (to < count)
-        fill_lanes(panel, in, at, plane, to, count, keep, first, step);
+        fill_lanes(panel, row, in, at, plane, to, count, keep, first, step);
 }
 
-/* One tap, which moves by `moved` elements, of `count` channels; of vector j the lanes inside[j] are in the tensor. */
-APART void pack_tap(
-    vec *restrict panel, const mx_tile *restrict t, int used, const int *restrict inside,
-    __global const STORAGE(IN_TYPE) *restrict in, long moved, long plane, long count, long size, long step)
+/* A piece of a vector, all taps of a channel after the other; places that the lanes not kept see are in the tensor. */
+#define FILL_TAPS(STEP_LOAD, OTHER)                                          \
+    for (long c = 0; c < count; c++, at += plane)                            \
+        for (int k = 0; k < s->count; k++, panel += N_VECTORS) {             \
+            const lane_mask keep = (lanes & (LANE)inside[k * N_VECTORS]) != 0; \
+            *panel = keep ? STEP_LOAD(at + s->moved[k]) : OTHER;             \
+        }
+
+static inline void fill_taps(vec *restrict panel, const mx_sight *restrict s, const int *restrict inside, int piece,
+                             __global const STORAGE(IN_TYPE) *restrict in, long at, long plane, long count, bool first,
+                             long step)
 {
+    const lane_mask lanes = lane_bits() & (LANE)piece;
+    if (step == 1) {
+        if (first)
+            FILL_TAPS(LOAD_IN, (vec)((ACC)0))
+        else
+            FILL_TAPS(LOAD_IN, *panel)
+    } else if (first)
+        FILL_TAPS(LOAD_EVEN, (vec)((ACC)0))
+    else
+        FILL_TAPS(LOAD_EVEN, *panel)
+}
+
+/* `count` channels, from that at `from` on, of a block of taps. */
+APART void pack_panel(vec *restrict panel, const mx_tile *restrict t, const mx_sight *restrict s, int used,
+                      __global const STORAGE(IN_TYPE) *restrict in, long from, long plane, long count, long size,
+                      long step)
+{
+    const long row = s->count * N_VECTORS;
     for (int j = 0; j < used; j++) {
         bool first = true;
-        for (int i = t->pieces[j]; i < t->pieces[j + 1]; i++) {
-            const int keep = inside[j] & t->lanes[i];
-            if (keep == 0)
+        for (int i = t->pieces[j]; i < t->pieces[j + 1]; i++, first = false) {
+            const long at = from + t->at[i];
+            if (s->count > 1 && count < FEW && step <= 2 && at + s->least >= 0
+                && at + (count - 1) * plane + s->most + step * VEC <= size) {
+                fill_taps(panel + j, s, s->inside + j, t->lanes[i], in, at, plane, count, first, step);
                 continue;
-            const lane_mask mask = (lane_bits() & (LANE)keep) != 0;
-            fill(panel + j, in, t->at[i] + moved, plane, count, size, mask, keep == ALL_LANES, first, step);
-            first = false;
+            }
+            for (int k = 0; k < s->count; k++) {
+                const int keep = s->inside[k * N_VECTORS + j] & t->lanes[i];
+                vec *to = panel + k * N_VECTORS + j;
+                if (keep != 0)
+                    fill(to, row, in, at + s->moved[k], plane, count, size, (lane_bits() & (LANE)keep) != 0,
+                         keep == ALL_LANES, first, step);
+                else if (first)
+                    for (long c = 0; c < count; c++)
+                        to[c * row] = (vec)((ACC)0);
+            }
         }
-        if (first)
-            for (long c = 0; c < count; c++)
-                panel[c * N_VECTORS + j] = (vec)((ACC)0);
     }
 }
 
 /* n elements of the output that lie together. */
-APART void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restrict sums, int n, const SCALAR alpha,
-                     const SCALAR beta)
+static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restrict sums, int n,
+                             const SCALAR alpha, const SCALAR beta, bool stream)
 {
     int i = 0;
 #if !MX_INTEGER_ACC
     if (beta == 0) {
+        if (stream && BEFORE_STREAM(out) == 0)
+            for (; i + VEC <= n; i += VEC)
+                VSTREAM(OUT_TYPE)(out, i, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + i));
         for (; i + VEC <= n; i += VEC)
             VSTORE(OUT_TYPE)(out, i, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + i));
         if (n >= VEC && i < n) { /* some elements twice */
@@ -389,6 +470,28 @@ APART void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restri
         STORE_MIXED(OUT_TYPE, out, i, sums[i], alpha, beta);
 }
 
+APART void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
+                      const mx_tile *restrict t, int used, const SCALAR alpha, const SCALAR beta,
+                      bool stream)
+{
+    for (int r = 0; r < rows; r++, out += plane, sums += N_VECTORS) {
+#if PAIRS
+        vec together[2 * N_VECTORS];
+        for (int j = 0; j < used; j++) {
+            const vec a = sums[j], b = sums[ROWS * N_VECTORS + j];
+            vec low, high;
+            low.even = a.lo, low.odd = b.lo, high.even = a.hi, high.odd = b.hi;
+            together[2 * j] = low, together[2 * j + 1] = high;
+        }
+        const ACC *result = (const ACC *)together;
+#else
+        const ACC *result = (const ACC *)sums;
+#endif
+        for (int run = 0; run < t->runs; run++)
+            store_run(out + t->run_to[run], result + t->run_at[run], t->run_length[run], alpha, beta, stream);
+    }
+}
+
 /* Find `lanes` positions from `position` on, in a grid q per image: where they read and where they write. */
 APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, const long *q,
                       const mx_tensor *restrict x, const mx_tensor *restrict y, const long *in_step,
@@ -401,53 +504,63 @@ APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, c
         a[i] = position % q[i];
         position /= q[i];
     }
-    long n = position, at = 0, last_at = 0;
+    const LANE ids[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const lane_mask id = MX_JOIN(vload, VEC)(0, ids);
+    long n = position, last_at = 0;
     int piece = -1;
     t->runs = 0;
-    for (int l = 0; l < used * VEC; l++) {
-        if (l < lanes) {
-            const long d = a[0] * in_step[0], h = a[1] * in_step[1], w = a[2] * in_step[2];
-            t->d[l] = (LANE)d, t->h[l] = (LANE)h, t->w[l] = (LANE)w;
-            at = n * x_n + d * x_d + h * x_h + w - l % VEC * in_step[2];
-            const long out_w = a[2] * out_step[2] + place[2];
-            const long to = n * y_n + (a[0] * out_step[0] + place[0]) * y_d + (a[1] * out_step[1] + place[1]) * y_h
-                            + out_w;
-            const int length = PAIRS && out_w + 1 < y->len[4] ? 2 : 1, r = t->runs - 1;
-            if (r >= 0 && t->run_to[r] + t->run_length[r] == to && t->run_at[r] + t->run_length[r] == l * PHASES)
-                t->run_length[r] += length;
-            else {
-                t->run_at[r + 1] = l * PHASES, t->run_length[r + 1] = length, t->run_to[r + 1] = to;
+    for (int l = 0; l < lanes;) { /* what lies in one row of the grid and in one vector */
+        const int skip = l % VEC;
+        const int some = (int)min(min((long)(VEC - skip), q[2] - a[2]), (long)(lanes - l));
+        const long d = a[0] * in_step[0], h = a[1] * in_step[1], w = a[2] * in_step[2];
+        const long at = n * x_n + d * x_d + h * x_h + w - skip * in_step[2];
+        if (skip == 0)
+            t->pieces[l / VEC] = piece + 1;
+        if (skip == 0 || at != last_at) {
+            t->lanes[++piece] = 0;
+            t->at[piece] = at;
+            last_at = at;
+        }
+        t->lanes[piece] |= ((1 << some) - 1) << skip;
+        const lane_mask here = (id >= (LANE)skip) & (id < (LANE)(skip + some)), far = (lane_mask)((LANE)FAR);
+        const lane_mask at_w = (lane_mask)((LANE)w) + (id - (LANE)skip) * (LANE)in_step[2];
+#define PLACE(to, coordinate)                                                \
+    MX_JOIN(vstore, VEC)(here ? coordinate : skip == 0 ? far : MX_JOIN(vload, VEC)(0, to), 0, to);
+        PLACE(t->d + l - skip, (lane_mask)((LANE)d))
+        PLACE(t->h + l - skip, (lane_mask)((LANE)h))
+        PLACE(t->w + l - skip, at_w)
+
+        const long out_w = a[2] * out_step[2] + place[2];
+        long to = n * y_n + (a[0] * out_step[0] + place[0]) * y_d + (a[1] * out_step[1] + place[1]) * y_h + out_w;
+        const int step = PHASES > 1 ? 1 : (int)min(out_step[2], 2L), last = t->runs - 1;
+        int length = step > 1 ? 1 : (int)min((long)some * PHASES, y->len[4] - out_w);
+        if (step == 1 && last >= 0 && t->run_to[last] + t->run_length[last] == to
+            && t->run_at[last] + t->run_length[last] == l * PHASES)
+            t->run_length[last] += length;
+        else
+            for (int r = 0; r < (step > 1 ? some : 1); r++, to += out_step[2]) {
+                t->run_at[t->runs] = l * PHASES + r, t->run_length[t->runs] = length, t->run_to[t->runs] = to;
                 t->runs++;
             }
-            a[2]++;
-            for (int i = 2; i > 0 && a[i] == q[i]; i--) {
-                a[i] = 0;
-                a[i - 1]++;
-            }
-            if (a[0] == q[0]) {
-                a[0] = 0;
-                n++;
-            }
-        } else
-            t->d[l] = t->h[l] = t->w[l] = FAR;
-        if (l % VEC == 0 || (l < lanes && at != last_at)) {
-            if (l % VEC == 0)
-                t->pieces[l / VEC] = piece + 1;
-            piece++;
-            t->lanes[piece] = 0;
-            t->at[piece] = at;
+        l += some;
+        a[2] += some;
+        for (int i = 2; i > 0 && a[i] == q[i]; i--) {
+            a[i] = 0;
+            a[i - 1]++;
         }
-        t->lanes[piece] |= 1 << l % VEC;
-        last_at = at;
+        if (a[0] == q[0]) {
+            a[0] = 0;
+            n++;
+        }
     }
     t->pieces[used] = piece + 1;
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
     __global const STORAGE(IN_TYPE) *restrict in, long in_offset,
-    __global const ACC *restrict packed, long packed_offset,
+    __global const ACC *restrict a, long a_offset,
     __global STORAGE(OUT_TYPE) *restrict out, long out_offset,
-    const mx_conv_problem p, long tiles, long chunks, const SCALAR alpha, const SCALAR beta)
+    const mx_conv_problem p, long tiles, long chunks, long stream, const SCALAR alpha, const SCALAR beta)
 {
 #if BACKWARD
     const mx_tensor *x = &p.y, *y = &p.x;
@@ -468,7 +581,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
     const long in_step[3] = {p.step[0], p.step[1], p.step[2]}, out_step[3] = {1, 1, 1};
 #endif
     const long x_plane = x->len[2] * x->len[3] * x->len[4], y_plane = y->len[2] * y->len[3] * y->len[4];
-    const long all_taps = p.w.len[2] * p.w.len[3] * p.w.len[4];
+    const long all_depth = p.w.len[2] * p.w.len[3] * p.w.len[4] * channels;
     const long row_blocks = (rows + ROWS - 1) / ROWS, group = get_group_id(1);
     const long tile = (long)get_group_id(0) / count % tiles, chunk = (long)get_group_id(0) / count / tiles;
     const long block0 = chunk * row_blocks / chunks, block1 = (chunk + 1) * row_blocks / chunks;
@@ -482,7 +595,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
 
     in += in_offset + group * channels * x_plane;
     out += out_offset + (group * rows + block0 * ROWS) * y_plane;
-    packed += packed_offset + (group * row_blocks + block0) * all_taps * channels * ROWS;
+    a += a_offset + (group * row_blocks + block0) * ROWS * all_depth;
     mx_tile t;
     place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place);
 
@@ -491,64 +604,35 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
         const mx_taps d = taps_of(&p, 0, place[0]), h = taps_of(&p, 1, place[1]), w = taps_of(&p, 2, place[2] + pair);
         const long before = d.before * p.w.len[3] * p.w.len[4]
                             + d.count * (h.before * p.w.len[4] + h.count * w.before);
-        const long taps = d.count * h.count * w.count, depth = taps * channels;
-        const long blocks = max((depth + K_BLOCK - 1) / K_BLOCK, 1L);
-        int table_d[TABLE * N_VECTORS], table_h[TABLE * N_VECTORS], table_w[TABLE * N_VECTORS];
-        make_table(table_d, t.d, d, x->len[2], used);
-        make_table(table_h, t.h, h, x->len[3], used);
-        make_table(table_w, t.w, w, x->len[4], used);
-        const long c_block = taps == 1 ? channels : C_BLOCK; /* of one tap, all blocks make one */
-        long c0 = 0, tap = 0, c = 0, here = min(channels, c_block);
+        const long taps = d.count * h.count * w.count;
+        /* A block is of some channels' taps, or some taps of one channel. */
+        const long t_blocks = max((taps + K_BLOCK - 1) / K_BLOCK, 1L);
+        const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L), c_blocks = (channels + c_block - 1) / c_block;
+        const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
+        mx_sight sight;
+        long c0 = 0, t0 = 0, k0 = 0;
         for (long block = 0; block < blocks; block++) {
-            const long k0 = block * depth / blocks, k1 = (block + 1) * depth / blocks;
-            for (long k = k0; k < k1;) {
-                const long some = min(here - c, k1 - k);
-                const long tap_d = tap / w.count / h.count, tap_h = tap / w.count % h.count, tap_w = tap % w.count;
-                const long at = ((d.first + tap_d * d.step) * x->len[3] + h.first + tap_h * h.step) * x->len[4]
-                                + w.first + tap_w * w.step;
-                int inside[N_VECTORS];
-                for (int j = 0; j < used; j++)
-                    inside[j] = looked_up(table_d, t.d, d, x->len[2], tap_d, j)
-                                & looked_up(table_h, t.h, h, x->len[3], tap_h, j)
-                                & looked_up(table_w, t.w, w, x->len[4], tap_w, j);
-                pack_tap(panel + (k - k0) * N_VECTORS, &t, used, inside, in, (c0 + c) * x_plane + at, x_plane, some,
-                         size, in_step[2]);
-                k += some;
-                c += some;
-                if (c < here)
-                    continue;
-                c = 0;
-                if (++tap == taps) {
-                    tap = 0;
-                    c0 += here;
-                    here = min(channels - c0, c_block);
-                }
+            const long c1 = (block / t_blocks + 1) * channels / c_blocks;
+            const long t1 = (block % t_blocks + 1) * taps / t_blocks, k1 = k0 + (c1 - c0) * (t1 - t0);
+            if (taps > 0) {
+                if (block == 0 || t_blocks > 1)
+                    look(&sight, &t, used, x, t0, (int)(t1 - t0), d, h, w);
+                pack_panel(panel, &t, &sight, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
             const bool last = block + 1 == blocks && pair + 1 == PHASES;
             for (long i = block0; i < block1; i++) {
                 vec *s = sums + (i - block0) * ROWS * PHASES * N_VECTORS;
                 multiply(used, block > 0, s + pair * ROWS * N_VECTORS,
-                         packed + (((i - block0) * all_taps + before) * channels + k0) * ROWS, panel, k1 - k0);
+                         a + (i - block0) * ROWS * all_depth + (before * channels + k0) * K_STEP, all_depth, panel,
+                         k1 - k0);
                 if (!last)
                     continue;
-                for (long r = 0; r < min((long)ROWS, rows - i * ROWS); r++) {
-#if PAIRS
-                    vec together[2 * N_VECTORS];
-                    for (int j = 0; j < used; j++) {
-                        const vec a = s[r * N_VECTORS + j], b = s[(ROWS + r) * N_VECTORS + j];
-                        vec low, high;
-                        low.even = a.lo, low.odd = b.lo, high.even = a.hi, high.odd = b.hi;
-                        together[2 * j] = low, together[2 * j + 1] = high;
-                    }
-                    const ACC *result = (const ACC *)together;
-#else
-                    const ACC *result = (const ACC *)(s + r * N_VECTORS);
-#endif
-                    for (int run = 0; run < t.runs; run++)
-                        store_run(out + ((i - block0) * ROWS + r) * y_plane + t.run_to[run], result + t.run_at[run],
-                                  t.run_length[run], alpha, beta);
-                }
+                store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,
+                           used, alpha, beta, stream != 0);
             }
+            k0 = k1;
+            t0 = t1 == taps ? 0 : t1;
+            c0 = t0 == 0 ? c1 : c0;
         }
     }
 }

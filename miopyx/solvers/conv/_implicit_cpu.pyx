@@ -1,16 +1,17 @@
 """Implicit GEMM on CPU devices, forward and backward data, for packed NCW, NCHW and NCDHW tensors.
 
-The first step packs the filter, the second multiplies it by what the outputs see, which it packs block by block.
+The last step multiplies the filter by what the outputs see, which it packs block by block.  The filter is packed by a
+step before, but where rows of products read it in order anyway: forward, in the type of the sums.
 """
 
 import struct
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, is_streamed
 from miopyx._descriptors cimport type_size
 from miopyx._types cimport (
-    MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
+    MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
     ConvSolver, capped_product, is_packed, problem_bytes, spatial_size, type_token,
@@ -21,6 +22,7 @@ cdef enum:
     IMPLICIT_GEMM = 5
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation: coordinates are 32 bits wide
     GROUPS = 6                   # work-groups that a core has, if there can be as many
+    PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
     LEAST_ROWS = 32              # of a work-group: fewer would not pay for what it packs
 
 # What the kernels are built for.
@@ -64,6 +66,12 @@ cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     return t
 
 
+cdef bint _in_place(Device dev, const mx_conv_problem* p) noexcept:
+    """Whether a row's products take the filter as it is."""
+    return p.direction == MX_FORWARD and (p.w.type == MX_FLOAT or p.w.type == MX_DOUBLE) and _rows(p) % _tile(
+        dev, p).rows == 0
+
+
 cdef class _CpuImplicitGemm(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
@@ -90,6 +98,8 @@ cdef class _CpuImplicitGemm(ConvSolver):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef tile_t t = _tile(dev, p)
         cdef int64_t rows = p.groups * _ceil(_rows(p), t.rows) * t.rows
+        if _in_place(dev, p):
+            return 0
         return capped_product(capped_product(rows, _depth(p)), 8 if p.w.type == MX_DOUBLE else 4)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -103,7 +113,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
         cdef const mx_tensor* x = _in(p)
         cdef const mx_tensor* y = _out(p)
         cdef bint pairs = _pairs(p), wide = wide_scalars(dev, y.type)
-        cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else 256
+        cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else 512
         cdef int64_t blocks = _ceil(_rows(p), t.rows), acc = 8 if p.w.type == MX_DOUBLE else 4
         for i in range(3):
             if self.direction == MX_FORWARD:
@@ -114,6 +124,8 @@ cdef class _CpuImplicitGemm(ConvSolver):
         tiles = _ceil(_ceil(positions, t.vec), t.vectors)
         chunks = max(_ceil(blocks * t.rows, most), min(
             _ceil(GROUPS * dev.compute_units, tiles * phases * p.groups), _ceil(blocks * t.rows, LEAST_ROWS)))
+        cdef bint in_place = _in_place(dev, p)
+        cdef bint streamed = is_streamed(dev, 2 * y.len[0] * y.len[1] * spatial_size(y) * type_size(<int> y.type))
         defines = {
             "IN_TYPE": type_token(x.type), "W_TYPE": type_token(p.w.type), "OUT_TYPE": type_token(y.type),
             "ACC": "double" if p.w.type == MX_DOUBLE else "int" if p.w.type == MX_INT8 else "float",
@@ -122,17 +134,24 @@ cdef class _CpuImplicitGemm(ConvSolver):
         }
         problem = Arg.value_of(problem_bytes(p))
         packed = Arg.slot_of(SLOT_WORKSPACE, acc)
-        return Solution([
-            Step(KernelSpec("conv_implicit_cpu.cl", "pack_filters", PARTS=1, **defines),
-                 (Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), packed, problem),
-                 (_ceil(_rows(p), t.vec), p.groups, 1), (1, 1, 1)),
-            Step(KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, PAIRS=int(pairs), MAX_ROWS=most, **defines),
-                 (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)), packed,
-                  Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,
-                  Arg.value_of(struct.pack("q", tiles)), Arg.value_of(struct.pack("q", chunks)),
-                  Arg.alpha(wide), Arg.beta(wide)),
-                 (phases * tiles * chunks, p.groups, 1), (1, 1, 1)),
-        ], self.workspace_bytes(dev, p), constant=1)
+        filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
+        pack = Step(
+            KernelSpec("conv_implicit_cpu.cl", "pack_filters", PARTS=1, **defines), (filters, packed, problem),
+            (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
+             p.groups, 1), (1, 1, 1))
+        convolve = Step(
+            KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, PAIRS=int(pairs), MAX_ROWS=most,
+                       IN_PLACE=int(in_place), **defines),
+            (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
+             filters if in_place else packed,
+             Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,
+             Arg.value_of(struct.pack("q", tiles)), Arg.value_of(struct.pack("q", chunks)),
+             Arg.value_of(struct.pack("q", streamed)),
+             Arg.alpha(wide), Arg.beta(wide)),
+            (phases * tiles * chunks, p.groups, 1), (1, 1, 1))
+        if in_place:
+            return Solution([convolve])
+        return Solution([pack, convolve], self.workspace_bytes(dev, p), constant=1)
 
 
 cdef class CpuImplicitGemmFwd(_CpuImplicitGemm):

@@ -68,7 +68,7 @@ cdef inline bint is_bound(const bound_t* s, object data) noexcept:
 cdef uint64_t next_serial() noexcept
 cdef int raise_released(object data, str name) except -1
 cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept
-cdef bint is_bound_array(const bound_t* s, object data, str name) except -1
+cdef object is_bound_array(const bound_t* s, object data, str name)
 cdef object bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
                       bint output, binding_t* out)
 cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,

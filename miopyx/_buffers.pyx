@@ -384,18 +384,21 @@ cdef int unbind(bound_t* s) noexcept:
     return 0
 
 
-cdef bint is_bound_array(const bound_t* s, object data, str name) except -1:
-    """Whether `data` is a pyopencl Array over the memory that was found right, with nothing about it changed."""
+cdef object is_bound_array(const bound_t* s, object data, str name):
+    """Whether `data` is a pyopencl Array over the memory that was found right, with nothing about it changed.
+
+    Returns its buffer, which the caller holds until the call is over since the Array may get another one, else None.
+    """
     if s.shape == NULL or s.memory == NULL:
-        return False
+        return None
     base = getattr(data, "base_data", None)
     if (base is None or s.memory.owner != <const PyObject*> base or data.shape is not <object> s.shape
             or data.strides is not <object> s.strides or data.dtype is not <object> s.dtype
             or data.offset != s.b.offset):
-        return False
+        return None
     if is_released(s.memory):
         raise_released(data, name)
-    return True
+    return base
 
 
 cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
@@ -403,7 +406,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
 
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps host memory where it
-    is: the caller holds it until the call is over.
+    is, and an Array's buffer, which another thread may take from it: the caller holds it until the call is over.
     """
     cdef cl_int code = 0
     cdef memory_t scratch
@@ -445,7 +448,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
                 Py_INCREF(dtype)
                 out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
                 _remember(out, memory)
-            return None
+            return base
         data = base
     pointer = getattr(data, "svm_ptr", None)
     if pointer is not None:
@@ -457,7 +460,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
         _require_size(size, need, name)
         b.ptr, b.offset, b.size, b.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
         b.root, b.root_offset = NULL, <int64_t> <uintptr_t> pointer
-        return None
+        return data
     if not shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")

@@ -382,7 +382,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
             data = <object> call.data[i]
             name = <str> names[i]
             held = &invoker.slot[slot]
-            s = _found(held.bound, &place[slot], data, name)
+            s = _found(held.bound, &place[slot], data, name, kept)
             if s == NULL or (slot == count and s.b.size < call.workspace_size):
                 if slot < count:
                     kept.append(bind_device(data, name, problem.tensor[slot],
@@ -463,8 +463,11 @@ cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name)
     return arena
 
 
-cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? NULL:
-    """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither."""
+cdef bound_t* _found(bound_t* bound, int* place, object data, str name, list kept) except? NULL:
+    """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither.
+
+    `kept` gets what must live until the call is over.
+    """
     cdef bound_t* s
     cdef int _way
     for _way in range(2):
@@ -473,8 +476,11 @@ cdef bound_t* _found(bound_t* bound, int* place, object data, str name) except? 
             if is_released(s.memory):
                 raise_released(data, name)
             return s
-        if s.shape != NULL and is_bound_array(s, data, name):
-            return s
+        if s.shape != NULL:
+            base = is_bound_array(s, data, name)
+            if base is not None:
+                kept.append(base)
+                return s
         place[0] = 1 - place[0]
     return NULL
 

@@ -15,6 +15,7 @@ _ALGORITHMS = ("GEMM", "DIRECT", "FFT", "WINOGRAD", "", "IMPLICIT_GEMM")  # by m
 _WINOGRAD = 3
 _ALONE = {f"ConvDirectNaiveConv{word.title()}": f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_{word}"
           for word in ("FWD", "BWD", "WRW")}
+_ALONE["FFTConvWrw"] = "MIOPEN_DEBUG_CONV_FFT"  # its algorithm's name is another: MIOpen's backward weights have no FFT
 
 
 def why_off(solver: Solver) -> str | None:

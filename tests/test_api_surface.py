@@ -9,6 +9,7 @@ import pytest
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.solvers import registry
 
 TESTS = Path(__file__).resolve().parent
 
@@ -135,6 +136,12 @@ def download(handle, buffer, lens):
     return handle.download(buffer, np.full(lens, np.nan, "f4"))
 
 
+def same_integers(got, want, solver="any"):
+    """Sums of integers, which all solvers compute exactly but those that transform: these are close to them."""
+    close = 1e-3 if solver == "any" or any(word in solver for word in ("FFT", "Winograd")) else 0
+    np.testing.assert_allclose(got, want, rtol=0, atol=close, err_msg=solver)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_functions_of_a_direction(new_handle, rng, direction):
     handle = new_handle
@@ -162,7 +169,7 @@ def test_functions_of_a_direction(new_handle, rng, direction):
         assert compile_solution(handle, *query, solution.solution_id) is None
         out = handle.upload(np.full(lens[2], np.nan, "f4"))
         assert immediate(handle, *pairs, CONV, out_desc, out, workspace, size, solution.solution_id) is None
-        np.testing.assert_array_equal(download(handle, out, lens[2]), expected)
+        same_integers(download(handle, out, lens[2]), expected, registry.solver_name(solution.solution_id))
 
     out = handle.upload(np.full(lens[2], np.nan, "f4"))
     perfs = find(handle, a_desc, a_data, b_desc, b_data, CONV, out_desc, out, 10, workspace, size, False)
@@ -175,7 +182,7 @@ def test_functions_of_a_direction(new_handle, rng, direction):
         out = handle.upload(old)
         assert run(handle, 2, a_desc, a_data, b_desc, b_data, CONV, getattr(perf, algo), -3, out_desc, out, workspace,
                    size) is None
-        np.testing.assert_array_equal(download(handle, out, lens[2]), 2 * expected - 3 * old)
+        same_integers(download(handle, out, lens[2]), 2 * expected - 3 * old)
 
 
 def test_bias_functions(new_handle, rng):

@@ -87,21 +87,26 @@ def test_searched_stored_and_used(again, searches, rng, direction):
     assert not searches, "what is tuned is not searched again"
 
 
+def with_choice(problem):
+    """The first solver that can be tuned and has more than one configuration here."""
+    return next(s for s in tunable(problem) if another(problem, s) is not None)
+
+
 def put(problem, solver, text, direction=0):
     databases.of(problem.handle.device.info).store_tuned(struct_of(problem, direction), solver.name, text)
 
 
 def another(problem, solver):
-    """A configuration of a solver that is not its default."""
+    """A configuration of a solver that is not its default, None where it has one only."""
     device, p = problem.handle.device, struct_of(problem)
     default = solver.default_config(device, p)
-    return next(c for c in tuning.configurations(solver.parameters(device, p), lambda c: solver.accepts(device, p, c))
-                if c != default)
+    every = tuning.configurations(solver.parameters(device, p), lambda c: solver.accepts(device, p, c))
+    return next((c for c in every if c != default), None)
 
 
 def test_override_and_bad_values(again, rng, setting, caplog):
     problem = Problem(again(), rng)
-    solver = tunable(problem)[0]
+    solver = with_choice(problem)
     device, p = problem.handle.device, struct_of(problem)
     default, other = solver.default_config(device, p), another(problem, solver)
     put(problem, solver, config_text(other))
@@ -122,10 +127,11 @@ def test_override_and_bad_values(again, rng, setting, caplog):
 ])
 def test_enforce_where_something_is_tuned(again, searches, rng, setting, value, flag, searched):
     problem = Problem(again(), rng)
-    solver = tunable(problem)[0]
+    solver = with_choice(problem)
     other = config_text(another(problem, solver))
     for each in tunable(problem):
-        put(problem, each, config_text(another(problem, each)))
+        put(problem, each, config_text(another(problem, each) or each.default_config(problem.handle.device,
+                                                                                    struct_of(problem))))
     setting(MIOPEN_FIND_ENFORCE=value)
     problem = Problem(again(), rng)
     exhaustive(problem, flag=flag)
@@ -162,7 +168,7 @@ def test_a_known_problem_is_searched_when_that_is_asked_for(again, searches, rng
 def test_a_search_that_was_stopped_goes_on(again, searches, rng, setting):
     setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="0")
     problem = Problem(again(), rng)
-    solver = tunable(problem)[0]
+    solver = with_choice(problem)
     setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=solver.name, MIOPEN_TUNING_TIME_MS_MAX="1")
     exhaustive(problem)
     assert searches == [solver]
@@ -178,10 +184,10 @@ def test_a_search_that_was_stopped_goes_on(again, searches, rng, setting):
 def test_interrupted(again, rng, monkeypatch):
     """Ctrl-C ends the search and the Find, and keeps what was found."""
     problem = Problem(again(), rng)
-    solver = tunable(problem)[0]
+    solver = with_choice(problem)
 
     def interrupted(handle, p, solver, *rest, **options):
-        config = another(problem, solver)
+        config = another(problem, solver) or solver.default_config(handle.device, p)
         return tuning.Result(config, 1.0, 2.0, 1, 0, 9, "interrupted", {config: 1.0}, {config: (1.0, 1)})
 
     monkeypatch.setattr(tuning, "tune", interrupted)
@@ -237,6 +243,6 @@ def test_limits_of_a_budget(again, rng, monkeypatch):
 
     monkeypatch.setattr(tuning, "tune", recorded)
     p = struct_of(problem)
-    find.find(problem.handle, p, lambda _: 1.0, 1 << 24, find.NORMAL, True, 50.0)
+    find.find(problem.handle, p, lambda _: 1.0, 1 << 24, find.NORMAL, True, 60e3)
     assert limits
-    assert all(0 <= limit.time_ms <= 50.0 for limit in limits)
+    assert all(0 <= limit.time_ms <= 60e3 for limit in limits), "the environment allows hours"

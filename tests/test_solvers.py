@@ -6,8 +6,9 @@ Outputs are poisoned, guard bytes around every buffer and workspace must survive
     |error| <= (2 u + (K + 2) v) * sum |products|  (+ the same of beta * old output)
 
 with u the unit roundoff of the type that is stored (twice, since MIOpen's workspaces hold intermediate results in it),
-v that of the accumulator and K the number of products.  Solvers that compute in another domain (FFT, Winograd) spread an
-error over a tile: for them the largest sum |products| of the tensor counts, and their transforms like 30 products more.
+v that of the accumulator and K the number of products.  Solvers that compute in another domain (FFT, Winograd) spread
+an error over a tile: for them the largest sum |products| of the tensor counts, and their transforms like 30 products
+more.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from miopyx.solvers import registry
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 DTYPE = {"float64": np.dtype("f8"), "float32": np.dtype("f4"), "float16": np.dtype("f2"),
-         "bfloat16": np.dtype(ml_dtypes.bfloat16), "int8": np.dtype("i1"), "int32": np.dtype("i4")}
+         "bfloat16": np.dtype(ml_dtypes.bfloat16), "int8": np.dtype("i1"), "int32": np.dtype("i4"),
+         **{name: np.dtype(getattr(ml_dtypes, name)) for name in ("float8_e4m3fnuz", "float8_e5m2fnuz")}}
 GUARD = 64  # bytes
 LAYOUTS = ("packed", "channels last", "padded")
 DIRECTIONS = ("forward", "backward data", "backward weights")
-TRANSFORMING = (2, 3)  # algorithms: FFT, Winograd
+TRANSFORMING = ("FFT", "Winograd")  # in names
 
 
 def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
@@ -207,7 +209,7 @@ def verify(example, direction, got, alpha, beta, old, solver, dtype):
         return
     u, v = ROUNDOFF[dtype], ROUNDOFF["float64" if dtype == "float64" else "float32"]
     size, terms = example.size[direction], example.terms[direction] + 2
-    if solver.algorithm in TRANSFORMING:
+    if any(word in solver.name for word in TRANSFORMING):
         size, terms = np.full_like(size, size.max()), terms + 30
     size = abs(alpha) * size + abs(beta * old)
     bound = (2 * u + terms * v) * size + 2.0**-149

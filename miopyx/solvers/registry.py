@@ -10,8 +10,21 @@ from .._core import Solver
 from ..errors import BadParmError
 from . import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
 from .conv import (
-    _depthwise, _gemm, _host, _implicit_cpu_weights, _implicit_gpu, _naive, _nvidia, _nvidia_pairs,
+    _depthwise,
+    _fft,
+    _gemm,
+    _grouped_cpu,
+    _host,
+    _implicit_cpu,
+    _implicit_cpu_nhwc,
+    _implicit_cpu_weights,
+    _implicit_gpu,
+    _naive,
+    _nvidia,
+    _nvidia_pairs,
     _nvidia_wgmma,
+    _winograd_cpu,
+    _winograd_gpu,
 )
 
 CONV: tuple[Solver, ...] = (
@@ -19,8 +32,17 @@ CONV: tuple[Solver, ...] = (
     _nvidia_pairs.NvPairsFwd(), _nvidia_pairs.NvPairsBwd(), _nvidia_pairs.NvPairsWrw(),
     _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
     _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
+    _grouped_cpu.CpuGroupedFwd(), _grouped_cpu.CpuGroupedBwd(), _grouped_cpu.CpuGroupedWrw(),
+    _winograd_cpu.CpuWinogradF4Fwd(), _winograd_cpu.CpuWinogradF4Bwd(), _winograd_cpu.CpuWinogradF4Wrw(),
+    _winograd_cpu.CpuWinogradF2Fwd(), _winograd_cpu.CpuWinogradF2Bwd(), _winograd_cpu.CpuWinogradF2Wrw(),
+    _winograd_gpu.GpuWinogradF4Fwd(), _winograd_gpu.GpuWinogradF4Bwd(), _winograd_gpu.GpuWinogradF4Wrw(),
+    _winograd_gpu.GpuWinogradF2Fwd(), _winograd_gpu.GpuWinogradF2Bwd(), _winograd_gpu.GpuWinogradF2Wrw(),
     _implicit_gpu.GpuImplicitGemmFwd(), _implicit_gpu.GpuImplicitGemmBwd(), _implicit_gpu.GpuImplicitGemmWrw(),
+    _implicit_cpu.CpuImplicitGemmFwd(), _implicit_cpu.CpuImplicitGemmBwd(),
     _implicit_cpu_weights.CpuImplicitGemmWrw(),
+    _implicit_cpu_nhwc.CpuImplicitGemmNhwcFwd(), _implicit_cpu_nhwc.CpuImplicitGemmNhwcBwd(),
+    _implicit_cpu_nhwc.CpuImplicitGemmNhwcWrw(),
+    _fft.FftFwd(), _fft.FftBwd(), _fft.FftWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),
     _gemm.GemmWrw1x1(), _gemm.GemmWrwBatched(), _gemm.GemmWrwUniversal(),

@@ -24,6 +24,7 @@ from miopyx.solvers.conv._base cimport ConvSolver, type_token
 from miopyx.solvers.conv._nvidia_common cimport span, stride_of, up
 
 cdef enum:
+    DIRECT = 1
     FFT = 2
     LARGEST = 64                 # points of a transform
     LINE = 64                    # bytes of a cache line
@@ -411,6 +412,7 @@ cdef class FftWrw(_Fft):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1143, "FFTConvWrw", MX_BACKWARD_WEIGHTS
+        self.algorithm = DIRECT  # miopenConvBwdWeightsAlgorithm_t has no FFT
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t q = _plan(dev, p, config[0], config[1])

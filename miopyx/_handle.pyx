@@ -118,6 +118,8 @@ cdef class Handle:
             self._clear()
             self.drop_arena()
             self.device = Device(info, context)
+        elif queue is not None and queue != self.queue:
+            devices.follow(queue, self.queue)  # calls of both work in the same memory
         if self.queue_ptr != NULL:
             cl.clReleaseCommandQueue(self.queue_ptr)
             self.queue_ptr = NULL

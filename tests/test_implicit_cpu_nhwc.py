@@ -55,6 +55,7 @@ SHAPES = {
     "groups": case_of(2, 16, 24, (8, 9), (3, 3), (1, 1), groups=3),
     "groups, stride 2": case_of(2, 5, 35, (8, 9), (3, 2), (1, 1), (2, 1), groups=4),
     "1-D": case_of(2, 18, 40, (77,), (9,), (4,), (2,), (3,)),
+    "1-D, a long row": case_of(1, 6, 5, (9000,), (3,), (1,)),  # converted in pieces
     "3-D": case_of(2, 9, 36, (5, 6, 7), (3, 2, 3), (1, 1, 0), (2, 1, 2), (1, 2, 1)),
     "many images of one pixel": case_of(70, 21, 49, (1, 1), (1, 1)),
 }

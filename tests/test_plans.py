@@ -19,7 +19,9 @@ from problems import DIRECTIONS, NAMES, Problem
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx._invoker import Invoker
+from miopyx._problem import ConvProblem
 from miopyx.errors import BadParmError, UnknownError
+from miopyx.solvers import registry
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
@@ -379,6 +381,39 @@ def test_a_plan_of_a_context_that_the_handle_left(opencl_name, rng):
         problem.reset()
         problem.plan(0)(*problem.buffers(0))
         problem.close(0)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_calls_on_several_queues(opencl_name, rng, packed):
+    """The workspace is one, so calls on another queue of the context wait for those before."""
+    import pyopencl as cl
+
+    with miopyx.Handle(opencl_name) as handle:
+        problem = Problem(handle, rng, x=(2, 48, 40, 40), k=48)
+        shapes = ConvProblem(0, problem.x, problem.w, problem.y, problem.conv)
+        usable = [s for s in registry.CONV if s.why_not(handle.device, shapes) is None
+                  and s.workspace_size(handle.device, shapes) > 1 << 16]
+        assert usable
+        queues = [cl.CommandQueue(handle.queue.context) for _ in range(2)]
+        sources = [handle.upload(rng.standard_normal(problem.x.lens).astype("f4")) for _ in range(4)]
+        for solver in usable:
+            plan = problem.plan(0, solution_id=solver.id)
+            if packed:
+                plan.pack(problem.data[1])
+            wants = []
+            for x in sources:
+                plan(x, problem.data[1], problem.data[2])
+                wants.append(problem.result(0))
+            results = [handle.upload(np.full_like(want, np.nan)) for want in wants]
+            for _ in range(3):
+                for i, (x, y) in enumerate(zip(sources, results, strict=True)):
+                    miopyx.miopenSetStream(handle, queues[i % 2])
+                    plan(x, problem.data[1], y)
+                    handle.queue.flush()
+            for queue in queues:
+                queue.finish()
+            for y, want in zip(results, wants, strict=True):
+                np.testing.assert_array_equal(handle.download(y, np.empty_like(want)), want, err_msg=repr(solver))
 
 
 def test_bytes_like_memory(rng):

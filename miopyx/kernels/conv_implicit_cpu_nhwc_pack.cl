@@ -5,7 +5,7 @@
  * forward, tap and filter backward) the lanes of the tile.  Lanes beyond the last are zeros.  `zeros` elements of 0
  * come before all.
  *     NDRange: local (1, 1, 1), global (vectors of lanes, parts of depth, groups)
- * convert: lines of `in` become ACC, with `left` and `right` zeros about them; a single line has none.
+ * convert: lines of `in` become ACC, with `left` and `right` zeros about them.
  *     NDRange: local (1), global (parts)
  */
 #ifndef IN_TYPE /* storage type of what is read */
@@ -130,11 +130,16 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
     in += in_offset;
     out += out_offset;
     if (lines == 1) {
-        /* No padding: pieces of the one line. */
+        /* Pieces of the one line: zeros come before the first and behind the last. */
         const long vectors = (length + VEC - 1) / VEC, first = vectors * part / parts * VEC;
         in += first;
-        out += first;
         length = min(length, vectors * (part + 1) / parts * VEC) - first;
+        if (part > 0) {
+            out += left + first;
+            left = 0;
+        }
+        if (part + 1 < parts)
+            right = 0;
     }
     const long pitch = left + length + right, begin = lines == 1 ? 0 : lines * part / parts;
     const long end = lines == 1 ? 1 : lines * (part + 1) / parts;

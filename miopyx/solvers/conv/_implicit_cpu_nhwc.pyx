@@ -170,12 +170,12 @@ cdef class _Nhwc(ConvSolver):
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # What part of the vectors is used, and how long sums stay in registers.
+        # What part of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
         cdef shape_t s = _shape(dev, p)
         cdef int64_t lanes = s.outputs, depth = s.inputs
         if p.direction == MX_BACKWARD_WEIGHTS:
             lanes, depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2], min(s.outputs, 16)
-        return .97 * lanes / (s.vectors * s.vec) * depth / (depth + 4.)
+        return (.97 if p.groups == 1 else .7) * lanes / (s.vectors * s.vec) * depth / (depth + 4.)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return _values(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)

@@ -72,10 +72,10 @@ cdef class Plan:
         """Prepare the weights `w` once for all later calls of this plan; None makes each call prepare them again.
 
         Solvers may begin by turning the weights into another form.  A packed plan has done that, holds the result in a
-        workspace of its own (`workspace` bytes) and leaves those steps out.  Calls still take w, and check it, but
-        compute with what was packed, even where w holds something else by then; so pack again after the weights
-        changed.  Waits until w was read.  Nothing is kept, and calls read their w as ever, where the solver prepares no
-        weights, and on the host: then `packed` stays False.
+        workspace of its own (`workspace` bytes, not from a user's allocator) and leaves those steps out.  Calls still
+        take w, and check it, but compute with what was packed, even where w holds something else by then; so pack again
+        after the weights changed.  Waits until w was read.  Nothing is kept, and calls read their w as ever, where the
+        solver prepares no weights, and on the host: then `packed` stays False.
         """
         _require_usable(self)
         if "w" not in self.buffers:

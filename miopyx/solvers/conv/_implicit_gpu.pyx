@@ -22,6 +22,7 @@ from miopyx.solvers.conv._nvidia_common cimport divisor, mx_nv_divisor, span, st
 cdef enum:
     IMPLICIT_GEMM = 5
     INT_LIMIT = 0x7FFFFFFF
+    MARGIN = 1 << 12         # more than a tile
     REACH_LIMIT = 1 << 28    # of coordinates
     PHASES_LIMIT = 64
     TILE = 64                # rows and columns of a usual tile
@@ -94,7 +95,8 @@ cdef class _ImplicitGpu(ConvSolver):
         cdef int i
         if not dev.is_gpu:
             return "needs a GPU"
-        if max(span(&p.x), span(&p.w), span(&p.y)) >= INT_LIMIT:
+        # Overlapping strides make a span smaller than the number of pixels, and tiles reach beyond the last one.
+        if max(span(&p.x), span(&p.w), span(&p.y), _terms(p), p.x.len[0] * spatial_size(&p.x)) >= INT_LIMIT - MARGIN:
             return "a tensor is too large for 32-bit offsets"
         for i in range(3):
             if (p.pad[i] + max(p.x.len[2 + i], p.y.len[2 + i]) * p.step[i] > REACH_LIMIT

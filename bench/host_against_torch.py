@@ -1,8 +1,11 @@
 """The host path beside PyTorch in float64, layer by layer and direction by direction, in one process and in turns.
 
-    python bench/host_against_torch.py [--batch 4] [--threads 2] [--repeat 5] [--json OUT]
+    python bench/host_against_torch.py [--batch 4] [--threads 2] [--repeat 5] [--type float32] [--layout NCHW]
+                                       [--json OUT]
 
-miopyx computes float32 tensors with float64 sums, PyTorch float64 tensors; both do the same multiplications in float64.
+miopyx computes tensors of the type with float64 sums, PyTorch float64 tensors; both do the same multiplications in
+float64.  The threads of either library spin for some milliseconds after a call, on the core that the other's would run
+on: a call is timed after a pause and a call that is not.
 Needs PyTorch.  Prints GFLOP/s (2 n k ho wo c/g r s a layer) as medians, and their geometric means.
 """
 
@@ -37,24 +40,29 @@ LAYERS = [
     (2048, 7, 512, 1, 1, 0), (512, 7, 512, 3, 1, 1),
 ]
 DIRECTIONS = ("forward", "data", "weights")
+PAUSE = 0.02  # seconds; libgomp spins for up to ten milliseconds
 
 
 def seconds(call) -> float:
+    time.sleep(PAUSE)
+    call()
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def prepare(handle, layer, batch: int, rng):
+def prepare(handle, layer, batch: int, rng, dtype: str = "float32", layout: str = "NCHW"):
     """Return a layer's three directions by miopyx and by PyTorch (None without it), and the operations of each."""
     c, h, k, r, stride, pad = layer
     conv = miopyx.ConvolutionDescriptor((pad, pad), (stride, stride))
-    x_desc = miopyx.TensorDescriptor("float32", (batch, c, h, h))
-    w_desc = miopyx.TensorDescriptor("float32", (k, c, r, r))
-    y_desc = miopyx.TensorDescriptor("float32", conv.output_lens(x_desc, w_desc))
-    x, w, y = (rng.standard_normal(d.lens, dtype=np.float32) for d in (x_desc, w_desc, y_desc))
-    dx, dw = np.empty_like(x), np.empty_like(w)
-    out = np.empty_like(y)
+    ho = (h + 2 * pad - r) // stride + 1
+    shapes = (batch, c, h, h), (k, c, r, r), (batch, k, ho, ho)
+    x, w, y = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    if layout == "NHWC":
+        x, w, y = (np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) for a in (x, w, y))
+    x_desc, w_desc, y_desc = (
+        miopyx.TensorDescriptor(dtype, a.shape, [s // a.itemsize for s in a.strides]) for a in (x, w, y))
+    dx, dw, out = map(np.empty_like, (x, w, y))
     ours = (
         partial(handle.convolution_forward(x_desc, w_desc, conv, y_desc), x, w, out),
         partial(handle.convolution_backward_data(y_desc, w_desc, conv, x_desc), y, w, dx),
@@ -84,6 +92,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--type", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--layout", choices=("NCHW", "NHWC"), default="NCHW")
     parser.add_argument("--json")
     options = parser.parse_args()
     if torch is None:
@@ -93,12 +103,12 @@ def main() -> None:
     handle = miopyx.Handle("host")
     rng = np.random.default_rng()
     rows = []
+    print(f"{options.type}, {options.layout}")
     print(f"{'layer':28} {'direction':9} {'miopyx':>8} {'PyTorch':>8} {'ratio':>6}   GFLOP/s, batch {options.batch}, "
           f"{options.threads} threads")
     for layer in LAYERS:
-        ours, peers, flops = prepare(handle, layer, options.batch, rng)
+        ours, peers, flops = prepare(handle, layer, options.batch, rng, options.type, options.layout)
         for direction, mine, theirs in zip(DIRECTIONS, ours, peers, strict=True):
-            mine(), theirs()
             times = [(seconds(mine), seconds(theirs)) for _ in range(options.repeat)]
             rate, peer = (flops / statistics.median(t) * 1e-9 for t in zip(*times, strict=True))
             name = name_of(layer)
@@ -110,7 +120,7 @@ def main() -> None:
         print(f"{'geometric mean':28} {direction:9} {mine:8.1f} {peer:8.1f} {mine / peer:6.2f}")
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"batch": options.batch, "threads": options.threads, "rows": rows}, file, indent=1)
+            json.dump(vars(options) | {"rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

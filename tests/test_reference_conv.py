@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -249,6 +250,16 @@ LARGE = {
     "stem data": Case(DATA, 1, 3, 64, (1, 63, 64), (1, 7, 7), (0, 3, 3), (1, 2, 2), types=("float32",) * 3),
     "stem data, channels last": Case(DATA, 2, 3, 64, (1, 31, 32), (1, 7, 7), (0, 3, 3), (1, 2, 2), alpha=0.5,
                                      layouts=("NHWC",) * 3),
+    "pointwise weights": Case(WEIGHTS, 3, 45, 70, (1, 13, 17), (1, 1, 1), types=("float32",) * 3),
+    "pointwise data, strided": Case(DATA, 2, 70, 20, (1, 31, 33), (1, 1, 1), (0, 0, 0), (1, 2, 2),
+                                    types=("float32",) * 3),
+    "pointwise data, strided, with gaps": Case(DATA, 2, 17, 5, (3, 31, 33), (1, 1, 1), (0, 0, 0), (2, 2, 3),
+                                               layouts=("gaps",) * 3),
+    "data, filter rows side by side": Case(DATA, 2, 70, 75, (1, 9, 9), (1, 3, 3), (0, 1, 1), types=("float32",) * 3),
+    "data, channels last": Case(DATA, 2, 40, 75, (1, 9, 11), (1, 3, 3), (0, 1, 1), types=("float16",) * 3,
+                                layouts=("NHWC",) * 3),
+    "data, y alone channels last": Case(DATA, 2, 40, 75, (1, 9, 11), (1, 3, 3), (0, 1, 1),
+                                        layouts=("NCHW", "NCHW", "NHWC")),
     "few channels, dilated": Case(DATA, 2, 2, 9, (5, 9, 8), (2, 5, 4), (0, 6, 1), (1, 3, 2), (2, 1, 3)),
 }
 
@@ -441,6 +452,17 @@ def test_callers_at_the_same_time():
     for t in threads:
         t.join()
     assert not errors
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+                    reason="one core")
+def test_workers_leave_the_callers_core_alone():
+    run_case(Case(FORWARD, 2, 30, 40, (1, 20, 20), (1, 3, 3), (0, 1, 1), threads=2), 1)
+    usable, masks = os.sched_getaffinity(0), []
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # gone since it was listed
+            masks.append(os.sched_getaffinity(int(thread)))
+    assert any(mask < usable and len(mask) == len(usable) - 1 for mask in masks)
 
 
 def in_child(code, **env):

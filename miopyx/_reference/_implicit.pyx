@@ -25,6 +25,7 @@ from miopyx._types cimport (
 )
 
 cdef enum:
+    CLEAR_PIECE = 1 << 13  # elements that a task fills with zeros
     CELL_BYTES = 1 << 28   # what joined phases may take until they are spread
 
 
@@ -90,14 +91,6 @@ cdef void set_offsets(int64_t* table, const int64_t* tap_offset, int64_t taps, i
             table[c * taps + t if tap_inner else t * channels + c] = tap_offset[t] + c * channel_stride
 
 
-cdef bint counts_up(const int64_t* table, int64_t n) noexcept nogil:
-    cdef int64_t i
-    for i in range(1, n):
-        if table[i] != table[i - 1] + 1:
-            return False
-    return True
-
-
 cdef bint is_float(int64_t type) noexcept nogil:
     return type != MX_INT8 and type != MX_INT32
 
@@ -134,7 +127,7 @@ cdef int multiply_images(const mx_conv_problem* p, void** slots, const double* s
                         s * p.dilation[2] - p.pad[2])
                 tap_offset[t] = z * p.w.stride[2] + r * p.w.stride[3] + s * p.w.stride[4]
                 t += 1
-    tap_inner = taps_are_close(&p.w, p.w.stride[1])
+    tap_inner = p.x.stride[1] > 1 and taps_are_close(&p.w, p.w.stride[1])
     set_offsets(offset, tap_offset, taps, p.w.len[1], p.w.stride[1], tap_inner)
     memset(&g, 0, sizeof(g))
     g.groups, g.alpha, g.beta, g.width = p.groups, scalars[0], scalars[1], width
@@ -146,7 +139,6 @@ cdef int multiply_images(const mx_conv_problem* p, void** slots, const double* s
         g.a.kind, g.a.type, g.a.data = MX_DENSE, p.w.type, <const char*> slots[1]
         g.a.lanes, g.a.steps = k, filter_size
         g.a.lane_stride, g.a.step_offset = p.w.stride[0], offset
-        g.a.unit_steps = counts_up(offset, filter_size)
         g.a_group = k * p.w.stride[0]
         g.out, g.out_type, g.row_stride, g.out_group = <char*> slots[2], p.y.type, p.y.stride[1], k * p.y.stride[1]
         g.count[0], g.jump[0] = p.y.len[0], p.y.stride[0]
@@ -172,7 +164,7 @@ cdef int multiply_phase(const mx_conv_problem* p, void** slots, const double* sc
     """The positions first, first + stride, ... of x, which may have been cleared already."""
     cdef int64_t k = p.w.len[0] // p.groups, z, r, s, dz, dr, ds, taps = 0
     cdef int64_t ones[3]
-    cdef bint tap_inner = taps_are_close(&p.w, p.w.stride[0])
+    cdef bint tap_inner = p.y.stride[1] > 1 and taps_are_close(&p.w, p.w.stride[0])
     cdef int i
     cdef gemm_t g
     for z in range(p.w.len[2]):
@@ -210,7 +202,6 @@ cdef int multiply_phase(const mx_conv_problem* p, void** slots, const double* sc
     g.a.kind, g.a.type, g.a.data = MX_DENSE, p.w.type, <const char*> slots[1]
     g.a.lanes, g.a.steps = p.w.len[1], taps * k
     g.a.lane_stride, g.a.step_offset = p.w.stride[1], offset
-    g.a.unit_steps = counts_up(offset, taps * k)
     g.a_group = k * p.w.stride[0]
     g.a.watch = g.b.clipped and is_float(p.w.type)
     return run_gemm(&g)
@@ -220,36 +211,54 @@ cdef struct clear_t:
     const mx_tensor* x
     char* data
     double* zeros
-    int axis
+    # Axes by their strides, merged where one continues the other; the first is cut into pieces.
+    int64_t count[MX_AXES]
+    int64_t stride[MX_AXES]
+    int64_t pieces
 
 
 cdef void clear_task(void* context, int64_t index, int worker) noexcept nogil:
-    """Fill one row of x with zeros."""
+    """Fill one piece of a row of x with zeros."""
     cdef const clear_t* c = <const clear_t*> context
-    cdef int64_t at = 0
+    cdef int64_t first = index % c.pieces * CLEAR_PIECE, at = first * c.stride[0]
     cdef int axis
-    for axis in range(MX_AXES - 1, -1, -1):
-        if axis != c.axis:
-            at += index % c.x.len[axis] * c.x.stride[axis]
-            index //= c.x.len[axis]
-    kernels.store_row(c.data, c.x.type, at, c.x.stride[c.axis], c.zeros, c.x.len[c.axis])
+    index //= c.pieces
+    for axis in range(1, MX_AXES):
+        at += index % c.count[axis] * c.stride[axis]
+        index //= c.count[axis]
+    kernels.store_row(c.data, c.x.type, at, c.stride[0], c.zeros, at_most(CLEAR_PIECE, c.count[0] - first))
 
 
 cdef int clear(const mx_tensor* x, char* data, int width) noexcept nogil:
-    """Fill x with zeros, along its densest axis."""
+    """Fill x with zeros, in rows as long as its strides allow."""
     cdef clear_t c
-    cdef int64_t rows = 1
-    cdef int axis
-    c.x, c.data, c.axis = x, data, 4
+    cdef int64_t tasks
+    cdef int axis, j, _nth, last = -1
+    cdef bint taken[MX_AXES]
+    c.x, c.data = x, data
     for axis in range(MX_AXES):
-        if x.len[axis] > 1 and (x.len[c.axis] == 1 or x.stride[axis] < x.stride[c.axis]):
-            c.axis = axis
-    for axis in range(MX_AXES):
-        rows *= x.len[axis] if axis != c.axis else 1
-    c.zeros = <double*> calloc(x.len[c.axis], sizeof(double))
+        taken[axis] = x.len[axis] == 1
+        c.count[axis], c.stride[axis] = 1, 1
+    for _nth in range(MX_AXES):
+        axis = -1
+        for j in range(MX_AXES):
+            if not taken[j] and (axis < 0 or x.stride[j] < x.stride[axis]):
+                axis = j
+        if axis < 0:
+            break
+        taken[axis] = True
+        if last >= 0 and x.stride[axis] == c.stride[last] * c.count[last]:
+            c.count[last] *= x.len[axis]
+        else:
+            last += 1
+            c.count[last], c.stride[last] = x.len[axis], x.stride[axis]
+    tasks = c.pieces = ceil_div(c.count[0], CLEAR_PIECE)
+    for axis in range(1, MX_AXES):
+        tasks *= c.count[axis]
+    c.zeros = <double*> calloc(at_most(CLEAR_PIECE, c.count[0]), sizeof(double))
     if c.zeros == NULL:
         return ALLOC_FAILED
-    run_tasks(clear_task, &c, rows, width)
+    run_tasks(clear_task, &c, tasks, width)
     free(c.zeros)
     return 0
 
@@ -354,7 +363,7 @@ cdef int multiply_cells(const mx_conv_problem* p, void** slots, int width, cells
     for axis in range(3):
         g.count[axis] = 1
     g.count[3], g.jump[3] = c.cells, 1
-    g.a.kind, g.a.type, g.a.data, g.a.unit_steps = MX_DENSE, MX_DOUBLE, <const char*> memory, True
+    g.a.kind, g.a.type, g.a.data = MX_DENSE, MX_DOUBLE, <const char*> memory
     g.a.lanes, g.a.steps, g.a.lane_stride, g.a.step_offset = rows, steps, steps, offset
     g.a.watch = g.b.watch = is_float(p.w.type)  # zeros meet everything here
     status = run_gemm(&g)

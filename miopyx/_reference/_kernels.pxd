@@ -21,7 +21,6 @@ cdef extern from "miopyx/_reference/gemm_f64.h" nogil:
         int watch
         int64_t lane_stride
         const int64_t* step_offset
-        int unit_steps
         int clipped
         int tap_inner
         int rows_first

@@ -190,7 +190,8 @@ cdef int run_gemm(gemm_t* g) noexcept nogil:
     large_width = kernels.nr if g.small_is_a else kernels.mr
     small_panels, large_panels = ceil_div(small, small_width), ceil_div(large, large_width)
 
-    g.pieces = ceil_div(steps, kernels.kc)
+    # Where few rows use a column panel, packing is much of the work: leave room in the cache for what is packed.
+    g.pieces = ceil_div(steps, kernels.kc // 2 if g.small_is_a and small_panels <= 2 else kernels.kc)
     g.piece = ceil_div(ceil_div(steps, g.pieces), 8) * 8 if g.pieces > 0 else 0
     g.pieces = ceil_div(steps, g.piece) if g.pieces > 0 else 0
 

@@ -231,7 +231,10 @@ INLINE void copy_lines(int64_t type, const char *data, int64_t offset, int64_t s
                 const __m512d v = type == MX_FLOAT
                                       ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(inside, (const void *) src))
                                       : _mm512_maskz_loadu_pd(inside, (const void *) src);
-                _mm512_mask_storeu_pd(line, keep, v);
+                if (keep == 0xff)
+                    _mm512_storeu_pd(line, v);
+                else
+                    _mm512_mask_storeu_pd(line, keep, v);
             }
         }
         return;
@@ -378,12 +381,10 @@ INLINE int64_t row_distance(int64_t steps) {
     return steps + MX_ROW_PADDING;
 }
 
-/* dst[s * width + l] = rows[l * distance + s] for a block of VL x VL. */
-INLINE void transpose_block(const double *rows, int64_t distance, double *dst, int width) {
+/* dst[s * width + l] = v[l][s] for a block of VL x VL. */
+INLINE void store_transposed(vdouble *v, double *dst, int64_t width) {
 #if defined(HAVE_SHUFFLE)
-    vdouble v[VL], t[VL];
-    for (int i = 0; i < VL; i++)
-        v[i] = load_vector(rows + i * distance);
+    vdouble t[VL];
 #if defined(__AVX512F__)
     for (int i = 0; i < 8; i += 2) {
         t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
@@ -417,8 +418,34 @@ INLINE void transpose_block(const double *rows, int64_t distance, double *dst, i
 #else
     for (int i = 0; i < VL; i++)
         for (int l = 0; l < VL; l++)
-            dst[i * width + l] = rows[l * distance + i];
+            dst[i * width + l] = v[l][i];
 #endif
+}
+
+/* dst[s * width + l] = rows[l * distance + s] for a block of VL x VL. */
+INLINE void transpose_block(const double *rows, int64_t distance, double *dst, int width) {
+    vdouble v[VL];
+    for (int i = 0; i < VL; i++)
+        v[i] = load_vector(rows + i * distance);
+    store_transposed(v, dst, width);
+}
+
+/* What lanes without elements read: as many zeros of any type as a panel has steps. */
+static const double zeros[KC];
+
+/* dst[s * width + l] = line[l][s]: lines of elements that follow each other, `width` of them. */
+INLINE void transpose_lines(int64_t type, const char *const *line, int64_t steps, double *dst, int width) {
+    const int64_t size = type_size(type), whole = steps / VL * VL;
+    for (int l = 0; l < width; l += VL)
+        for (int64_t s = 0; s < whole; s += VL) {
+            vdouble v[VL];
+            for (int i = 0; i < VL; i++)
+                v[i] = load_elements(type, line[l + i] + s * size);
+            store_transposed(v, dst + s * width + l, width);
+        }
+    for (int64_t s = whole; s < steps; s++)
+        for (int l = 0; l < width; l++)
+            dst[s * width + l] = load_one(type, line[l] + s * size);
 }
 
 /* The panel of `lanes` rows; the lanes after them become zeros. */
@@ -439,22 +466,26 @@ INLINE void transpose(double *rows, int64_t lanes, int64_t steps, double *dst, i
 }
 
 INLINE void pack_dense(int64_t type, const mx_operand *o, const char *data, int64_t lane, int64_t lanes, int64_t step,
-                       int64_t steps, int width, double *dst, double *rows) {
+                       int64_t steps, int width, double *dst) {
     const int64_t size = type_size(type);
     const int64_t *offset = o->step_offset + step;
     data += lane * o->lane_stride * size;
-    if (o->unit_steps) {
-        for (int64_t l = 0; l < lanes; l++)
-            load_line(type, data + (l * o->lane_stride + offset[0]) * size, 1, rows + l * row_distance(steps), 1,
-                      steps);
-        transpose(rows, lanes, steps, dst, width);
-        return;
-    }
     if (lanes < width)
         memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
     /* All lanes of a step before the next step: lanes are near each other, steps often a multiple of the cache's period
-     * apart. */
+     * apart.  Steps that follow each other, such as the taps of a channel, are transposed. */
     for (int64_t s = 0; s < steps; s++) {
+        int64_t run = 1;
+        while (s + run < steps && offset[s + run] == offset[s] + run)
+            run++;
+        if (run >= VL) {
+            const char *line[MX_MAX_WIDTH];
+            for (int64_t l = 0; l < width; l++)
+                line[l] = l < lanes ? data + (l * o->lane_stride + offset[s]) * size : (const char *) zeros;
+            transpose_lines(type, line, run, dst + s * width, width);
+            s += run - 1;
+            continue;
+        }
         const char *next = data + offset[s + 8 < steps ? s + 8 : s] * size;
         for (int64_t l = 0; l < lanes; l++)
             __builtin_prefetch(next + l * o->lane_stride * size);
@@ -472,10 +503,18 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
             memset(dst, 0, (size_t) (width * steps) * sizeof *dst);
         tap_range(o, step, steps, &t0, &t1);
         const int64_t line_stride = (o->tap_inner ? o->taps : 1) * width;
-        for (int64_t t = t0; t < t1; t++) {
+        /* Taps see the same rows of a channel: few channels at a time, so that these stay in the first-level cache. */
+        const int64_t some = t1 - t0 > 1 && !o->tap_inner ? 16 : o->channels;
+        const int64_t visits = (o->channels + some - 1) / some * (t1 - t0);
+        for (int64_t visit = 0; visit < visits; visit++) {
+            const int64_t first = visit / (t1 - t0) * some, t = t0 + visit % (t1 - t0);
             const mx_tap *tap = o->tap + t;
             int64_t c0, c1;
             channel_range(o, t, step, steps, &c0, &c1);
+            if (c0 < first)
+                c0 = first;
+            if (c1 > first + some)
+                c1 = first + some;
             if (c0 >= c1)
                 continue;
             double *panel = dst + (filter_index(o, t, c0) - step) * width;
@@ -486,6 +525,26 @@ INLINE void pack_positions(int64_t type, const mx_operand *o, const char *data, 
                 copy_lines(type, data, tap->offset + run->offset + c0 * o->channel_stride, o->jump[3],
                            o->channel_stride, lo, hi, run->len, panel + run->first, line_stride, c1 - c0, width);
             }
+        }
+        return;
+    }
+    if (o->channel_stride == 1 && !o->tap_inner) {
+        int64_t t0, t1;
+        tap_range(o, step, steps, &t0, &t1);
+        for (int64_t t = t0; t < t1; t++) {
+            const char *line[MX_MAX_WIDTH];
+            int64_t c0, c1;
+            channel_range(o, t, step, steps, &c0, &c1);
+            for (int64_t l = 0; l < width; l++)
+                line[l] = (const char *) zeros;
+            for (int64_t i = 0; i < run_count; i++) {
+                int64_t lo, hi;
+                clip(o, runs + i, o->tap + t, &lo, &hi);
+                for (int64_t j = lo; j < hi; j++)
+                    line[runs[i].first + j] =
+                        data + (o->tap[t].offset + runs[i].offset + j * o->jump[3] + c0) * type_size(type);
+            }
+            transpose_lines(type, line, c1 - c0, dst + (filter_index(o, t, c0) - step) * width, width);
         }
         return;
     }
@@ -504,6 +563,23 @@ INLINE void pack_filter(int64_t type, const mx_operand *o, const char *data, int
                         int64_t steps, int width, double *dst, double *rows) {
     position_run runs[KC];
     const int64_t run_count = find_runs(o, step, steps, runs);
+    if (!o->clipped && o->jump[3] == 1) {
+        for (int64_t i = 0; i < run_count; i++) {
+            const char *line[MX_MAX_WIDTH];
+            for (int64_t l = 0; l < width; l++) {
+                const int64_t f = l < lanes ? lane + l : lane;
+                int64_t t, c;
+                if (o->tap_inner)
+                    c = mx_divide(f, o->taps, &t);
+                else
+                    t = mx_divide(f, o->channels, &c);
+                const int64_t at = o->tap[t].offset + c * o->channel_stride + runs[i].offset;
+                line[l] = l < lanes ? data + at * type_size(type) : (const char *) zeros;
+            }
+            transpose_lines(type, line, runs[i].len, dst + runs[i].first * width, width);
+        }
+        return;
+    }
     if (o->rows_first) {
         for (int64_t l = 0; l < lanes; l++)
             gather_positions(type, o, data, runs, run_count, lane + l, rows + l * row_distance(steps));
@@ -552,7 +628,7 @@ INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_
     if (lanes > width)
         lanes = width;
     if (o->kind == MX_DENSE)
-        pack_dense(type, o, data, lane, lanes, step, steps, width, dst, rows);
+        pack_dense(type, o, data, lane, lanes, step, steps, width, dst);
     else if (o->kind == MX_LANES_POSITIONS)
         pack_positions(type, o, data, lane, lanes, step, steps, width, dst, rows);
     else
@@ -561,12 +637,17 @@ INLINE void pack_typed(int64_t type, const mx_operand *o, int64_t offset, int64_
 
 /* x * 0 is NaN exactly where x is not finite. */
 static int any_special(const double *p, int64_t n) {
-    vdouble sum = {0};
+    vdouble sum[4] = {{0}}; /* an addition takes several cycles */
     double total = 0;
-    for (int64_t i = 0; i < n; i += VL)
-        sum += load_vector(p + i) * 0.0;
-    for (int i = 0; i < VL; i++)
-        total += sum[i];
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL)
+        for (int j = 0; j < 4; j++)
+            sum[j] += load_vector(p + i + j * VL) * 0.0;
+    for (; i < n; i += VL)
+        sum[0] += load_vector(p + i) * 0.0;
+    sum[0] += sum[1] + sum[2] + sum[3];
+    for (int l = 0; l < VL; l++)
+        total += sum[0][l];
     return total != total;
 }
 

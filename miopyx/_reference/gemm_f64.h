@@ -32,7 +32,6 @@ typedef struct {
     /* MX_DENSE */
     int64_t lane_stride;
     const int64_t *step_offset;
-    int unit_steps;             /* step_offset rises by one */
     /* images */
     int clipped;                /* some tap of some position falls outside: coordinates must be looked at */
     int tap_inner;              /* (tap, channel) counts taps first */

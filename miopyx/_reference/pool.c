@@ -17,20 +17,24 @@
 #define RELAX() ((void) 0)
 #endif
 
-/* About 20 microseconds: one convolution runs several task sets, and going to sleep between them costs more. */
-enum { SPINS = 400, MAX_THREADS = 1024 };
+/* A worker waits about 20 microseconds for the next task set before it goes to sleep: one convolution runs several, and
+ * waking up costs more.  The caller waits longer: what it waits for is running. */
+enum { SPINS = 400, LAST_SPINS = 10 * SPINS, MAX_THREADS = 1024 };
 
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     atomic_uint ticket; /* rises by one with each task set this worker takes part in */
     int id;
+    pthread_t thread;
+    cpu_set_t cores; /* where it may run; empty: anywhere */
 } worker_t;
 
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static worker_t *workers[MAX_THREADS];
 static int worker_count;
+static cpu_set_t usable; /* where the caller may run; empty: not known */
 
 /* The task set that is running. */
 static mx_task job_task;
@@ -120,7 +124,6 @@ static void watch_forks(void) {
 
 static int add_worker(void) {
     worker_t *worker = malloc(sizeof *worker);
-    pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, old;
     int failed;
@@ -130,12 +133,13 @@ static int add_worker(void) {
     pthread_cond_init(&worker->wake, NULL);
     atomic_init(&worker->ticket, 0);
     worker->id = worker_count + 1;
+    CPU_ZERO(&worker->cores);
     /* Signals belong to the threads that Python knows. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    failed = pthread_create(&thread, &attributes, serve, worker);
+    failed = pthread_create(&worker->thread, &attributes, serve, worker);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed) {
@@ -162,12 +166,28 @@ int mx_pool_acquire(int threads) {
         threads = worker_count + 1;
     if (threads == 1)
         pthread_mutex_unlock(&owner);
+    else if (sched_getaffinity(0, sizeof usable, &usable) != 0)
+        CPU_ZERO(&usable);
     return threads;
 }
 
 void mx_pool_release(int width) {
     if (width > 1)
         pthread_mutex_unlock(&owner);
+}
+
+/* Keep the workers off the caller's core.  A system that wakes a thread may put it behind the one that woke it, where it
+ * waits for milliseconds although another core is idle. */
+static void make_room(int width) {
+    cpu_set_t cores = usable;
+    const int core = sched_getcpu();
+    if (core < 0 || core >= CPU_SETSIZE || CPU_COUNT(&cores) < width)
+        return;
+    CPU_CLR(core, &cores);
+    for (int i = 0; i < width - 1; i++)
+        if (!CPU_EQUAL(&cores, &workers[i]->cores) &&
+            pthread_setaffinity_np(workers[i]->thread, sizeof cores, &cores) == 0)
+            workers[i]->cores = cores;
 }
 
 void mx_pool_run(mx_task task, void *context, int64_t count, int width) {
@@ -178,6 +198,7 @@ void mx_pool_run(mx_task task, void *context, int64_t count, int width) {
             task(context, i, 0);
         return;
     }
+    make_room(width);
     job_task = task;
     job_context = context;
     job_count = count;
@@ -190,7 +211,7 @@ void mx_pool_run(mx_task task, void *context, int64_t count, int width) {
         pthread_cond_signal(&workers[i]->wake);
     }
     take_tasks(0);
-    for (int i = 0; i < SPINS && atomic_load_explicit(&job_busy, memory_order_acquire) != 0; i++)
+    for (int i = 0; i < LAST_SPINS && atomic_load_explicit(&job_busy, memory_order_acquire) != 0; i++)
         RELAX();
     if (atomic_load_explicit(&job_busy, memory_order_acquire) != 0) {
         pthread_mutex_lock(&done_mutex);

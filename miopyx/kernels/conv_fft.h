@@ -79,17 +79,26 @@ typedef MX_JOIN(ACC, VEC) vec;
 #endif
 
 /* Loops over arrays that GPUs must hold in registers.  On CPUs they go over memory: unrolled, with a dozen strides to
- * reckon, they take LLVM seconds. */
+ * reckon, they take LLVM seconds.  So do large functions, inlined: PoCL makes every
+ * kernel several times. */
 #if ON_GPU
 #define ROLLED _Pragma("unroll")
+#define FUNCTION static inline
 #else
 #define ROLLED _Pragma("nounroll")
+#define FUNCTION static __attribute__((noinline))
 #endif
 
-/* A transformed row of a column is at (column * HEIGHT + row) * 2, its imaginary part behind it. */
+/* A transformed row of a column is at (column * HEIGHT + row) * 2, its imaginary part behind it; on CPUs all imaginary
+ * parts of a column are behind its real ones, where transforms can take them from. */
 #define SHARED_SIZE ((ON_GPU ? VEC : 1) * COLUMNS * HEIGHT * 2)
+#if ON_GPU
 #define RE(v, u) AT(((v) * HEIGHT + (u)) * 2)
 #define IM(v, u) AT(((v) * HEIGHT + (u)) * 2 + 1)
+#else
+#define RE(v, u) ((v) * HEIGHT * 2 + (u))
+#define IM(v, u) (((v) * 2 + 1) * HEIGHT + (u))
+#endif
 
 /* The number of a stored frequency. */
 static inline int frequency_of(int u, int v)
@@ -166,16 +175,22 @@ static inline void dft8(vec *a, vec *b)
     a[7] = p[3] - r3, b[7] = q[3] - s3;
 }
 
+/* Where nothing that a function takes, returns or calls is a vector LLVM gives it half as wide registers. */
+static inline vec element(const vec *v, int i)
+{
+    return v[i];
+}
+
 /* The transform of N = P Q points with exp(-i ...), out[k] from in[n]; with real and imaginary parts exchanged on both
  * sides it is the inverse one, times N. */
 #define DEFINE_FFT(N, P, Q)                                                                       \
-    static inline void fft_##N(const vec *re, const vec *im, vec *out_re, vec *out_im)            \
+    FUNCTION void fft_##N(const vec *re, const vec *im, vec *out_re, vec *out_im)                 \
     {                                                                                             \
         vec t_re[N], t_im[N];                                                                     \
         _Pragma("unroll") for (int q = 0; q < Q; q++) {                                           \
             vec a[P], b[P];                                                                       \
             _Pragma("unroll") for (int p = 0; p < P; p++)                                         \
-                a[p] = re[q + Q * p], b[p] = im[q + Q * p];                                       \
+                a[p] = element(re, q + Q * p), b[p] = element(im, q + Q * p);                     \
             dft##P(a, b);                                                                         \
             t_re[q] = a[0], t_im[q] = b[0];                                                       \
             _Pragma("unroll") for (int k = 1; k < P; k++) {                                       \

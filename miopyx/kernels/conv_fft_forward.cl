@@ -11,9 +11,10 @@
 #if ON_GPU
 
 /* Pixels of row `pixel`, counted from the image's first, from column `left` on; `lanes` of the channels exist. */
-static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X, const mx_fft_tiles g, long base,
+static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles, long base,
                             long pixel, long left, bool inside, long lanes)
 {
+    const mx_fft_tiles g = *tiles;
     const long h = inside ? element_of(pixel, g.step_h, g.height) : -1;
     const bool some = h >= 0 && LANE < lanes;
     X += base + h * g.h + LANE * g.c;
@@ -29,9 +30,11 @@ static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 
-static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X, const mx_fft_tiles g, long base,
-                            long pixel, long left, bool inside, long lanes)
+static __attribute__((noinline)) void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
+                                               const mx_fft_tiles *tiles, long base, long pixel, long left,
+                                               bool inside, long lanes)
 {
+    const mx_fft_tiles g = *tiles;
     const long h = inside ? element_of(pixel, g.step_h, g.height) : -1;
     if (h < 0) {
         ROLLED for (int j = 0; j < FFT_W; j++)
@@ -125,12 +128,11 @@ KERNEL void fft_forward(
         ROLLED for (int i = 0; i < 2; i++) {
             const mx_fft_place at = place_of(g, FFT_H == 1 ? row + i : row);
             const int line = FFT_H == 1 ? 0 : 2 * pair + i;
-            load_row(in + i * FFT_W, X, g, at.base + offset, at.top + line, at.left,
+            load_row(in + i * FFT_W, X, &g, at.base + offset, at.top + line, at.left,
                      FFT_H == 1 ? row + i < g.rows : line < g.window_h, lanes);
         }
         FFT(FFT_W)(in, in + FFT_W, re, im);
-#pragma unroll
-        for (int v = 0; v < COLUMNS; v++) {
+        ROLLED for (int v = 0; v < COLUMNS; v++) {
             const int w = (FFT_W - v) % FFT_W;
             columns[RE(v, 2 * pair)] = re[v] + re[w];
             columns[IM(v, 2 * pair)] = im[v] - im[w];
@@ -145,11 +147,16 @@ KERNEL void fft_forward(
         if (row + 1 < g.rows)
             store(S + v * g.frequency + g.row, columns[RE(v, 1)], columns[IM(v, 1)], sign);
 #else
-        vec a[FFT_H], b[FFT_H], re[FFT_H], im[FFT_H];
+        vec re[FFT_H], im[FFT_H];
+#if ON_GPU
+        vec a[FFT_H], b[FFT_H];
 #pragma unroll
         for (int u = 0; u < FFT_H; u++)
             a[u] = columns[RE(v, u)], b[u] = columns[IM(v, u)];
         FFT(FFT_H)(a, b, re, im);
+#else
+        FFT(FFT_H)(columns + RE(v, 0), columns + IM(v, 0), re, im);
+#endif
         __global ACC *to = S + frequency_of(0, v) * g.frequency;
         const int rows = stored_rows(v);
         ROLLED for (int u = 0; u < FFT_H; u++)

@@ -10,9 +10,10 @@
 
 #if ON_GPU
 
-static inline void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles g, long base, long pixel,
+static inline void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles, long base, long pixel,
                              long left, long lanes, const vec *row, SCALAR alpha, SCALAR beta)
 {
+    const mx_fft_tiles g = *tiles;
     const long h = element_of(pixel, g.step_h, g.height);
     if (h < 0 || LANE >= lanes)
         return;
@@ -93,9 +94,11 @@ static inline void store_vec(__global STORAGE(X_TYPE) *restrict X, vec value, lo
     }
 }
 
-static inline void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles g, long base, long pixel,
-                             long left, long lanes, const vec *row, SCALAR alpha, SCALAR beta)
+static __attribute__((noinline)) void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
+                                                long base, long pixel, long left, long lanes, const vec *row,
+                                                SCALAR alpha, SCALAR beta)
 {
+    const mx_fft_tiles g = *tiles;
     const long h = element_of(pixel, g.step_h, g.height);
     if (h < 0)
         return;
@@ -156,7 +159,7 @@ KERNEL void fft_inverse(
         columns[RE(v, 0)] = LOAD_RE(from), columns[IM(v, 0)] = LOAD_IM(from);
         columns[RE(v, 1)] = LOAD_RE(next), columns[IM(v, 1)] = LOAD_IM(next);
 #else
-        vec a[FFT_H], b[FFT_H], re[FFT_H], im[FFT_H];
+        vec a[FFT_H], b[FFT_H];
         __global const ACC *from = S + frequency_of(0, v) * g.frequency;
         const bool whole = stored_rows(v) == FFT_H;
         ROLLED for (int u = 0; u < FFT_H; u++) {
@@ -165,10 +168,15 @@ KERNEL void fft_inverse(
             const vec y = LOAD_IM(at);
             a[u] = LOAD_RE(at), b[u] = other ? -y : y;
         }
+#if ON_GPU
+        vec re[FFT_H], im[FFT_H];
         FFT(FFT_H)(b, a, im, re);
 #pragma unroll
         for (int u = 0; u < FFT_H; u++)
             columns[RE(v, u)] = re[u], columns[IM(v, u)] = im[u];
+#else
+        FFT(FFT_H)(b, a, columns + IM(v, 0), columns + RE(v, 0));
+#endif
 #endif
     }
     SHARE();
@@ -178,8 +186,7 @@ KERNEL void fft_inverse(
     for (long pair = first / 2 + WORKER; 2 * pair < end; pair += WORKERS) {
         /* Two rows are the real and the imaginary part of one transform. */
         vec a[FFT_W], b[FFT_W], re[FFT_W], im[FFT_W];
-#pragma unroll
-        for (int v = 0; v < COLUMNS; v++) {
+        ROLLED for (int v = 0; v < COLUMNS; v++) {
             const vec a_re = columns[RE(v, 2 * pair)], a_im = columns[IM(v, 2 * pair)];
             const vec b_re = columns[RE(v, 2 * pair + 1)], b_im = columns[IM(v, 2 * pair + 1)];
             re[v] = a_re - b_im, im[v] = a_im + b_re;
@@ -188,17 +195,17 @@ KERNEL void fft_inverse(
         }
         FFT(FFT_W)(im, re, b, a);
         if (FFT_H == 1) {
-            store_row(X, g, at.base + offset, at.top, at.left, lanes, a, alpha, beta);
+            store_row(X, &g, at.base + offset, at.top, at.left, lanes, a, alpha, beta);
             if (two) {
                 const mx_fft_place next = place_of(g, row + 1);
-                store_row(X, g, next.base + offset, next.top, next.left, lanes, b, alpha, beta);
+                store_row(X, &g, next.base + offset, next.top, next.left, lanes, b, alpha, beta);
             }
         } else {
             const long pixel = at.top + 2 * pair - first;
             if (2 * pair >= first)
-                store_row(X, g, at.base + offset, pixel, at.left, lanes, a, alpha, beta);
+                store_row(X, &g, at.base + offset, pixel, at.left, lanes, a, alpha, beta);
             if (2 * pair + 1 < end)
-                store_row(X, g, at.base + offset, pixel + 1, at.left, lanes, b, alpha, beta);
+                store_row(X, &g, at.base + offset, pixel + 1, at.left, lanes, b, alpha, beta);
         }
     }
 }

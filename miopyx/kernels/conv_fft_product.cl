@@ -132,12 +132,14 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 
-/* V complex vectors of TILE_ROWS rows; row[] are where the rows of A begin. */
+/* V complex vectors of TILE_ROWS rows; row[] are where the rows of A begin.  Not inline: PoCL makes kernels several
+ * times. */
 #define DEFINE_MULTIPLY(V)                                                                                      \
-    static inline void multiply_##V(__global const ACC *restrict A, const long *row,                            \
+    static __attribute__((noinline)) void multiply_##V(__global const ACC *restrict A, const long *row,         \
                                     __global const ACC *restrict B, __global ACC *restrict C, long rows,        \
-                                    const mx_fft_product g)                                                     \
+                                    const mx_fft_product *product)                                              \
     {                                                                                                           \
+        const mx_fft_product g = *product;                                                                      \
         vec re[TILE_ROWS][V], im[TILE_ROWS][V];                                                                 \
         __global const ACC *a[TILE_ROWS];                                                                       \
         _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                                                 \
@@ -202,11 +204,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void fft_product(
                 row[i] = row_of(g, m + min((long)i, rows - 1));
 #if N_VECTORS > 1
             if (n + 1 < blocks) {
-                multiply_2(A, row, B + 2 * n * VEC, C + m * g.c_m + 2 * n * VEC, rows, g);
+                multiply_2(A, row, B + 2 * n * VEC, C + m * g.c_m + 2 * n * VEC, rows, &g);
                 continue;
             }
 #endif
-            multiply_1(A, row, B + 2 * n * VEC, C + m * g.c_m + 2 * n * VEC, rows, g);
+            multiply_1(A, row, B + 2 * n * VEC, C + m * g.c_m + 2 * n * VEC, rows, &g);
         }
 }
 

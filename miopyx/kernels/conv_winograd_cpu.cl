@@ -67,6 +67,46 @@ static void load_row(__global const STORAGE(TYPE) *x, const mx_winograd *g, long
         to[i] = zero_vector();
 }
 
+/* `count` tiles side by side from rows of columns, to V from the place in its first block on. */
+APART void transform_tiles(const vec *restrict d, long count, const mx_winograd *g, __global ACC *restrict V,
+                           long place)
+{
+    const long dw = g->dilation_w, block = g->block, row = g->row, point = g->point;
+    for (long tx = 0; tx < count; tx++) {
+        const long left = tx / dw * TILE_W * dw + tx % dw;
+        vec t[POINTS_H * SIDE_W];
+#pragma unroll
+        for (int j = 0; j < SIDE_W; j++) {
+            vec column[SIDE_H];
+#pragma unroll
+            for (int i = 0; i < SIDE_H; i++)
+                column[i] = d[i * RUN_COLUMNS + left + j * dw];
+#if EVALUATE
+            evaluate(POINTS_H, TILE_H, column, 1, t + j, SIDE_W);
+#else
+            spread(POINTS_H, column, 1, t + j, SIDE_W);
+#endif
+        }
+        __global ACC *to = V + place * row;
+#pragma unroll
+        for (int i = 0; i < POINTS_H; i++) {
+            vec o[POINTS_W];
+#if EVALUATE
+            evaluate(POINTS_W, TILE_W, t + i * SIDE_W, 1, o, 1);
+#else
+            spread(POINTS_W, t + i * SIDE_W, 1, o, 1);
+#endif
+#pragma unroll
+            for (int j = 0; j < POINTS_W; j++, to += point)
+                STORE_ACC(o[j], 0, to);
+        }
+        if (++place == block) {
+            place = 0;
+            V += POINTS * point;
+        }
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
     __global const STORAGE(TYPE) *restrict x, long x_offset, __global ACC *restrict V, long V_offset,
     const mx_winograd g)
@@ -88,42 +128,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
             for (long j = 0; j < columns; j++)
                 d[i * RUN_COLUMNS + j] = zero_vector();
     }
-    long tile = row * g.tiles_w + tx0, place = tile % g.block;
+    const long tile = row * g.tiles_w + tx0, place = tile % g.block;
     const long blocks = DIVIDE_UP(g.tiles, g.block);
     V += V_offset + (group * blocks + tile / g.block) * POINTS * g.point + c;
-    for (long tx = 0; tx < tx1 - tx0; tx++) {
-        const long left = tx / dw * TILE_W * dw + tx % dw;
-        vec t[POINTS_H * SIDE_W];
-#pragma unroll
-        for (int j = 0; j < SIDE_W; j++) {
-            vec column[SIDE_H];
-#pragma unroll
-            for (int i = 0; i < SIDE_H; i++)
-                column[i] = d[i * RUN_COLUMNS + left + j * dw];
-#if EVALUATE
-            evaluate(POINTS_H, TILE_H, column, 1, t + j, SIDE_W);
-#else
-            spread(POINTS_H, column, 1, t + j, SIDE_W);
-#endif
-        }
-        __global ACC *to = V + place * g.row;
-#pragma unroll
-        for (int i = 0; i < POINTS_H; i++) {
-            vec o[POINTS_W];
-#if EVALUATE
-            evaluate(POINTS_W, TILE_W, t + i * SIDE_W, 1, o, 1);
-#else
-            spread(POINTS_W, t + i * SIDE_W, 1, o, 1);
-#endif
-#pragma unroll
-            for (int j = 0; j < POINTS_W; j++, to += g.point)
-                STORE_ACC(o[j], 0, to);
-        }
-        if (++place == g.block) {
-            place = 0;
-            V += POINTS * g.point;
-        }
-    }
+    transform_tiles(d, tx1 - tx0, &g, V, place);
 }
 
 #endif
@@ -140,8 +148,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
 
 /* Filters k ... k + VEC - 1, channels c ... c + count - 1 (FILTER_DEPTH at most) of a group: point e of channel i to
  * to[e * point + i * VECTORS * VEC]. */
-static void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long k, long c,
-                              long count, FILTERS ACC *to, long point)
+APART void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long k, long c,
+                             long count, FILTERS ACC *to, long point)
 {
     vec raw[FILTER_DEPTH * TAPS + VEC]; /* tap t of channel i at [i * channel + t * tap] */
     long channel = TAPS, tap = 1;
@@ -224,8 +232,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
 #include "conv_winograd_cpu_multiply.h"
 
 /* The outputs of `count` tiles side by side from tile number `tile` on, VEC channels from k on. */
-static void store_run(const vec *sums, long tile, long count, __global STORAGE(TYPE) *y, const mx_winograd *g,
-                      long group, long k, const SCALAR alpha, const SCALAR beta)
+APART void store_run(const vec *sums, long tile, long count, __global STORAGE(TYPE) *y, const mx_winograd *g,
+                     long group, long k, const SCALAR alpha, const SCALAR beta)
 {
     const long dw = g->dilation_w, channels = g->groups * g->k, channel = group * g->k + k;
     const long row = tile / g->tiles_w, image = row / g->tiles_h, ty = row % g->tiles_h;

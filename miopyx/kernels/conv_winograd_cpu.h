@@ -67,7 +67,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_ACC MX_JOIN(vload, VEC)
 #define STORE_ACC MX_JOIN(vstore, VEC)
 #define INLINE static inline __attribute__((always_inline))
-#define APART static __attribute__((noinline)) /* what moves data: built once, it takes the compiler half the time */
+#define APART static __attribute__((noinline)) /* what is long: PoCL makes every kernel several times */
 
 /* A tile is a number in [0, tiles): first the image, then the tile's row, then its column.  Outputs of a tile lie
  * `dilation` apart, and tiles that begin within `dilation` of each other are neighbours.  Tiles are kept in blocks. */

@@ -8,7 +8,7 @@
 
 /* sums[R][V] = (more ? sums : 0) + a[R][depth] * b[depth][V]. */
 #define DEFINE_MULTIPLY(R, V)                                                                                   \
-    static void multiply_##R##_##V(vec *restrict sums, __global const ACC *restrict a, long row,                \
+    INLINE void multiply_##R##_##V(vec *restrict sums, __global const ACC *restrict a, long row,                \
                                    FILTERS const ACC *restrict b, long b_step, long depth, int more)            \
     {                                                                                                           \
         vec s[R][V];                                                                                            \
@@ -33,44 +33,47 @@
 #define A_ROW_STEP(row) (row)
 #define A_STEP(row) 1
 #endif
-DEFINE_MULTIPLY(6, 1)
-DEFINE_MULTIPLY(4, 1)
-DEFINE_MULTIPLY(6, 2)
-DEFINE_MULTIPLY(4, 2)
+
+/* The same for `rows` rows. */
+#define DEFINE_MULTIPLY_ROWS(V)                                                                                 \
+    DEFINE_MULTIPLY(6, V)                                                                                       \
+    DEFINE_MULTIPLY(4, V)                                                                                       \
+    APART void multiply_rows_##V(vec *restrict sums, __global const ACC *restrict a, long row,                  \
+                                 FILTERS const ACC *restrict b, long b_step, long depth, long rows, int more)   \
+    {                                                                                                           \
+        for (long i = 0; i < rows;) {                                                                           \
+            const long left = rows - i;                                                                         \
+            vec *s = sums + i * VECTORS;                                                                        \
+            __global const ACC *p = a + i * A_ROW_STEP(row);                                                    \
+            if (left == 6 || left > 8) {                                                                        \
+                multiply_6_##V(s, p, row, b, b_step, depth, more);                                              \
+                i += 6;                                                                                         \
+            } else {                                                                                            \
+                multiply_4_##V(s, p, row, b, b_step, depth, more);                                              \
+                i += 4;                                                                                         \
+            }                                                                                                   \
+        }                                                                                                       \
+    }
+DEFINE_MULTIPLY_ROWS(1)
+DEFINE_MULTIPLY_ROWS(2)
 #if VECTORS > 2
-DEFINE_MULTIPLY(6, 3)
-DEFINE_MULTIPLY(4, 3)
-DEFINE_MULTIPLY(6, 4)
-DEFINE_MULTIPLY(4, 4)
+DEFINE_MULTIPLY_ROWS(3)
+DEFINE_MULTIPLY_ROWS(4)
 #endif
 
-#define MULTIPLY_ROWS(V)                                                                      \
-    for (long i = 0; i < rows;) {                                                             \
-        const long left = rows - i;                                                           \
-        vec *s = sums + i * VECTORS;                                                          \
-        __global const ACC *p = a + i * A_ROW_STEP(row);                                      \
-        if (left == 6 || left > 8) {                                                          \
-            multiply_6_##V(s, p, row, b, b_step, depth, more);                                \
-            i += 6;                                                                           \
-        } else {                                                                              \
-            multiply_4_##V(s, p, row, b, b_step, depth, more);                                \
-            i += 4;                                                                           \
-        }                                                                                     \
-    }
-
 /* The same for `rows` rows, even and 4 at least, and `used` vectors. */
-static void multiply(vec *restrict sums, __global const ACC *restrict a, long row, FILTERS const ACC *restrict b,
+INLINE void multiply(vec *restrict sums, __global const ACC *restrict a, long row, FILTERS const ACC *restrict b,
                      long b_step, long depth, long rows, int used, int more)
 {
 #if VECTORS > 2
     if (used == 4)
-        MULTIPLY_ROWS(4)
+        multiply_rows_4(sums, a, row, b, b_step, depth, rows, more);
     else if (used == 3)
-        MULTIPLY_ROWS(3)
+        multiply_rows_3(sums, a, row, b, b_step, depth, rows, more);
     else
 #endif
     if (used == 2)
-        MULTIPLY_ROWS(2)
+        multiply_rows_2(sums, a, row, b, b_step, depth, rows, more);
     else
-        MULTIPLY_ROWS(1)
+        multiply_rows_1(sums, a, row, b, b_step, depth, rows, more);
 }

@@ -23,8 +23,8 @@
 #include "conv_winograd_cpu.h"
 
 /* One filter's taps of VEC channels from the sums of its points. */
-INLINE void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
-                         long k, long c, const SCALAR alpha, const SCALAR beta)
+APART void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
+                        long k, long c, const SCALAR alpha, const SCALAR beta)
 {
     const int lanes = (int)min(g->c - c, (long)VEC);
     vec t[TAPS_H * POINTS_W], taps[TAPS > VEC ? TAPS + VEC : VEC];

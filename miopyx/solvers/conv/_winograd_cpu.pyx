@@ -38,6 +38,7 @@ cdef enum:
     UNITS = 4                  # work-items that a core should have
     TILE_COST = 24             # of transforming a value of a tile, in products
     FILTER_COST = 10
+    FIVE_COST = 48000          # of each point for filters of 5x5, whatever there is to do
 
 # Transformed tiles of a round, which should stay in a cache; at least an image's.  A round of backward weights adds to
 # sums in memory.
@@ -234,7 +235,8 @@ cdef class _Winograd(ConvSolver):
             direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
             filters, products = k * c_vectors, tiles * k * c_vectors
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
-            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)))
+            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)
+            + (<double> FIVE_COST / p.groups if a.taps_h * a.taps_w == 25 else 0)))
 
     cdef KernelSpec spec(self, const mx_conv_problem* p, const plan_t* a, str file, str entry, dict more):
         return KernelSpec(

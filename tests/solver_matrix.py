@@ -29,8 +29,10 @@ import numpy as np
 
 import miopyx
 from miopyx import device
+from miopyx._invoker import Invoker
 from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.tuning import configurations
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 import test_solvers
@@ -77,7 +79,17 @@ def open_handle(name: str, as_gpu: bool) -> miopyx.Handle:
         return miopyx.Handle(name)
 
 
-def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: list[str]) -> tuple[dict, list[str]]:
+def random_configuration(handle: miopyx.Handle, solver, problem: ConvProblem, rng: np.random.Generator) -> tuple:
+    """Draw one of the table's and let the handle run it."""
+    every = configurations(solver.parameters(handle.device, problem),
+                           lambda config: solver.accepts(handle.device, problem, config))
+    config = every[int(rng.integers(len(every)))]
+    handle.register(Invoker(handle, solver, problem, config), solver.id)
+    return config
+
+
+def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: list[str],
+        tuned: bool) -> tuple[dict, list[str]]:
     rng = np.random.default_rng(seed)
     host, counts, wrong, worst = miopyx.Handle("host"), Counter(), [], {}
     for number in range(problems):
@@ -91,10 +103,11 @@ def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: lis
                             wanted and not any(word in solver.name for word in wanted)):
                         continue
                     test_solvers.worst.clear()
+                    config = random_configuration(handle, solver, problem, rng) if tuned else ()
                     try:
                         check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
                     except AssertionError as error:
-                        wrong.append(f"{name} {solver.name} {dtype} {layout} {case}: {error}")
+                        wrong.append(f"{name} {solver.name} {config or ''} {dtype} {layout} {case}: {error}")
                     key = name, solver.name, dtype
                     counts[key] += 1
                     worst[key] = max([worst.get(key, 0.0), *test_solvers.worst.values()])
@@ -105,6 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", nargs="+", default=[info.name for info in device.ranked()])
     parser.add_argument("--as-gpu", action="store_true")
+    parser.add_argument("--tuned", action="store_true", help="solvers run configurations drawn from their tables")
     parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     parser.add_argument("--solver", nargs="+", default=[], help="parts of names")
@@ -112,7 +126,7 @@ def main() -> int:
     args = parser.parse_args()
     print(f"seed {args.seed}")
     handles = {name: open_handle(name, args.as_gpu) for name in args.device}
-    results, wrong = run(handles, args.problems, args.seed, args.solver)
+    results, wrong = run(handles, args.problems, args.seed, args.solver, args.tuned)
     for name in args.device:
         print(f"\n{name}: problems taken and largest error\n{'':26}" + "".join(f"{t:>17}" for t in TYPES))
         for solver in registry.CONV:

@@ -37,6 +37,12 @@ cdef enum:
     FILTER_LIMIT = 11      # of theirs in rows
     ITEMS = 32             # work-items of a launch, at least, where there is enough to do
 
+# Tunables.  TALL: as above; LOWS for backward data with strides, where a row of positions is two of dx.  PLANES:
+# elements of a group's planes, which should stay in a cache.
+cdef tuple TALLS = (2, 4, 7)
+cdef tuple LOWS = (1, 2, 4)
+cdef tuple PLANES = (3072, 6144, 12288, 24576, 49152)
+
 # The structs of kernels/conv_grouped_cpu.h, which explains them.
 cdef struct mx_side:
     int64_t n, c, d, h, w, span
@@ -80,9 +86,10 @@ cdef struct plan_t:
     int mode
     int64_t vec, each, unit, tile, wide
     bint fits
+    int64_t chosen         # of what is tunable
     bint direct            # from where the tensors lie: conv_depthwise_cpu.cl
     bint rows              # the same: conv_depthwise_cpu_rows.cl
-    int tall               # rows at a time then
+    int64_t tall           # rows at a time then
     mx_grouped g
 
 
@@ -178,7 +185,7 @@ cdef class _Grouped(ConvSolver):
             return "many channels or images"
         if not (_channels_last(&p.x) and _channels_last(&p.y)) and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
             return "neither channels nor rows lie together"
-        q = self.plan(dev, p)
+        q = self.plan(dev, p, 0)
         return None if q.fits else "a tile is too large"
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -189,7 +196,34 @@ cdef class _Grouped(ConvSolver):
             return 0.3
         return 0.99 if most <= 8 or (most <= 16 and (last or p.direction != MX_BACKWARD_WEIGHTS)) else 0.5
 
-    cdef plan_t plan(self, Device dev, const mx_conv_problem* p) noexcept:
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        cdef plan_t q = self.plan(dev, p, 0)
+        if q.rows or q.direct:
+            return ("TALL", TALLS if q.tall >= TALL else LOWS),
+        return ("PLANES", PLANES),
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        return self.plan(dev, p, config[0]).fits
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef plan_t q = self.plan(dev, p, 0)
+        return q.chosen,
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        """The most that any configuration takes."""
+        cdef plan_t q = self.plan(dev, p, 0)
+        cdef int64_t most = self.workspace(p, &q), choice
+        for choice in (TALLS if q.tall >= TALL else LOWS) if q.rows or q.direct else PLANES:
+            q = self.plan(dev, p, choice)
+            if q.fits:
+                most = max(most, self.workspace(p, &q))
+        return most
+
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+        raise NotImplementedError
+
+    cdef plan_t plan(self, Device dev, const mx_conv_problem* p, int64_t choice) noexcept:
+        """How a problem is computed with a value of what is tunable, 0 for the default."""
         cdef plan_t q
         cdef mx_grouped* g = &q.g
         cdef const mx_tensor* x = &p.x
@@ -255,8 +289,11 @@ cdef class _Grouped(ConvSolver):
                 g.first_h = g.first_w = 0
                 g.least_h = g.least_w = -(taps // 2 // 2)
                 g.grid_h, g.grid_w = g.input.height, g.input.width
+            q.chosen = q.tall = choice if choice > 0 else q.tall
             self.set_bands(p, &q)
         else:
+            q.chosen = 49152 if q.mode == CHANNELS else 6144 if q.each * g.inputs * g.outputs == 1 else 12288
+            q.chosen = choice if choice > 0 else q.chosen
             self.set_tiles(p, &q)
         return q
 
@@ -290,8 +327,7 @@ cdef class _Grouped(ConvSolver):
     cdef void set_tiles(self, const mx_conv_problem* p, plan_t* q) noexcept:
         """The tile of a work-item: whole rows, as many as suit the caches; several groups where they are small."""
         cdef mx_grouped* g = &q.g
-        cdef int64_t room, w, h, chunk, most, units
-        room = 49152 if q.mode == CHANNELS else 6144 if q.each * g.inputs * g.outputs == 1 else 12288
+        cdef int64_t room = q.chosen, w, h, chunk, most, units
         w = _ceil(g.grid_w, _ceil(g.grid_w, 128 if q.each > 1 else 512))
         while True:
             _set_planes(q, 1, w)
@@ -381,15 +417,14 @@ cdef class _GroupedData(_Grouped):
         return q.rows and _type_size(p) == _acc_size(p) and p.w.stride[4] == 1 and p.w.stride[3] == columns and (
             p.w.stride[0] == columns * columns or p.w.len[0] == 1)
 
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef plan_t q = self.plan(dev, p)
-        if self.packed(p, &q):
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+        if self.packed(p, q):
             return 0
         return (<int64_t> q.g.groups * q.g.padded * q.each * q.g.inputs * q.unit
                 * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * _acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p)
+        cdef plan_t q = self.plan(dev, p, config[0])
         cdef mx_filters f = self.filters(p, &q)
         cdef int64_t size = _type_size(p), acc = _acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE, packed = self.packed(p, &q)
@@ -484,12 +519,11 @@ cdef class CpuGroupedWrw(_Grouped):
         return (<int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
                 * q.unit)
 
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef plan_t q = self.plan(dev, p)
-        return q.g.parts * self.row(p, &q) * _acc_size(p)
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+        return q.g.parts * self.row(p, q) * _acc_size(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p)
+        cdef plan_t q = self.plan(dev, p, config[0])
         cdef int images = <int> _images(p), i
         cdef int64_t size = _type_size(p), acc = _acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE

@@ -24,10 +24,8 @@ cdef enum:
     RUN = 16                   # of conv_winograd_cpu.h, as the next two
     LARGEST_DILATION = 8
     LARGEST_TAPS = 5
-    LARGEST_BLOCK = 64         # tiles whose sums a work-item holds
-    USUAL_BLOCK = 32
+    LARGEST_BLOCK = 64         # tiles whose sums a work-item holds, as in the kernel
     LEAST_BLOCK = 16
-    WEIGHTS_BLOCK = 128        # tiles that backward weights keeps together
     WEIGHTS_ROWS = 64          # filters of a work-item of backward weights that has one point
     WEIGHTS_ROWS_FUSED = 32    # or all
     FILTER_DEPTH = 32          # channels whose filters are transformed together
@@ -40,10 +38,15 @@ cdef enum:
     FILTER_COST = 10
     FIVE_COST = 48000          # of each point for filters of 5x5, whatever there is to do
 
-# Transformed tiles of a round, which should stay in a cache; at least an image's.  A round of backward weights adds to
+# Tunables.  BLOCK: tiles whose sums a work-item holds, or that backward weights keeps together.  ROUND_MIB: size of the
+# transformed tiles of a round, at least an image's; they should stay in a cache.  A round of backward weights adds to
 # sums in memory.
-cdef int64_t ROUND_BYTES = 4 << 20
-cdef int64_t WEIGHTS_ROUND_BYTES = 16 << 20
+cdef tuple BLOCKS = (16, 32, 64)
+cdef tuple WEIGHTS_BLOCKS = (64, 128, 256)
+cdef tuple ROUNDS = (1, 2, 4)
+cdef tuple WEIGHTS_ROUNDS = (4, 8, 16)
+cdef tuple USUAL = (32, 4)
+cdef tuple USUAL_WEIGHTS = (128, 16)
 
 # The struct of kernels/conv_winograd_cpu.h, which explains it.
 cdef struct mx_winograd:
@@ -104,7 +107,7 @@ cdef inline int64_t _along(int64_t length, int64_t tile, int64_t dilation) noexc
     return dilation * _ceil(_ceil(length, dilation), tile)
 
 
-cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points) noexcept:
+cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t block, int64_t round_mib) noexcept:
     cdef plan_t a
     cdef mx_winograd* g = &a.g
     cdef const mx_tensor* source = &p.x
@@ -137,7 +140,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points) noexcept
 
     points = a.points_h * a.points_w
     image = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * (g.row + (a.d.row if weights else 0)))
-    images = min(source.len[0], max(1, (WEIGHTS_ROUND_BYTES if weights else ROUND_BYTES) // max(image, 1)))
+    images = min(source.len[0], max(1, (round_mib << 20) // max(image, 1)))
     a.rounds = _ceil(source.len[0], images)
     g.images = a.d.images = _ceil(source.len[0], a.rounds)
     g.tiles = a.d.tiles = g.images * g.tiles_h * g.tiles_w
@@ -145,11 +148,11 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points) noexcept
     k_blocks, c_blocks = _ceil(_ceil(g.k, a.vec), a.vectors), _ceil(_ceil(g.c, a.vec), a.vectors)
     if weights:
         a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
-        a.blocks = _ceil(g.tiles, WEIGHTS_BLOCK)
+        a.blocks = _ceil(g.tiles, block)
         a.filters = 0 if a.fused else capped_product(p.groups * points * g.k, g.row * a.acc)
     else:
         a.fused = g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS
-        a.blocks = 1 if a.fused else max(_ceil(g.tiles, USUAL_BLOCK), min(
+        a.blocks = 1 if a.fused else max(_ceil(g.tiles, block), min(
             _ceil(UNITS * dev.compute_units, k_blocks * p.groups), g.tiles // LEAST_BLOCK))
         a.filters = 0 if a.fused else capped_product(
             p.groups * k_blocks * points, (g.c * a.vectors + 1) * a.vec * a.acc)
@@ -163,6 +166,12 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points) noexcept
     a.tiles = capped_product(p.groups * a.blocks * points, g.point * a.acc)
     a.more = capped_product(p.groups * a.blocks * points, a.d.point * a.acc) if weights else 0
     return a
+
+
+cdef plan_t _usual(Device dev, const mx_conv_problem* p, int64_t points) noexcept:
+    """With the defaults of what is tunable."""
+    cdef tuple usual = USUAL_WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else USUAL
+    return _plan(dev, p, points, usual[0], usual[1])
 
 
 cdef mx_winograd _round(const mx_winograd* g, int64_t images) noexcept nogil:
@@ -220,12 +229,22 @@ cdef class _Winograd(ConvSolver):
         return None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef plan_t a = _plan(dev, p, self.points)
-        return a.filters + a.tiles + a.more
+        """The most that any configuration takes."""
+        cdef plan_t a = _usual(dev, p, self.points)
+        cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
+        cdef int64_t most = a.filters + a.tiles + a.more, block, round_mib
+        if a.fused and not weights:
+            return most
+        for block in WEIGHTS_BLOCKS if weights else BLOCKS:
+            for round_mib in WEIGHTS_ROUNDS if weights else ROUNDS:
+                a = _plan(dev, p, self.points, block, round_mib)
+                if weights or a.g.block <= LARGEST_BLOCK:
+                    most = max(most, a.filters + a.tiles + a.more)
+        return most
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         """Products of a direct convolution over what is done here, all in vectors."""
-        cdef plan_t a = _plan(dev, p, self.points)
+        cdef plan_t a = _usual(dev, p, self.points)
         cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
         cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
         cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
@@ -237,6 +256,23 @@ cdef class _Winograd(ConvSolver):
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
             products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)
             + (<double> FIVE_COST / p.groups if a.taps_h * a.taps_w == 25 else 0)))
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            return ("BLOCK", WEIGHTS_BLOCKS), ("ROUND_MIB", WEIGHTS_ROUNDS)
+        return () if _usual(dev, p, self.points).fused else (("BLOCK", BLOCKS), ("ROUND_MIB", ROUNDS))
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        """Whether a work-item can hold a block, which is rounded up to whole units of dilated tiles."""
+        return p.direction == MX_BACKWARD_WEIGHTS or self.plan(dev, p, config).g.block <= LARGEST_BLOCK
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            return USUAL_WEIGHTS
+        return () if _usual(dev, p, self.points).fused else USUAL
+
+    cdef plan_t plan(self, Device dev, const mx_conv_problem* p, tuple config) noexcept:
+        return _plan(dev, p, self.points, config[0], config[1]) if config else _usual(dev, p, self.points)
 
     cdef KernelSpec spec(self, const mx_conv_problem* p, const plan_t* a, str file, str entry, dict more):
         return KernelSpec(
@@ -258,7 +294,7 @@ cdef class _WinogradData(_Winograd):
     """Forward, and backward data as a forward convolution of dy."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t a = _plan(dev, p, self.points)
+        cdef plan_t a = self.plan(dev, p, config)
         cdef const mx_tensor* source = &p.x
         cdef const mx_tensor* result = &p.y
         cdef int source_slot = SLOT_X, result_slot = SLOT_Y
@@ -284,14 +320,14 @@ cdef class _WinogradData(_Winograd):
                     Arg.slot_of(result_slot, size, _image_bytes(result, n)), _struct(&g), Arg.alpha(wide),
                     Arg.beta(wide))
             steps.append(Step(spec, args, (_ceil(g.tiles, g.block), k_blocks, g.groups), (1, 1, 1)))
-        return Solution(steps, a.filters + a.tiles, constant=0 if a.fused else 1)
+        return Solution(steps, self.workspace_bytes(dev, p), constant=0 if a.fused else 1)
 
 
 cdef class _WinogradWeights(_Winograd):
     """Backward weights: tiles of x against tiles of dy."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t a = _plan(dev, p, self.points)
+        cdef plan_t a = self.plan(dev, p, config)
         cdef int size = type_size(<int> p.w.type)
         cdef bint wide = a.acc == 8
         cdef int64_t n, count, rows = WEIGHTS_ROWS_FUSED if a.fused else WEIGHTS_ROWS
@@ -315,7 +351,7 @@ cdef class _WinogradWeights(_Winograd):
             spec = self.spec(p, &a, "conv_winograd_cpu_weights.cl", "winograd_gather_weights", {"PARTS": 2})
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _struct(&a.g), Arg.alpha(wide), Arg.beta(wide))
             steps.append(Step(spec, args, (_ceil(a.g.c, a.vec), a.g.k, a.g.groups), (1, 1, 1)))
-        return Solution(steps, a.filters + a.tiles + a.more)
+        return Solution(steps, self.workspace_bytes(dev, p))
 
 
 cdef class CpuWinogradF2Fwd(_WinogradData):

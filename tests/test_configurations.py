@@ -1,0 +1,52 @@
+"""Configurations of the CPU solvers that are not their defaults, on shapes that are large enough for them to differ."""
+
+from __future__ import annotations
+
+import pytest
+from cases_reader import ConvCase
+from test_solvers import Example, check
+
+from miopyx._invoker import Invoker
+from miopyx._problem import ConvProblem
+from miopyx.solvers import registry
+from miopyx.tuning import configurations
+
+
+def case(n, c, k, lens, filter=3, stride=1, groups=1) -> ConvCase:
+    pads, strides = (filter // 2, filter // 2), (stride, stride)
+    return ConvCase("", n, c, k, lens, (filter, filter), pads, strides, (1, 1), groups, False, (0, 0), "")
+
+
+# Several rounds and blocks of tiles; several sets of channels; several tiles of rows.
+CASES = {
+    "CpuWinogradF4": (case(3, 40, 48, (57, 56)),),
+    "CpuWinogradF2": (case(2, 33, 32, (40, 56)),),
+    "CpuGrouped": (case(3, 64, 64, (57, 50), groups=16), case(2, 48, 48, (57, 56), groups=48),
+                   case(2, 40, 40, (57, 56), 5, 2, groups=40), case(1, 64, 64, (30, 29), groups=4)),
+}
+
+
+@pytest.fixture
+def cpu(opencl_handle):
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("solvers for CPUs")
+    return opencl_handle
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("family", CASES)
+def test_another_configuration_computes_the_same(cpu, handles, rng, family, direction):
+    solver = registry.BY_NAME[family + ("Fwd", "Bwd", "Wrw")[direction]]
+    for of in CASES[family]:
+        for layout in ("packed", "channels last"):
+            example = Example(of, "float32", layout, rng, handles("host"))
+            problem = ConvProblem(direction, *example.desc, example.conv)
+            every = configurations(solver.parameters(cpu.device, problem),
+                                   lambda config: solver.accepts(cpu.device, problem, config))  # noqa: B023
+            default = solver.default_config(cpu.device, problem)
+            assert default in every
+            others = [config for config in every if config != default]
+            config = others[rng.integers(len(others))]
+            print(of, layout, config)
+            cpu.register(Invoker(cpu, solver, problem, config), solver.id)
+            check(cpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, "float32")

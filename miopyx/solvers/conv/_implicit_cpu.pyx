@@ -21,9 +21,12 @@ from miopyx.solvers.conv._matmul cimport wide_scalars
 cdef enum:
     IMPLICIT_GEMM = 5
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation: coordinates are 32 bits wide
-    GROUPS = 6                   # work-groups that a core has, if there can be as many
     PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
     LEAST_ROWS = 32              # of a work-group: fewer would not pay for what it packs
+
+# Tunables: taps and channels that are packed at a time, and work-groups that a core has, if there can be as many.
+cdef tuple K_BLOCKS = (128, 256, 512)
+cdef tuple GROUPS = (2, 6, 12, 24)
 
 # What the kernels are built for.
 cdef struct tile_t:
@@ -106,7 +109,17 @@ cdef class _CpuImplicitGemm(ConvSolver):
         # Rows of tiles that do not exist are computed, and short sums are stored more often than long ones.
         cdef tile_t t = _tile(dev, p)
         cdef double rows = _rows(p), depth = _depth(p)
-        return .95 * rows / (_ceil(_rows(p), t.rows) * t.rows) * depth / (depth + 16)
+        cdef double index = .95 * rows / (_ceil(_rows(p), t.rows) * t.rows)
+        if p.direction == MX_FORWARD or spatial_size(&p.w) > 1:
+            return index * depth / (depth + 16)
+        # Whole runs of memory are packed, for which few rows do not pay.
+        return index * depth / (depth + 2) * rows / (rows + 8)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return ("K_BLOCK", K_BLOCKS), ("GROUPS", GROUPS)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        return 256, 6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)
@@ -122,8 +135,9 @@ cdef class _CpuImplicitGemm(ConvSolver):
                 positions *= _ceil(y.len[2 + i], p.step[i])
                 phases *= 1 if i == 2 and pairs else min(p.step[i], y.len[2 + i])
         tiles = _ceil(_ceil(positions, t.vec), t.vectors)
-        chunks = max(_ceil(blocks * t.rows, most), min(
-            _ceil(GROUPS * dev.compute_units, tiles * phases * p.groups), _ceil(blocks * t.rows, LEAST_ROWS)))
+        chunks = min(_ceil(<int64_t> config[1] * dev.compute_units, tiles * phases * p.groups),
+                     _ceil(blocks * t.rows, LEAST_ROWS))
+        chunks = max(_ceil(blocks * t.rows, most), chunks)
         cdef bint in_place = _in_place(dev, p)
         cdef bint streamed = is_streamed(dev, 2 * y.len[0] * y.len[1] * spatial_size(y) * type_size(<int> y.type))
         defines = {
@@ -140,7 +154,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
             (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
              p.groups, 1), (1, 1, 1))
         convolve = Step(
-            KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, PAIRS=int(pairs), MAX_ROWS=most,
+            KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, PAIRS=int(pairs), MAX_ROWS=most, K_BLOCK=config[0],
                        IN_PLACE=int(in_place), **defines),
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,

@@ -36,7 +36,6 @@ cdef enum:
     UNITS = 4                  # work-items that a core should have
     TILE_COST = 24             # of transforming a value of a tile, in products
     FILTER_COST = 10
-    FIVE_COST = 48000          # of each point for filters of 5x5, whatever there is to do
 
 # Tunables.  BLOCK: tiles whose sums a work-item holds, or that backward weights keeps together.  ROUND_MIB: size of the
 # transformed tiles of a round, at least an image's; they should stay in a cache.  A round of backward weights adds to
@@ -254,8 +253,7 @@ cdef class _Winograd(ConvSolver):
             direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
             filters, products = k * c_vectors, tiles * k * c_vectors
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
-            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)
-            + (<double> FIVE_COST / p.groups if a.taps_h * a.taps_w == 25 else 0)))
+            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)))
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.direction == MX_BACKWARD_WEIGHTS:

@@ -12,11 +12,13 @@
  *     NDRange: local (1, 1, 1), global (rows of a group / VEC, rounded up, groups, 1); backward data (channels of a
  *     group / PACKED_CHANNELS, rounded up, groups, 1).
  * convolve computes a chunk of rows of N_VECTORS vectors of positions, which are numbered through all images.  It packs
- * what they see, a block of the taps and channels at a time, and multiplies it by the rows `a`.  With `stream` results
- * go past the caches where beta is 0.
+ * what they see, a block of the taps and channels at a time, and multiplies it by the rows `a`: packed ones, or with
+ * `in_place` the filter as it is, forward, if W_TYPE is ACC and a group's rows fill blocks of ROWS.  With `pairs`,
+ * backward data with stride 2 along the rows of images, the two phases along them are stored together.  With `stream`
+ * results go past the caches where beta is 0.
  *     NDRange: local (1, 1, 1), global (phases * tiles * chunks, groups, 1); tiles is the number of vectors of the
- *     first phase's positions divided by N_VECTORS, rounded up, and chunks has at most MAX_ROWS rows each, in blocks of
- *     ROWS.
+ *     first phase's positions divided by N_VECTORS, rounded up, and chunks has at most MAX_ROWS rows each, with
+ *     `pairs` MAX_ROWS / 2, in blocks of ROWS.
  * Sums are taken over channels and, in each, taps in order.  No definition changes a bit of the results.
  * Nothing outside of the tensors is read.
  */
@@ -38,9 +40,6 @@
 #ifndef BACKWARD /* 1 backward data */
 #define BACKWARD 0
 #endif
-#ifndef PAIRS /* 1: backward data with stride 2 along the rows, where the two phases along them are stored together */
-#define PAIRS 0
-#endif
 #ifndef VEC /* ACC elements in a vector, 4, 8 or 16 */
 #define VEC 16
 #endif
@@ -51,10 +50,7 @@
 #define N_VECTORS 3
 #endif
 #ifndef MAX_ROWS /* of a work-item */
-#define MAX_ROWS 256
-#endif
-#ifndef IN_PLACE /* 1: forward, W_TYPE is ACC and a group's rows fill blocks of ROWS: `a` of convolve is w */
-#define IN_PLACE 0
+#define MAX_ROWS 512
 #endif
 #ifndef K_BLOCK /* taps and channels that are packed at a time */
 #define K_BLOCK 256
@@ -68,7 +64,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1 || (IN_PLACE && BACKWARD)
+#if ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
@@ -91,7 +87,7 @@ typedef struct {
 
 #if BACKWARD
 /* Taps t with (place + pad - t dilation) divisible by the stride. */
-static inline mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
+APART mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
 {
     const long stride = p->step[axis], dilation = p->dilation[axis] % stride, wanted = (place + p->pad[axis]) % stride;
     mx_taps taps = {0, 0, 0, 0};
@@ -111,13 +107,20 @@ static inline mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
     taps.first = (place + p->pad[axis] - first * p->dilation[axis]) / stride;
     return taps;
 }
+#endif
 
+#if PARTS & 1
+#include "conv_cpu_transpose.h"
+
+#define PACKED_CHANNELS 16 /* that a work-item packs of backward data's filter */
+
+#if BACKWARD
 /* A tap's phase, as the taps of all phases before it and its own, and its number there. */
 typedef struct {
     long before, count, number;
 } mx_packed_tap;
 
-static inline mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
+APART mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
 {
     mx_taps taps[3];
     long number[3];
@@ -139,21 +142,10 @@ static inline mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
     };
     return packed;
 }
-#else
-static inline mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
-{
-    const mx_taps taps = {p->w.len[2 + axis], -p->pad[axis], p->dilation[axis], 0};
-    return taps;
-}
 #endif
 
-#if PARTS & 1
-#include "conv_cpu_transpose.h"
-
-#define PACKED_CHANNELS 16 /* that a work-item packs of backward data's filter */
-
 /* Elements of an array from `at` on, as many as there are of a vector's. */
-static inline vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
+APART vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
     if (at + VEC <= size)
         return TO_VEC(VLOAD(W_TYPE)(w, at));
@@ -164,27 +156,26 @@ static inline vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long 
 }
 
 /* Write VEC rows of one tap and channel, which begin `depth` blocks of ROWS apart; those of `blocks` blocks. */
-static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks)
+APART void store_rows(__global ACC *to, vec rows, long depth, int blocks)
 {
     for (int i = 0; i < VEC / ROWS; i++)
         if (i < blocks)
             MX_JOIN(vstore, ROWS)(MX_JOIN(vload, ROWS)(i, (const ACC *)&rows), 0, to + i * depth * ROWS);
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
-    __global const STORAGE(W_TYPE) *restrict w, long w_offset,
-    __global ACC *restrict packed, long packed_offset, const mx_conv_problem p)
+/* What work-item `id` packs of a group. */
+APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *restrict packed,
+                     const mx_conv_problem *p, long id, long group)
 {
-    const long taps = p.w.len[2] * p.w.len[3] * p.w.len[4], size = p.w.len[0] * p.w.len[1] * taps;
-    const long filters = p.w.len[0] / p.groups, channels = BACKWARD ? filters : p.w.len[1];
-    const long rows = BACKWARD ? p.w.len[1] : filters, depth = channels * taps;
-    const long row_blocks = (rows + ROWS - 1) / ROWS, group = get_group_id(1);
-    w += w_offset;
-    packed += packed_offset + group * row_blocks * depth * ROWS;
+    const long taps = p->w.len[2] * p->w.len[3] * p->w.len[4], size = p->w.len[0] * p->w.len[1] * taps;
+    const long filters = p->w.len[0] / p->groups, channels = BACKWARD ? filters : p->w.len[1];
+    const long rows = BACKWARD ? p->w.len[1] : filters, depth = channels * taps;
+    const long row_blocks = (rows + ROWS - 1) / ROWS;
+    packed += group * row_blocks * depth * ROWS;
     vec v[VEC];
 #if BACKWARD
     /* All rows of a few channels: the filter is read in long runs. */
-    const long c0 = (long)get_group_id(0) * PACKED_CHANNELS, c1 = min(c0 + PACKED_CHANNELS, channels);
+    const long c0 = id * PACKED_CHANNELS, c1 = min(c0 + PACKED_CHANNELS, channels);
     if (taps == 1) {
         for (long row = 0; row < rows; row += VEC) {
             const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
@@ -198,7 +189,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
         const int count = (int)min((long)VEC, taps - tap);
         long place[VEC], step[VEC];
         for (int j = 0; j < count; j++) {
-            const mx_packed_tap to = packed_tap(&p, tap + j);
+            const mx_packed_tap to = packed_tap(p, tap + j);
             place[j] = (to.before * channels + to.number) * ROWS;
             step[j] = to.count * ROWS;
         }
@@ -225,7 +216,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
         }
     }
 #else
-    const long row = (long)get_group_id(0) * VEC, from = group * rows;
+    const long row = id * VEC, from = group * rows;
     const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
     packed += row / ROWS * depth * ROWS;
     for (long k = 0; k < depth; k += VEC) {
@@ -240,22 +231,18 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 #endif
 }
 
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
+    __global const STORAGE(W_TYPE) *restrict w, long w_offset,
+    __global ACC *restrict packed, long packed_offset, const mx_conv_problem p)
+{
+    pack_some(w + w_offset, packed + packed_offset, &p, get_group_id(0), get_group_id(1));
+}
+
 #endif
 #if PARTS & 2
 
-#if IN_PLACE
-TILE_MULTIPLY(multiply, __global, ACC, TILE_IN_ROWS, __private)
-#define K_STEP 1 /* between a row's factors */
-#else
-TILE_MULTIPLY(multiply, __global, ACC, TILE_PACKED, __private)
-#define K_STEP ROWS
-#endif
-
-/* Functions that are not inlined keep their vectors out of the registers that the sums are in. */
-#define APART __attribute__((noinline)) static
-
 #define WIDTH (VEC * N_VECTORS) /* positions of a tile */
-#define PHASES (PAIRS + 1)      /* that a tile computes */
 #define FAR (-(1 << 30))        /* a coordinate outside of any image */
 
 /* What the positions of a tile see: the coordinates of each one's place in the input for a tap that moves by nothing,
@@ -265,7 +252,7 @@ typedef struct {
     int pieces[N_VECTORS + 1];     /* those of vector j are pieces[j] ... pieces[j + 1] - 1 */
     int lanes[WIDTH];              /* of a piece, a bit each */
     long at[WIDTH];                /* where its vector's lane 0 would lie */
-    int runs, run_at[WIDTH], run_length[WIDTH]; /* elements of the output that lie together, PHASES for each lane */
+    int runs, run_at[WIDTH], run_length[WIDTH]; /* elements of the output that lie together */
     long run_to[WIDTH];
 } mx_tile;
 
@@ -471,31 +458,28 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
 }
 
 APART void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
-                      const mx_tile *restrict t, int used, const SCALAR alpha, const SCALAR beta,
+                      const mx_tile *restrict t, int used, bool pairs, const SCALAR alpha, const SCALAR beta,
                       bool stream)
 {
+    vec together[2 * N_VECTORS];
     for (int r = 0; r < rows; r++, out += plane, sums += N_VECTORS) {
-#if PAIRS
-        vec together[2 * N_VECTORS];
-        for (int j = 0; j < used; j++) {
+        for (int j = 0; pairs && j < used; j++) {
             const vec a = sums[j], b = sums[ROWS * N_VECTORS + j];
             vec low, high;
             low.even = a.lo, low.odd = b.lo, high.even = a.hi, high.odd = b.hi;
             together[2 * j] = low, together[2 * j + 1] = high;
         }
-        const ACC *result = (const ACC *)together;
-#else
-        const ACC *result = (const ACC *)sums;
-#endif
+        const ACC *result = (const ACC *)(pairs ? together : sums);
         for (int run = 0; run < t->runs; run++)
             store_run(out + t->run_to[run], result + t->run_at[run], t->run_length[run], alpha, beta, stream);
     }
 }
 
-/* Find `lanes` positions from `position` on, in a grid q per image: where they read and where they write. */
+/* Find `lanes` positions from `position` on, in a grid q per image: where they read, and where they write, `phases`
+ * elements each. */
 APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, const long *q,
                       const mx_tensor *restrict x, const mx_tensor *restrict y, const long *in_step,
-                      const long *out_step, const long *place)
+                      const long *out_step, const long *place, int phases)
 {
     const long x_h = x->len[4], x_d = x->len[3] * x_h, x_n = x->len[2] * x_d * x->len[1];
     const long y_h = y->len[4], y_d = y->len[3] * y_h, y_n = y->len[2] * y_d * y->len[1];
@@ -532,14 +516,14 @@ APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, c
 
         const long out_w = a[2] * out_step[2] + place[2];
         long to = n * y_n + (a[0] * out_step[0] + place[0]) * y_d + (a[1] * out_step[1] + place[1]) * y_h + out_w;
-        const int step = PHASES > 1 ? 1 : (int)min(out_step[2], 2L), last = t->runs - 1;
-        int length = step > 1 ? 1 : (int)min((long)some * PHASES, y->len[4] - out_w);
+        const int step = phases > 1 ? 1 : (int)min(out_step[2], 2L), last = t->runs - 1;
+        int length = step > 1 ? 1 : (int)min((long)some * phases, y->len[4] - out_w);
         if (step == 1 && last >= 0 && t->run_to[last] + t->run_length[last] == to
-            && t->run_at[last] + t->run_length[last] == l * PHASES)
+            && t->run_at[last] + t->run_length[last] == l * phases)
             t->run_length[last] += length;
         else
             for (int r = 0; r < (step > 1 ? some : 1); r++, to += out_step[2]) {
-                t->run_at[t->runs] = l * PHASES + r, t->run_length[t->runs] = length, t->run_to[t->runs] = to;
+                t->run_at[t->runs] = l * phases + r, t->run_length[t->runs] = length, t->run_to[t->runs] = to;
                 t->runs++;
             }
         l += some;
@@ -556,54 +540,61 @@ APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, c
     t->pieces[used] = piece + 1;
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
-    __global const STORAGE(IN_TYPE) *restrict in, long in_offset,
-    __global const ACC *restrict a, long a_offset,
-    __global STORAGE(OUT_TYPE) *restrict out, long out_offset,
-    const mx_conv_problem p, long tiles, long chunks, long stream, const SCALAR alpha, const SCALAR beta)
+/* The tile and the chunk of rows that number `id` of a group means. */
+APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict a,
+                         __global STORAGE(OUT_TYPE) *restrict out, const mx_conv_problem *p, long id, long group,
+                         long tiles, long chunks, bool in_place, bool pairs, bool stream, const SCALAR alpha,
+                         const SCALAR beta)
 {
 #if BACKWARD
-    const mx_tensor *x = &p.y, *y = &p.x;
-    const long channels = p.w.len[0] / p.groups, rows = p.w.len[1];
+    const mx_tensor *x = &p->y, *y = &p->x;
+    const long channels = p->w.len[0] / p->groups, rows = p->w.len[1];
     long q[3], place[3], in_step[3] = {1, 1, 1}, out_step[3], phases[3];
     for (int i = 0; i < 3; i++) {
-        out_step[i] = p.step[i];
-        phases[i] = i == 2 && PAIRS ? 1 : min(p.step[i], y->len[2 + i]);
+        out_step[i] = p->step[i];
+        phases[i] = i == 2 && pairs ? 1 : min(p->step[i], y->len[2 + i]);
     }
-    const long count = phases[0] * phases[1] * phases[2], phase = (long)get_group_id(0) % count;
+    const long count = phases[0] * phases[1] * phases[2], phase = id % count;
     place[2] = phase % phases[2], place[1] = phase / phases[2] % phases[1], place[0] = phase / phases[2] / phases[1];
     for (int i = 0; i < 3; i++)
         q[i] = (y->len[2 + i] - place[i] + out_step[i] - 1) / out_step[i];
 #else
-    const mx_tensor *x = &p.x, *y = &p.y;
-    const long channels = p.w.len[1], rows = p.w.len[0] / p.groups, count = 1;
+    const mx_tensor *x = &p->x, *y = &p->y;
+    const long channels = p->w.len[1], rows = p->w.len[0] / p->groups, count = 1;
     const long q[3] = {y->len[2], y->len[3], y->len[4]}, place[3] = {0, 0, 0};
-    const long in_step[3] = {p.step[0], p.step[1], p.step[2]}, out_step[3] = {1, 1, 1};
+    const long in_step[3] = {p->step[0], p->step[1], p->step[2]}, out_step[3] = {1, 1, 1};
 #endif
     const long x_plane = x->len[2] * x->len[3] * x->len[4], y_plane = y->len[2] * y->len[3] * y->len[4];
-    const long all_depth = p.w.len[2] * p.w.len[3] * p.w.len[4] * channels;
-    const long row_blocks = (rows + ROWS - 1) / ROWS, group = get_group_id(1);
-    const long tile = (long)get_group_id(0) / count % tiles, chunk = (long)get_group_id(0) / count / tiles;
+    const long all_depth = p->w.len[2] * p->w.len[3] * p->w.len[4] * channels;
+    const long row_blocks = (rows + ROWS - 1) / ROWS;
+    const long tile = id / count % tiles, chunk = id / count / tiles;
     const long block0 = chunk * row_blocks / chunks, block1 = (chunk + 1) * row_blocks / chunks;
     const long positions = x->len[0] * q[0] * q[1] * q[2], vectors = (positions + VEC - 1) / VEC;
     const long v0 = tile * vectors / tiles;
-    const int used = (int)((tile + 1) * vectors / tiles - v0);
+    const int used = (int)((tile + 1) * vectors / tiles - v0), phases_together = pairs ? 2 : 1;
     if (used == 0)
         return;
     const int lanes = (int)min(positions - v0 * VEC, (long)used * VEC);
     const long size = x->len[0] * x->len[1] * x_plane - group * channels * x_plane;
 
-    in += in_offset + group * channels * x_plane;
-    out += out_offset + (group * rows + block0 * ROWS) * y_plane;
-    a += a_offset + (group * row_blocks + block0) * ROWS * all_depth;
+    in += group * channels * x_plane;
+    out += (group * rows + block0 * ROWS) * y_plane;
+    a += (group * row_blocks + block0) * ROWS * all_depth;
+    const long a_row = in_place ? all_depth : 1, a_step = in_place ? 1 : ROWS;
     mx_tile t;
-    place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place);
+    place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place, phases_together);
 
-    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * PHASES * N_VECTORS];
-    for (int pair = 0; pair < PHASES; pair++) {
-        const mx_taps d = taps_of(&p, 0, place[0]), h = taps_of(&p, 1, place[1]), w = taps_of(&p, 2, place[2] + pair);
-        const long before = d.before * p.w.len[3] * p.w.len[4]
-                            + d.count * (h.before * p.w.len[4] + h.count * w.before);
+    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS];
+    for (int pair = 0; pair < phases_together; pair++) {
+#if BACKWARD
+        const mx_taps d = taps_of(p, 0, place[0]), h = taps_of(p, 1, place[1]), w = taps_of(p, 2, place[2] + pair);
+#else
+        const mx_taps d = {p->w.len[2], -p->pad[0], p->dilation[0], 0};
+        const mx_taps h = {p->w.len[3], -p->pad[1], p->dilation[1], 0};
+        const mx_taps w = {p->w.len[4], -p->pad[2], p->dilation[2], 0};
+#endif
+        const long before = d.before * p->w.len[3] * p->w.len[4]
+                            + d.count * (h.before * p->w.len[4] + h.count * w.before);
         const long taps = d.count * h.count * w.count;
         /* A block is of some channels' taps, or some taps of one channel. */
         const long t_blocks = max((taps + K_BLOCK - 1) / K_BLOCK, 1L);
@@ -619,22 +610,33 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
                     look(&sight, &t, used, x, t0, (int)(t1 - t0), d, h, w);
                 pack_panel(panel, &t, &sight, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
-            const bool last = block + 1 == blocks && pair + 1 == PHASES;
+            const bool last = block + 1 == blocks && pair + 1 == phases_together;
             for (long i = block0; i < block1; i++) {
-                vec *s = sums + (i - block0) * ROWS * PHASES * N_VECTORS;
+                vec *s = sums + (i - block0) * ROWS * phases_together * N_VECTORS;
                 multiply(used, block > 0, s + pair * ROWS * N_VECTORS,
-                         a + (i - block0) * ROWS * all_depth + (before * channels + k0) * K_STEP, all_depth, panel,
+                         a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step, panel,
                          k1 - k0);
                 if (!last)
                     continue;
                 store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,
-                           used, alpha, beta, stream != 0);
+                           used, pairs, alpha, beta, stream);
             }
             k0 = k1;
             t0 = t1 == taps ? 0 : t1;
             c0 = t0 == 0 ? c1 : c0;
         }
     }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
+    __global const STORAGE(IN_TYPE) *restrict in, long in_offset,
+    __global const ACC *restrict a, long a_offset,
+    __global STORAGE(OUT_TYPE) *restrict out, long out_offset,
+    const mx_conv_problem p, long tiles, long chunks, long in_place, long pairs, long stream, const SCALAR alpha,
+    const SCALAR beta)
+{
+    convolve_tile(in + in_offset, a + a_offset, out + out_offset, &p, get_group_id(0), get_group_id(1), tiles, chunks,
+                  in_place != 0, pairs != 0, stream != 0, alpha, beta);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * dw[lane][row] = sum over positions of U[lane][position] * V[row][position], a group at a time.  One tensor, U, is
  * transposed while it is copied to panels of some positions by N_VECTORS vectors of lanes; the elements of the other,
  * V, are broadcast from where they lie.  Either U is dy, lanes are filters, and a row is a channel of x at one tap of
- * the filter; or, for 1x1 filters, U is x, lanes are channels, and a row is a filter (LANES_LAST).
+ * the filter; or, for 1x1 filters, U is x, lanes are channels, and a row is a filter (`lanes_last`).
  * Taps are taken one after the other, each with the positions that it sees inside of the image, so nothing is
  * multiplied with padding (`taps`); or, for few channels, each row has its own tap (`inner`) and V is a copy with the
  * padding in it.  copy_rows makes it, and converts what is not ACC, and samples what a 1x1 filter with strides sees.
@@ -40,9 +40,6 @@
 #ifndef SUMS /* rows times taps of a work-item, at most, in whole tiles */
 #define SUMS 512
 #endif
-#ifndef LANES_LAST /* whether lanes are neighbours in dw, else rows are */
-#define LANES_LAST 0
-#endif
 #include "common.h"
 
 #if VEC != 4 && VEC != 8 && VEC != 16
@@ -57,6 +54,11 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 
+/* Kernels only call functions: PoCL builds every kernel twice, and its passes take the longer the more is in a kernel.
+ * A function that is not inlined gets registers of half the width where LLVM prefers those, unless it is called with a
+ * vector or calls something that takes or returns one, as vload does. */
+#define APART __attribute__((noinline)) static
+
 /* Extents and strides are elements.  All channels are counted in *_n, those of a group elsewhere. */
 typedef struct {
     long lanes, rows;             /* of a group; rows without the taps that are taken one after the other */
@@ -67,6 +69,7 @@ typedef struct {
     long in[3];                   /* pixels of V, with the padding where that is in it */
     long taps[3], inner[3];
     long pad[3], step[3], dilation[3];
+    long lanes_last;              /* whether lanes are neighbours in dw, else rows are */
 } mx_weights;
 
 /* How V is copied: pixel i of the copy is pixel i * step - before of V, or zero outside of it. */
@@ -85,6 +88,12 @@ static inline long part_size(const mx_weights *g)
     return g->chunk_rows * g->chunk_taps * (N_VECTORS * VEC);
 }
 
+/* Elements of dw. */
+static inline long group_size(const mx_weights *g)
+{
+    return g->lanes * g->rows * volume(g->taps);
+}
+
 /* What a work-item computes, by group id 0. */
 typedef struct {
     long lane, lanes;             /* the first, how many there are from it on */
@@ -92,7 +101,7 @@ typedef struct {
     long row, rows, tap, taps;
 } mx_chunk;
 
-static inline mx_chunk chunk_of(const mx_weights *g, long id)
+APART mx_chunk chunk_of(const mx_weights *g, long id)
 {
     mx_chunk c;
     const long vectors = (g->lanes + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
@@ -152,8 +161,8 @@ static inline mx_chunk chunk_of(const mx_weights *g, long id)
 
 /* panel[count][used vectors] = positions p ... p + count - 1 of one image of U, whose lanes are `area` apart; `lane`
  * has their offsets. */
-static inline void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *lane, int used,
-                        long p, long count, long area)
+APART void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *lane, int used, long p,
+                long count, long area)
 {
     if (area < VEC) {
         for (long i = 0; i < count; i++)
@@ -194,7 +203,7 @@ typedef struct {
 } mx_run;
 
 /* Those of positions p0 ... p1 - 1 at a tap; returns how many. */
-static inline int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0, long p1)
+APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0, long p1)
 {
     const long ts = tap % g->taps[2], tr = tap / g->taps[2] % g->taps[1], tz = tap / g->taps[2] / g->taps[1];
     const long d0 = tz * g->dilation[0] - g->pad[0], h0 = tr * g->dilation[1] - g->pad[1];
@@ -224,16 +233,16 @@ static inline int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, 
     return many;
 }
 
-/* sums[row][V vectors] += V[row] * panel over the positions of the runs. */
+/* sums[row][COUNT vectors] += V[row] * panel over the positions of the runs. */
 #define DEFINE_MULTIPLY(COUNT)                                                                        \
-    static inline void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel, \
-                                        __global const ACC *restrict V, const long *row,              \
-                                        const mx_run *restrict runs, int many, long step)             \
+    APART void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel,         \
+                                __global const ACC *restrict V, const long *row,                      \
+                                const mx_run *restrict runs, int many, long step)                     \
     {                                                                                                 \
         vec s[TILE_ROWS][COUNT];                                                                      \
         _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
             _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
-                s[i][j] = sums[i * sums_row + j];                                                     \
+                s[i][j] = LOAD_VEC(i * sums_row + j, (const ACC *)sums);                              \
         for (int r = 0; r < many; r++) {                                                              \
             __global const ACC *v = V + runs[r].at;                                                   \
             const vec *u = panel + (long)runs[r].from * COUNT;                                        \
@@ -268,52 +277,37 @@ static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCAL
     VSTORE(W_TYPE)(w, i, v);
 }
 
-/* Stores VEC lanes of `count` <= VEC sums that are neighbours in dw (LANES_LAST: that are `next` apart there), of which
- * `lanes` lanes exist, `w_lane` apart.  The sums are `used` vectors apart. */
-static inline void store_block(__global STORAGE(W_TYPE) *restrict w, const vec *restrict sums, int used, int count,
-                               long lanes, long next, SCALAR alpha, SCALAR beta)
-{
-#if LANES_LAST
-    for (int i = 0; i < count; i++)
-        if (lanes >= VEC)
-            store_vector(w, i * next, sums[i * used], alpha, beta);
-        else
-            for (int l = 0; l < lanes; l++)
-                STORE_MIXED(W_TYPE, w, i * next + l, ((const ACC *)(sums + i * used))[l], alpha, beta);
-#else
-    const ACC *from = (const ACC *)sums;
-#define SUMS_FOUR(i) vload4(0, from + (i) * used * VEC + q)
-    if (count == VEC) {
-        for (int q = 0; q < min(lanes, (long)VEC); q += 4) {
-            vec v[4];
-            FOUR_COLUMNS(v, SUMS_FOUR);
-            for (int l = 0; l < min(lanes - q, 4L); l++)
-                store_vector(w, (q + l) * next, v[l], alpha, beta);
-        }
-    } else
-        for (int l = 0; l < min(lanes, (long)VEC); l++)
-            for (int i = 0; i < count; i++)
-                STORE_MIXED(W_TYPE, w, l * next + i, ((const ACC *)(sums + i * used))[l], alpha, beta);
-#endif
-}
-
 /* Stores the sums first ... first + count - 1 of a chunk, which lie at `sums`. */
-static inline void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
-                         const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
+APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
+                 const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
 {
     const long taps = volume(g->taps), rows = g->rows * taps;
-    W += get_group_id(2) * g->lanes * rows;
+    /* In dw, from a lane to the next and from a sum to the next. */
+    const long next_lane = g->lanes_last ? 1 : rows, next = g->lanes_last ? g->lanes : 1;
     while (count > 0) {
         /* Sums of all taps lie in dw as they do here; else those of a row do. */
         const long row = c->row + first / c->taps, tap = c->tap + first % c->taps;
         const int some = (int)min(min(count, (long)VEC), c->taps == taps ? (long)VEC : c->tap + c->taps - tap);
         for (int j = 0; j < c->used; j++) {
-            const long lane = c->lane + j * VEC, at = row * taps + tap;
-#if LANES_LAST
-            store_block(W + at * g->lanes + lane, sums + j, c->used, some, g->lanes - lane, g->lanes, alpha, beta);
-#else
-            store_block(W + lane * rows + at, sums + j, c->used, some, g->lanes - lane, rows, alpha, beta);
-#endif
+            const long lane = c->lane + j * VEC;
+            const int lanes = (int)min(g->lanes - lane, (long)VEC);
+            __global STORAGE(W_TYPE) *w = W + lane * next_lane + (row * taps + tap) * next;
+            const ACC *from = (const ACC *)(sums + j);
+#define SUMS_FOUR(i) vload4(0, from + (i) * c->used * VEC + q)
+            if (g->lanes_last && lanes == VEC)
+                for (int i = 0; i < some; i++)
+                    store_vector(w, i * next, sums[i * c->used + j], alpha, beta);
+            else if (!g->lanes_last && some == VEC)
+                for (int q = 0; q < lanes; q += 4) {
+                    vec v[4];
+                    FOUR_COLUMNS(v, SUMS_FOUR);
+                    for (int l = 0; l < min(lanes - q, 4); l++)
+                        store_vector(w, (q + l) * next_lane, v[l], alpha, beta);
+                }
+            else
+                for (int l = 0; l < lanes; l++)
+                    for (int i = 0; i < some; i++)
+                        STORE_MIXED(W_TYPE, w, l * next_lane + i * next, from[i * c->used * VEC + l], alpha, beta);
         }
         sums += some * c->used;
         first += some;
@@ -333,17 +327,84 @@ static inline void store(__global STORAGE(W_TYPE) *restrict W, const vec *restri
 #endif
 static inline void fetch(__global STORAGE(W_TYPE) *W, const mx_weights *g, const mx_chunk *c, long i, long tap)
 {
-    const long rows = g->rows * volume(g->taps);
-    W += get_group_id(2) * g->lanes * rows;
-#if LANES_LAST
-    for (int r = 0; r < TILE_ROWS; r++)
-        for (int j = 0; j < c->used; j++)
-            FETCH(W + (c->row + i + r) * g->lanes + c->lane + j * VEC);
-#else
-    W += c->lane * rows + (c->row + i) * volume(g->taps) + c->tap + tap * TILE_ROWS;
-    for (long l = 0; l < c->lanes; l++)
-        FETCH(W + l * rows);
+    const long taps = volume(g->taps);
+    if (g->lanes_last)
+        for (int r = 0; r < TILE_ROWS; r++)
+            for (int j = 0; j < c->used; j++)
+                FETCH(W + (c->row + i + r) * g->lanes + c->lane + j * VEC);
+    else {
+        W += (c->lane * g->rows + c->row + i) * taps + c->tap + tap * TILE_ROWS;
+        for (long l = 0; l < c->lanes; l++)
+            FETCH(W + l * g->rows * taps);
+    }
+}
+
+/* The sums of a chunk over part `part` of `count`: to W, or `parts` where there are several. */
+APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *restrict V,
+               __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict parts, const mx_weights *g,
+               const mx_chunk *c, long part, long count, SCALAR alpha, SCALAR beta)
+{
+    const long area = volume(g->out), pixels = volume(g->in), inner = volume(g->inner);
+    const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
+    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS];
+    long lane[VEC * N_VECTORS], row[SUMS];
+    mx_run runs[DEPTH];
+
+    U += c->lane * area;
+    for (int i = 0; i < VEC * N_VECTORS; i++)
+        lane[i] = min((long)i, c->lanes - 1) * area;
+    const long tile_rows = (c->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    for (long i = 0; i < tile_rows; i++) {
+        const long at = c->row + min(i, c->rows - 1), t = at % inner;
+        const long ts = t % g->inner[2], tr = t / g->inner[2] % g->inner[1], tz = t / g->inner[2] / g->inner[1];
+        row[i] = at / inner * pixels
+            + (tz * g->dilation[0] * g->in[1] + tr * g->dilation[1]) * g->in[2] + ts * g->dilation[2];
+    }
+    for (long i = 0; i < tile_rows * c->taps * c->used; i++)
+        STORE_VEC((vec)((ACC)0), i, (ACC *)sums);
+
+    for (long block = part * blocks / count; block < (part + 1) * blocks / count; block++) {
+        const long p0 = block * g->depth, p1 = min(p0 + g->depth, positions);
+        for (long p = p0; p < p1;) {
+            const long image = p / area, at = p - image * area, some = min(p1 - p, area - at);
+            pack(panel + (p - p0) * c->used, U + image * g->u_n, lane, c->used, at, some, area);
+            p += some;
+        }
+        for (long tap = 0; tap < c->taps; tap++) {
+            const int many = runs_of(runs, g, c->tap + tap, p0, p1);
+            const long next = c->taps * c->used;
+            for (long i = 0; many > 0 && i < c->rows; i += TILE_ROWS) {
+                vec *s = sums + i * next + tap * c->used;
+                if (count == 1 && block + 1 == blocks)
+                    fetch(W, g, c, i, tap);
+                switch (c->used) {
+                case 1:
+                    multiply_1(s, next, panel, V, row + i, runs, many, g->step[2]);
+                    break;
+#if N_VECTORS > 1
+                case 2:
+                    multiply_2(s, next, panel, V, row + i, runs, many, g->step[2]);
+                    break;
 #endif
+#if N_VECTORS > 2
+                case 3:
+                    multiply_3(s, next, panel, V, row + i, runs, many, g->step[2]);
+                    break;
+#endif
+#if N_VECTORS > 3
+                case 4:
+                    multiply_4(s, next, panel, V, row + i, runs, many, g->step[2]);
+                    break;
+#endif
+                }
+            }
+        }
+    }
+    if (count == 1)
+        store(W, sums, g, c, 0, c->rows * c->taps, alpha, beta);
+    else
+        for (long i = 0; i < c->rows * c->taps * c->used; i++)
+            STORE_VEC(sums[i], i, parts);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
@@ -355,112 +416,54 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
 {
     const mx_chunk c = chunk_of(&g, get_group_id(0));
     const long part = get_group_id(1), group = get_group_id(2), count = get_num_groups(1);
-    const long area = volume(g.out), pixels = volume(g.in), inner = volume(g.inner);
-    const long positions = g.images * area, blocks = (positions + g.depth - 1) / g.depth;
-    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS];
-    long lane[VEC * N_VECTORS], row[SUMS];
-    mx_run runs[DEPTH];
-
-    U += u_offset + (group * g.lanes + c.lane) * area;
-    V += v_offset + group * (g.rows / inner) * pixels;
-    for (int i = 0; i < VEC * N_VECTORS; i++)
-        lane[i] = min((long)i, c.lanes - 1) * area;
-    const long tile_rows = (c.rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    for (long i = 0; i < tile_rows; i++) {
-        const long at = c.row + min(i, c.rows - 1), t = at % inner;
-        const long ts = t % g.inner[2], tr = t / g.inner[2] % g.inner[1], tz = t / g.inner[2] / g.inner[1];
-        row[i] = at / inner * pixels
-            + (tz * g.dilation[0] * g.in[1] + tr * g.dilation[1]) * g.in[2] + ts * g.dilation[2];
-    }
-    for (long i = 0; i < tile_rows * c.taps * c.used; i++)
-        sums[i] = (vec)((ACC)0);
-
-    for (long block = part * blocks / count; block < (part + 1) * blocks / count; block++) {
-        const long p0 = block * g.depth, p1 = min(p0 + g.depth, positions);
-        for (long p = p0; p < p1;) {
-            const long image = p / area, at = p - image * area, some = min(p1 - p, area - at);
-            pack(panel + (p - p0) * c.used, U + image * g.u_n, lane, c.used, at, some, area);
-            p += some;
-        }
-        for (long tap = 0; tap < c.taps; tap++) {
-            const int many = runs_of(runs, &g, c.tap + tap, p0, p1);
-            const long next = c.taps * c.used;
-            for (long i = 0; many > 0 && i < c.rows; i += TILE_ROWS) {
-                vec *s = sums + i * next + tap * c.used;
-                if (count == 1 && block + 1 == blocks)
-                    fetch(W + w_offset, &g, &c, i, tap);
-                switch (c.used) {
-                case 1:
-                    multiply_1(s, next, panel, V, row + i, runs, many, g.step[2]);
-                    break;
-#if N_VECTORS > 1
-                case 2:
-                    multiply_2(s, next, panel, V, row + i, runs, many, g.step[2]);
-                    break;
-#endif
-#if N_VECTORS > 2
-                case 3:
-                    multiply_3(s, next, panel, V, row + i, runs, many, g.step[2]);
-                    break;
-#endif
-#if N_VECTORS > 3
-                case 4:
-                    multiply_4(s, next, panel, V, row + i, runs, many, g.step[2]);
-                    break;
-#endif
-                }
-            }
-        }
-    }
-    if (count == 1)
-        store(W + w_offset, sums, &g, &c, 0, c.rows * c.taps, alpha, beta);
-    else {
+    sum(U + u_offset + group * g.lanes * volume(g.out), V + v_offset + group * (g.rows / volume(g.inner)) * volume(g.in),
+        W + w_offset + group * group_size(&g),
         /* [group][chunk][part], see part_size. */
-        parts += parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g);
-        for (long i = 0; i < c.rows * c.taps * c.used; i++)
-            STORE_VEC(sums[i], i, parts);
-    }
+        parts + parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g), &g, &c,
+        part, count, alpha, beta);
 }
 
-/* dw from its parts: VEC sums of a chunk. */
+/* dw from its parts: VEC sums of a chunk, from `first` on. */
+APART void sum_some(__global const ACC *restrict parts, __global STORAGE(W_TYPE) *restrict W, const mx_weights *g,
+                    const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
+{
+    const long some = min(c->rows * c->taps - first, (long)VEC);
+    if (some <= 0)
+        return;
+    parts += first * c->used * VEC;
+    vec sums[VEC * N_VECTORS];
+    for (long i = 0; i < some * c->used; i++)
+        sums[i] = LOAD_VEC(i, parts);
+    for (long part = 1; part < count; part++)
+        for (long i = 0; i < some * c->used; i++)
+            sums[i] += LOAD_VEC(i, parts + part * part_size(g));
+    store(W, sums, g, c, first, some, alpha, beta);
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
     __global const ACC *restrict parts, long parts_offset,
     __global STORAGE(W_TYPE) *restrict W, long w_offset,
     const mx_weights g, const long chunks, const long count, const SCALAR alpha, const SCALAR beta)
 {
-    const mx_chunk c = chunk_of(&g, get_group_id(0) % chunks);
-    const long first = get_group_id(0) / chunks * VEC, some = min(c.rows * c.taps - first, (long)VEC);
-    if (some <= 0)
-        return;
-    parts += parts_offset + (get_group_id(2) * chunks + get_group_id(0) % chunks) * count * part_size(&g)
-        + first * c.used * VEC;
-    vec sums[VEC * N_VECTORS];
-    for (long i = 0; i < some * c.used; i++)
-        sums[i] = LOAD_VEC(i, parts);
-    for (long part = 1; part < count; part++)
-        for (long i = 0; i < some * c.used; i++)
-            sums[i] += LOAD_VEC(i, parts + part * part_size(&g));
-    store(W + w_offset, sums, &g, &c, first, some, alpha, beta);
+    const long chunk = get_group_id(0) % chunks, group = get_group_id(2);
+    const mx_chunk c = chunk_of(&g, chunk);
+    sum_some(parts + parts_offset + (group * chunks + chunk) * count * part_size(&g),
+             W + w_offset + group * group_size(&g), &g, &c, get_group_id(0) / chunks * VEC, count, alpha, beta);
 }
 
 /* One channel of an image of V as ACC: padded, or sampled, or as it is. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void copy_rows(
-    __global const STORAGE(V_TYPE) *restrict V, long v_offset,
-    __global ACC *restrict to, long to_offset,
-    const mx_copy c)
+APART void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global ACC *restrict to, const mx_copy *c)
 {
-    const long plane = get_group_id(1) * get_num_groups(0) + get_group_id(0), step = c.step[2];
-    V += v_offset + plane * volume(c.from);
-    to += to_offset + plane * volume(c.to);
-    const long2 inside = mx_inside(-c.before[2], step, c.from[2], c.to[2]);
-    for (long d = 0; d < c.to[0]; d++)
-        for (long h = 0; h < c.to[1]; h++, to += c.to[2]) {
-            const long di = d * c.step[0] - c.before[0], hi = h * c.step[1] - c.before[1];
-            const bool exists = di >= 0 && di < c.from[0] && hi >= 0 && hi < c.from[1];
+    const long step = c->step[2];
+    const long2 inside = mx_inside(-c->before[2], step, c->from[2], c->to[2]);
+    for (long d = 0; d < c->to[0]; d++)
+        for (long h = 0; h < c->to[1]; h++, to += c->to[2]) {
+            const long di = d * c->step[0] - c->before[0], hi = h * c->step[1] - c->before[1];
+            const bool exists = di >= 0 && di < c->from[0] && hi >= 0 && hi < c->from[1];
             const long end = exists ? inside.y : 0;
-            __global const STORAGE(V_TYPE) *from = V + (di * c.from[1] + hi) * c.from[2] - c.before[2];
+            __global const STORAGE(V_TYPE) *from = V + (di * c->from[1] + hi) * c->from[2] - c->before[2];
             long w = 0;
-            for (; w < (exists ? min(inside.x, c.to[2]) : c.to[2]); w++)
+            for (; w < (exists ? min(inside.x, c->to[2]) : c->to[2]); w++)
                 to[w] = 0;
             if (step == 1)
                 for (; w + VEC <= end; w += VEC)
@@ -472,7 +475,16 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void copy_rows(
                 }
             for (; w < end; w++)
                 to[w] = LOAD(V_TYPE)(from, w * step);
-            for (; w < c.to[2]; w++)
+            for (; w < c->to[2]; w++)
                 to[w] = 0;
         }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void copy_rows(
+    __global const STORAGE(V_TYPE) *restrict V, long v_offset,
+    __global ACC *restrict to, long to_offset,
+    const mx_copy c)
+{
+    const long plane = get_group_id(1) * get_num_groups(0) + get_group_id(0);
+    copy_plane(V + v_offset + plane * volume(c.from), to + to_offset + plane * volume(c.to), &c);
 }

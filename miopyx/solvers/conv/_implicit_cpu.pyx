@@ -22,6 +22,7 @@ cdef enum:
     IMPLICIT_GEMM = 5
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation: coordinates are 32 bits wide
     PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
+    MAX_ROWS = 512               # of a work-group
     LEAST_ROWS = 32              # of a work-group: fewer would not pay for what it packs
 
 # Tunables: taps and channels that are packed at a time, and work-groups that a core has, if there can be as many.
@@ -126,7 +127,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
         cdef const mx_tensor* x = _in(p)
         cdef const mx_tensor* y = _out(p)
         cdef bint pairs = _pairs(p), wide = wide_scalars(dev, y.type)
-        cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else 512
+        cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else MAX_ROWS
         cdef int64_t blocks = _ceil(_rows(p), t.rows), acc = 8 if p.w.type == MX_DOUBLE else 4
         for i in range(3):
             if self.direction == MX_FORWARD:
@@ -154,12 +155,12 @@ cdef class _CpuImplicitGemm(ConvSolver):
             (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
              p.groups, 1), (1, 1, 1))
         convolve = Step(
-            KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, PAIRS=int(pairs), MAX_ROWS=most, K_BLOCK=config[0],
-                       IN_PLACE=int(in_place), **defines),
+            KernelSpec("conv_implicit_cpu.cl", "convolve", PARTS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,
              Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,
              Arg.value_of(struct.pack("q", tiles)), Arg.value_of(struct.pack("q", chunks)),
+             Arg.value_of(struct.pack("q", in_place)), Arg.value_of(struct.pack("q", pairs)),
              Arg.value_of(struct.pack("q", streamed)),
              Arg.alpha(wide), Arg.beta(wide)),
             (phases * tiles * chunks, p.groups, 1), (1, 1, 1))

@@ -40,6 +40,7 @@ cdef struct mx_weights:
     int64_t pad[3]
     int64_t step[3]
     int64_t dilation[3]
+    int64_t lanes_last
 
 cdef struct mx_copy:
     int64_t to[3]
@@ -133,6 +134,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     memset(&t, 0, sizeof(t))
     t.vec = _vec(dev, p)
     t.tile_rows = 8 if dev.vector_bytes == 64 else 4
+    g.lanes_last = lanes_last
     g.lanes, g.rows = (p.w.len[1], k) if lanes_last else (k, p.w.len[1])
     t.planes = g.rows * p.groups
     _set_axes(&t, p)
@@ -228,7 +230,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         token, acc = type_token(p.w.type), type_token(_accumulator(p))
         defines = {
             "U_TYPE": token, "ACC": acc, "SCALAR": "double" if wide else "float", "VEC": t.vec,
-            "TILE_ROWS": t.tile_rows, "N_VECTORS": N_VECTORS, "LANES_LAST": config[0],
+            "TILE_ROWS": t.tile_rows, "N_VECTORS": N_VECTORS,
         }
         g = Arg.value_of((<const unsigned char*> &t.g)[:sizeof(mx_weights)])
         w = Arg.slot_of(SLOT_W, size)

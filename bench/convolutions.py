@@ -23,15 +23,17 @@ was the best one.  Errors are norms, of the difference to the host path in float
 
 from __future__ import annotations
 
-import math
 import statistics
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import miopyx
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from cases_reader import ConvCase, case_of_line
 
 LAYERS = Path(__file__).parent / "convolutions.txt"
 LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "fft")
@@ -42,69 +44,25 @@ SLOWEST = 3.0          # a solver that Find took for so many times the winner's 
 CHECKED = 2e10         # operations of the part of a result that is checked
 
 
-@dataclass
-class Layer:
-    """A line of convolutions.txt for a batch."""
-
-    name: str
-    n: int
-    c: int
-    k: int
-    size: tuple[int, ...]
-    filter: tuple[int, ...]
-    pad: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    transposed: bool
-
-    def conv(self) -> miopyx.ConvolutionDescriptor:
-        return miopyx.ConvolutionDescriptor(self.pad, self.stride, self.dilation, int(self.transposed), self.groups)
-
-    @property
-    def x(self) -> tuple[int, ...]:
-        return (self.n, self.c, *self.size)
-
-    @property
-    def w(self) -> tuple[int, ...]:
-        outer, inner = (self.c, self.k) if self.transposed else (self.k, self.c)
-        return (outer, inner // self.groups, *self.filter)
-
-    @property
-    def y(self) -> tuple[int, ...]:
-        x, w = (miopyx.TensorDescriptor("float32", lens) for lens in (self.x, self.w))
-        return tuple(self.conv().output_lens(x, w))
-
-    @property
-    def flops(self) -> int:
-        small = self.x if self.transposed else self.y
-        return 2 * small[0] * math.prod(small[2:]) * math.prod(self.w) * (self.k if not self.transposed else self.c) \
-            // self.w[0]
-
-
-def layers(network: str, batch: int, only: list[str]) -> Iterator[Layer]:
+def layers(network: str, batch: int, only: list[str]) -> Iterator[ConvCase]:
     """Yield a network's layers, those whose lines have all of `only` among their words or in one."""
     for line in LAYERS.read_text(encoding="utf-8").splitlines():
         words = line.split()
-        if not words or words[0] != network or not all(any(part in word for word in words[1:]) for part in only):
-            continue
-        options = dict(word.split("=") for word in words[1:])
-        size = _lengths(options["in"])
-        ones, zeros = "x".join("1" * len(size)), "x".join("0" * len(size))
-        yield Layer(" ".join(words[1:]), int(options.get("n", batch)), int(options["c"]), int(options["k"]), size,
-                    *(_lengths(options.get(name, default)) for name, default in (
-                        ("filter", ones), ("pad", zeros), ("stride", ones), ("dilation", ones))),
-                    int(options.get("groups", 1)), options.get("mode") == "transpose")
+        if words and words[0] == network and all(any(part in word for word in words[1:]) for part in only):
+            yield case_of_line(" ".join(words[1:]), n=batch)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split("x")))
+def random_data(layer: ConvCase, numpy_type: np.dtype) -> dict[str, np.ndarray]:
+    """Return x, w and y in float64, rounded once to a type, so that all sides begin with the same numbers."""
+    rng = np.random.default_rng()
+    return {name: rng.standard_normal(lens, dtype=np.float32).astype(numpy_type).astype(np.float64)
+            for name, lens in zip("xwy", layer.all_lens, strict=True)}
 
 
 class Prepared:
     """A layer on one of miopyx's sides: descriptors, and memory with its inputs and for the results."""
 
-    def __init__(self, side, layer: Layer, data: dict[str, np.ndarray]) -> None:
+    def __init__(self, side, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
         self.side, self.layer = side, layer
         self.desc = {name: side.desc(values.shape) for name, values in data.items()}
         self.input = {name: side.array(values) for name, values in data.items()}
@@ -154,9 +112,9 @@ class Prepared:
 class Peer:
     """A layer on PyTorch's side."""
 
-    def __init__(self, side, layer: Layer, data: dict[str, np.ndarray]) -> None:
+    def __init__(self, side, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
         x, w, y = (side.array(data[name]) for name in "xwy")
-        aten, axes = side.torch.ops.aten, len(layer.size)
+        aten, axes = side.torch.ops.aten, len(layer.lens)
         geometry = (layer.stride, layer.pad, layer.dilation, layer.transposed, (0,) * axes, layer.groups)
         self.side, self.kept = side, {}
 
@@ -180,13 +138,13 @@ class Peer:
 class Truth:
     """The results in float64 by the host path, of all or of the part that is checked."""
 
-    def __init__(self, host, layer: Layer, data: dict[str, np.ndarray]) -> None:
+    def __init__(self, host, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
         self.host, self.layer, self.data = host, layer, data
 
     def errors(self, direction: str, *results: np.ndarray) -> list[float]:
         layer, data = self.layer, dict(self.data)
         name = {"F": "y", "B": "x", "W": "w"}[direction]
-        share = CHECKED / layer.flops
+        share = CHECKED / (2 * layer.products)
         part: tuple[slice, ...] = ()
         if share < 1 and direction != "W":
             part = (slice(max(1, int(layer.n * share))),)
@@ -207,13 +165,10 @@ class Truth:
         return [float(np.linalg.norm(found[part] - true) / np.linalg.norm(true)) for found in results]
 
 
-def measure(layer: Layer, directions: str, ours, hybrid, theirs, host, in_turns, repeat: int,
+def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, host, in_turns, repeat: int,
             exhaustive: bool) -> Iterator[dict]:
     """Yield a row for each direction; `hybrid` is a side of ours with a handle that found nothing else."""
-    rng = np.random.default_rng()
-    # Rounded once, so that all begin with the same numbers.
-    data = {name: rng.standard_normal(lens, dtype=np.float32).astype(ours.numpy_type).astype(np.float64)
-            for name, lens in (("x", layer.x), ("w", layer.w), ("y", layer.y))}
+    data = random_data(layer, ours.numpy_type)
     mine, other, peer = Prepared(ours, layer, data), Prepared(hybrid, layer, data), Peer(theirs, layer, data)
     truth, conv = Truth(host, layer, data), layer.conv()
     quick = layer.conv()
@@ -243,7 +198,7 @@ def measure(layer: Layer, directions: str, ours, hybrid, theirs, host, in_turns,
         winner = plan.solver.name
         best = min(singles, key=singles.__getitem__) if singles else winner
         yield {
-            "layer": layer.name, "direction": NAMES[direction], "flops": layer.flops, "solver": winner,
+            "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products, "solver": winner,
             "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
             "torch_best": min(times[1]), "packed": medians.get("packed"), "hybrid_solver": quickly.name,
             "hybrid": medians[winner] / medians[quickly.name] if winner in medians and quickly.name in medians else 1.0,

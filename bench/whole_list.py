@@ -67,7 +67,6 @@ class Programs:
 def child(options: argparse.Namespace) -> dict:
     """Go over the list once and return what it took."""
     import convolutions
-    import numpy as np
     from versus import Ours
 
     import miopyx
@@ -77,11 +76,9 @@ def child(options: argparse.Namespace) -> dict:
     seconds: Counter[str] = Counter()
     layers: dict[str, float] = {}
     solvers: Counter[str] = Counter()
-    rng = np.random.default_rng()
     for layer in convolutions.layers(options.list, options.batch, []):
-        data = {name: rng.standard_normal(lens, dtype=np.float32) for name, lens in
-                (("x", layer.x), ("w", layer.w), ("y", layer.y))}
-        prepared, conv = convolutions.Prepared(side, layer, data), layer.conv()
+        prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type))
+        conv = layer.conv()
         for direction in options.directions:
             marks = [time.perf_counter()]
             if options.child == "find":
@@ -94,7 +91,7 @@ def child(options: argparse.Namespace) -> dict:
             marks.append(time.perf_counter())
             for name, start, end in zip(("find", "plan", "first call"), marks, marks[1:], strict=False):
                 seconds[name] += end - start
-            layers[f"{direction} {layer.name}"] = marks[-1] - marks[0]
+            layers[f"{direction} {layer.text}"] = marks[-1] - marks[0]
             solvers[plan.solver.name] += 1
 
     def longest(times: dict[str, float]) -> list:

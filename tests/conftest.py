@@ -109,21 +109,34 @@ def handles():
 
 
 @pytest.fixture(scope="session")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
+def pretend():
+    """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them."""
     made = {}
 
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
+    def handle_of(name, **fields):
+        key = name, *sorted(fields.items())
+        if key not in made:
+            info = device.find(name)._replace(**fields)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
+                made[key] = miopyx.Handle(name)
+        return made[key]
 
     yield handle_of
     for handle in made.values():
         miopyx.miopenDestroy(handle)
+
+
+@pytest.fixture(scope="session")
+def as_gpu(pretend):
+    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
+    return lambda name: pretend(name, kind="gpu")
+
+
+@pytest.fixture
+def host(handles):
+    """Return the shared handle of the host path."""
+    return handles("host")
 
 
 @pytest.fixture
@@ -136,6 +149,20 @@ def handle(device_name, handles):
 def opencl_handle(opencl_name, handles):
     """Return the shared handle of each OpenCL device in turn."""
     return handles(opencl_name)
+
+
+@pytest.fixture
+def cpu(opencl_handle):
+    """Return the shared handle of each OpenCL device that is a CPU."""
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("needs a CPU device")
+    return opencl_handle
+
+
+@pytest.fixture
+def gpu(opencl_name, as_gpu):
+    """Return a handle of each OpenCL device on which its solvers take it for a GPU."""
+    return as_gpu(opencl_name)
 
 
 @pytest.fixture

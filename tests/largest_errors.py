@@ -46,7 +46,7 @@ import test_lrn as lrn
 import test_pooling as pooling
 import test_softmax as softmax
 import test_tensor_ops as tensor_ops
-from test_solvers import DTYPE, ROUNDOFF, Guarded, Tensor
+from guarded import DTYPE, ROUNDOFF, Guarded, Tensor
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
 SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "float64": 2.0**-1022}

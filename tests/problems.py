@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from solver_checks import OUTPUT, arguments, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
@@ -29,29 +30,24 @@ class Problem:
 
     def result(self, direction):
         """The tensor that a direction computes, fetched."""
-        which = (2, 0, 1)[direction]
+        which = OUTPUT[direction]
         return self.handle.download(self.data[which], np.empty_like(self.host[which]))
 
     def poison(self, direction):
-        which = (2, 0, 1)[direction]
+        which = OUTPUT[direction]
         self.data[which] = self.handle.upload(np.full_like(self.host[which], np.nan))
 
     def truth(self, direction):
         """The same by the host path in float64."""
         with miopyx.Handle("host") as host:
             wide = [TensorDescriptor("float64", d.lens) for d in (self.x, self.w, self.y)]
-            x, w, y = (a.astype(np.float64) for a in self.host)
-            out = np.full(wide[(2, 0, 1)[direction]].lens, np.nan)
-            if direction == 0:
-                host.convolution_forward(wide[0], wide[1], self.conv, wide[2])(x, w, out)
-            elif direction == 1:
-                host.convolution_backward_data(wide[2], wide[1], self.conv, wide[0])(y, w, out)
-            else:
-                host.convolution_backward_weights(wide[2], wide[0], self.conv, wide[1])(y, x, out)
+            out = np.full(wide[OUTPUT[direction]].lens, np.nan)
+            plan(host, direction, wide, self.conv)(
+                *arguments(direction, [a.astype(np.float64) for a in self.host], out))
         return out
 
     def close(self, direction, alpha=1.0, beta=0.0):
-        want = alpha * self.truth(direction) + beta * self.host[(2, 0, 1)[direction]]
+        want = alpha * self.truth(direction) + beta * self.host[OUTPUT[direction]]
         np.testing.assert_allclose(self.result(direction), want, rtol=1e-5, atol=1e-4)
 
     def descriptors(self, direction):
@@ -91,13 +87,7 @@ class Problem:
         function(self.handle, a, b, c, d, conv, e, f, self.workspace(size), size, solution_id)
 
     def plan(self, direction, **options):
-        x, w, y, conv = self.x, self.w, self.y, self.conv
-        if direction == 0:
-            return self.handle.convolution_forward(x, w, conv, y, **options)
-        if direction == 1:
-            return self.handle.convolution_backward_data(y, w, conv, x, **options)
-        return self.handle.convolution_backward_weights(y, x, conv, w, **options)
+        return plan(self.handle, direction, (self.x, self.w, self.y), self.conv, **options)
 
     def buffers(self, direction):
-        x, w, y = self.data
-        return ((x, w, y), (y, w, x), (y, x, w))[direction]
+        return arguments(direction, self.data, self.data[OUTPUT[direction]])

@@ -4,7 +4,7 @@
     python -P tests/solver_matrix.py --device host --problems 2000 --seed 7 --solver Winograd Fft --json OUT
 
 Ranks, groups, filters, strides, pads, dilations, types and layouts (packed, channels last, padded) are drawn anew for
-each problem; all devices and solvers get the same ones.  What is checked, and the bound, are those of test_solvers:
+each problem; all devices and solvers get the same ones.  What is checked, and the bound, are those of solver_checks.py:
 each solver runs by its id with a workspace of its own, and as a plan with alpha and beta; outputs are poisoned, guard
 bytes around all buffers and the workspace must survive, inputs must not change, every element counts.
 
@@ -29,15 +29,13 @@ import numpy as np
 
 import miopyx
 from miopyx import device
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.tuning import configurations
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-import test_solvers
-from cases_reader import ConvCase
-from test_solvers import LAYOUTS, Example, check
+import solver_checks
+from cases_reader import ConvCase, conv_case
+from guarded import LAYOUTS
+from solver_checks import Example, check, configurations_of
 
 TYPES = ("float32", "float16", "bfloat16", "float64", "int8")
 MOST_PRODUCTS = 3e7  # of a problem: the naive solvers run too
@@ -60,15 +58,12 @@ def random_case(rng: np.random.Generator) -> ConvCase:
         groups, depthwise = one_of(1, 1, 1, 2, 3, 8), one_of(0, 0, 1)
         c, k = (groups * (1 if depthwise else one_of(1, 3, 4, 8, 17, 33, 65)) for _ in range(2))
         transposed = one_of(0, 0, 0, 1) == 1
-        case = ConvCase("random", one_of(1, 1, 2, 3, 5), c, k, lens, filter, pad, stride, dilation, groups, transposed,
-                        (0,) * spatial, "ci")
-        conv = miopyx.ConvolutionDescriptor(pad, stride, dilation, int(transposed), groups)
+        case = conv_case(one_of(1, 1, 2, 3, 5), c, k, lens, filter, pad, stride, dilation, groups, transposed)
         try:
-            y = conv.output_lens(*(miopyx.TensorDescriptor("float32", lens) for lens in (case.x_lens, case.w_lens)))
-        except miopyx.MIOpenError:
+            if case.products < MOST_PRODUCTS:
+                return case
+        except miopyx.MIOpenError:  # no y
             continue
-        if np.prod(y) * c // groups * np.prod(filter) * np.prod(stride if transposed else 1) < MOST_PRODUCTS:
-            return case
 
 
 def open_handle(name: str, as_gpu: bool) -> miopyx.Handle:
@@ -79,15 +74,6 @@ def open_handle(name: str, as_gpu: bool) -> miopyx.Handle:
         return miopyx.Handle(name)
 
 
-def random_configuration(handle: miopyx.Handle, solver, problem: ConvProblem, rng: np.random.Generator) -> tuple:
-    """Draw one of the table's and let the handle run it."""
-    every = configurations(solver.parameters(handle.device, problem),
-                           lambda config: solver.accepts(handle.device, problem, config))
-    config = every[int(rng.integers(len(every)))]
-    handle.register(Invoker(handle, solver, problem, config), solver.id)
-    return config
-
-
 def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: list[str],
         tuned: bool) -> tuple[dict, list[str]]:
     rng = np.random.default_rng(seed)
@@ -96,21 +82,24 @@ def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: lis
         case, dtype, layout = random_case(rng), TYPES[number % len(TYPES)], LAYOUTS[int(rng.integers(3))]
         example = Example(case, dtype, layout, rng, host)
         for direction in range(1 if dtype == "int8" else 3):
-            problem = ConvProblem(direction, *example.desc, example.conv)
+            problem = example.problem(direction)
             for name, handle in handles.items():
                 for solver in registry.CONV:
                     if solver.why_not(handle.device, problem) is not None or (
                             wanted and not any(word in solver.name for word in wanted)):
                         continue
-                    test_solvers.worst.clear()
-                    config = random_configuration(handle, solver, problem, rng) if tuned else ()
+                    solver_checks.worst.clear()
+                    config = None
+                    if tuned:
+                        every = configurations_of(solver, handle.device, problem)
+                        config = every[int(rng.integers(len(every)))]
                     try:
-                        check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+                        check(handle, example, direction, solver, rng, config)
                     except AssertionError as error:
                         wrong.append(f"{name} {solver.name} {config or ''} {dtype} {layout} {case}: {error}")
                     key = name, solver.name, dtype
                     counts[key] += 1
-                    worst[key] = max([worst.get(key, 0.0), *test_solvers.worst.values()])
+                    worst[key] = max([worst.get(key, 0.0), *solver_checks.worst.values()])
     return {key: (counts[key], worst[key]) for key in counts}, wrong
 
 

@@ -16,7 +16,7 @@ import gc
 
 import numpy as np
 import pytest
-from test_solvers import DTYPE, ROUNDOFF, Tensor
+from guarded import DTYPE, ROUNDOFF, Tensor
 
 import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from cases_reader import conv_cases
 from problems import DIRECTIONS, Problem
-from test_solvers import Example, check
+from solver_checks import Example, check
 
 import miopyx
 from miopyx import cli, device, icd, places, programs
-from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
 
 BASIC = next((info for info in device.ranked() if "-basic_" in info.name), None)
@@ -61,15 +60,15 @@ def test_calls_with_host_memory_and_buffers(handles, rng, direction):
 @needs_it
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("case", conv_cases("smoke"), ids=lambda case: case.text.replace(" ", ","))
-def test_solvers_run_on_it(handles, rng, case, layout):
+def test_solvers_run_on_it(handles, host, rng, case, layout):
     """The smoke cases in float32; everything runs on PoCL's usual device, which gets the same programs."""
     handle = handles(BASIC.name)
-    example = Example(case, "float32", layout, rng, handles("host"))
+    example = Example(case, "float32", layout, rng, host)
     for direction in DIRECTIONS:
-        problem = ConvProblem(direction, *example.desc, example.conv)
+        problem = example.problem(direction)
         for solver in registry.CONV:
             if solver.why_not(handle.device, problem) is None:
-                check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, "float32")
+                check(handle, example, direction, solver, rng)
 
 
 def names_seen(**environment):

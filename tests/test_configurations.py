@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from cases_reader import ConvCase
-from test_solvers import Example, check
+from cases_reader import conv_case
+from solver_checks import Example, check, configurations_of
 
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.tuning import configurations
 
 
-def case(n, c, k, lens, filter=3, stride=1, groups=1) -> ConvCase:
+def case(n, c, k, lens, filter=3, stride=1, groups=1):
     pads, strides = (filter // 2, filter // 2), (stride, stride)
-    return ConvCase("", n, c, k, lens, (filter, filter), pads, strides, (1, 1), groups, False, (0, 0), "")
+    return conv_case(n, c, k, lens, (filter, filter), pads, strides, groups=groups)
 
 
 # Several rounds and blocks of tiles; several sets of channels; several tiles of rows.
@@ -27,27 +24,18 @@ CASES = {
 }
 
 
-@pytest.fixture
-def cpu(opencl_handle):
-    if not opencl_handle.device.is_cpu:
-        pytest.skip("solvers for CPUs")
-    return opencl_handle
-
-
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("family", CASES)
-def test_another_configuration_computes_the_same(cpu, handles, rng, family, direction):
+def test_another_configuration_computes_the_same(cpu, host, rng, family, direction):
     solver = registry.BY_NAME[family + ("Fwd", "Bwd", "Wrw")[direction]]
     for of in CASES[family]:
         for layout in ("packed", "channels last") if family != "CpuImplicitGemm" else ("packed",):
-            example = Example(of, "float32", layout, rng, handles("host"))
-            problem = ConvProblem(direction, *example.desc, example.conv)
-            every = configurations(solver.parameters(cpu.device, problem),
-                                   lambda config: solver.accepts(cpu.device, problem, config))  # noqa: B023
+            example = Example(of, "float32", layout, rng, host)
+            problem = example.problem(direction)
+            every = configurations_of(solver, cpu.device, problem)
             default = solver.default_config(cpu.device, problem)
             assert default in every
             others = [config for config in every if config != default]
             config = others[rng.integers(len(others))]
             print(of, layout, config)
-            cpu.register(Invoker(cpu, solver, problem, config), solver.id)
-            check(cpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, "float32")
+            check(cpu, example, direction, solver, rng, config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  the types' names
 import numpy as np
 import pytest
+from solver_checks import arguments, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
@@ -45,17 +46,13 @@ def test_same_bits_each_time(handle, rng, shape, dtype, layout):
         for solver in able:
             assert solver.deterministic, solver.name
             desc = (y, x, w)[direction]
-            if direction == 0:
-                plan, inputs = handle.convolution_forward(x, w, conv, y, solver.id), (data[0], data[1])
-            elif direction == 1:
-                plan, inputs = handle.convolution_backward_data(y, w, conv, x, solver.id), (data[2], data[1])
-            else:
-                plan, inputs = handle.convolution_backward_weights(y, x, conv, w, solver.id), (data[2], data[0])
+            run = plan(handle, direction, (x, w, y), conv, solver.id)
             outputs = [bits(handle, desc, 0xFF), bits(handle, desc, 0x2A)]
             results = [np.empty(desc.nbytes, np.uint8) for _ in outputs]
-            for run in range(RUNS):
-                plan(*inputs, outputs[run > 0])
-                if run == 0 or run % 10 == 9:  # the tenth run of ten stands for all: each writes everything
+            for number in range(RUNS):
+                run(*arguments(direction, data, outputs[number > 0]))
+                if number == 0 or number % 10 == 9:  # the tenth run of ten stands for all: each writes everything
                     handle.finish()
-                    handle.download(outputs[run > 0], results[run > 0])
-                    np.testing.assert_array_equal(results[run > 0], results[0], f"{solver.name} {direction} {run}")
+                    handle.download(outputs[number > 0], results[number > 0])
+                    np.testing.assert_array_equal(results[number > 0], results[0],
+                                                  f"{solver.name} {direction} {number}")

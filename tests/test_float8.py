@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cases_reader import conv_cases
-from test_solvers import Guarded, Tensor, arguments, immediate, plan, strides_of
+from guarded import Guarded, Tensor, strides_of
+from solver_checks import arguments, immediate, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
@@ -105,7 +106,7 @@ def test_what_is_not_finite(handle, name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [1.03125, -1.09375, 0.0008, 1.7e-5, 100.0, -0.3])
-def test_stochastic_rounding_is_unbiased(handle, host_of, name, value):
+def test_stochastic_rounding_is_unbiased(handle, host, name, value):
     """x is 1, alpha the value: each element falls on one of two neighbours, the upper one as often as it is near."""
     grid, count = in_order(name), 1 << 16
     exact = float(np.float32(value))
@@ -116,7 +117,7 @@ def test_stochastic_rounding_is_unbiased(handle, host_of, name, value):
     share = (exact - low) / (high - low) if high > low else 0.0
     x, w = nearest(np.ones(count // 4), name), nearest(np.ones(4), name)
     results = [(s.name, got) for s, got in pointwise(handle, name, x, w, STOCHASTIC, alpha=exact)]
-    results += [(s.name, got) for s, got in pointwise(host_of, name, x, w, STOCHASTIC, alpha=exact)]
+    results += [(s.name, got) for s, got in pointwise(host, name, x, w, STOCHASTIC, alpha=exact)]
     again = [got for _, got in pointwise(handle, name, x, w, STOCHASTIC, alpha=exact)]
     for (solver, got), other in zip(results, again, strict=False):
         np.testing.assert_array_equal(got, other, solver)
@@ -136,11 +137,6 @@ def test_stochastic_rounding_is_unbiased(handle, host_of, name, value):
             for part in range(2):
                 chosen = (np.arange(count) // (block // 2)) % 2 == part
                 assert abs(up[chosen].mean()) < 2 * spread
-
-
-@pytest.fixture
-def host_of(handles):
-    return handles("host")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -212,13 +208,12 @@ def test_one_type_for_all_tensors():
 @pytest.mark.parametrize("mode", [NEAREST, STOCHASTIC])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("layout", ["packed", "channels last", "padded"])
-def test_every_solver_on_the_smoke_cases(handle, host_of, rng, name, mode, layout):
+def test_every_solver_on_the_smoke_cases(handle, host, rng, name, mode, layout):
     """Every element lies between the roundings of truth plus and minus the bound of a float32 sum."""
     grid = in_order(name)
     for case in conv_cases("smoke"):
         conv = conv_of(mode, case.pad, case.stride, case.dilation, int(case.transposed), case.groups, case.outpad)
-        lens = [case.x_lens, case.w_lens]
-        lens.append(conv.output_lens(TensorDescriptor(name, lens[0]), TensorDescriptor(name, lens[1])))
+        lens = case.all_lens
         desc = [TensorDescriptor(name, s, strides_of(s, layout)) for s in lens]
         data = [nearest(rng.standard_normal(s), name) for s in lens]
         for direction in range(3):
@@ -226,7 +221,7 @@ def test_every_solver_on_the_smoke_cases(handle, host_of, rng, name, mode, layou
             truth = []
             for values in (lambda a: a.astype(np.float64), lambda a: np.abs(a.astype(np.float64))):
                 result = np.full(lens[output], np.nan)
-                plan(host_of, direction, [TensorDescriptor("float64", s) for s in lens], conv)(
+                plan(host, direction, [TensorDescriptor("float64", s) for s in lens], conv)(
                     *arguments(direction, [values(a) for a in data], result))
                 truth.append(result)
             problem = ConvProblem(direction, *desc, conv)

@@ -1,17 +1,17 @@
 """Implicit GEMM on CPU devices: what its packing, tiles and phases make special, every element against the host path.
 
-Inputs, poison, guards and bounds are those of test_solvers, which walks the solvers over the common cases too.
+Inputs, poison, guards and bounds are those of solver_checks.py; test_solvers walks over the common cases too.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases_reader import ConvCase
-from test_solvers import Example, arguments, check, plan
+from cases_reader import ConvCase, conv_case
+from solver_checks import Example, check, plan
 
 import miopyx
-from miopyx import TensorDescriptor, device
+from miopyx import TensorDescriptor
 from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
 
@@ -19,13 +19,8 @@ NAMES = ("CpuImplicitGemmFwd", "CpuImplicitGemmBwd")
 TYPES = ("float32", "float16", "bfloat16", "float64", "int8")
 
 
-def conv(text: str, n: int, c: int, k: int, lens: tuple[int, ...], taps: tuple[int, ...] | None = None,
-         pad: tuple[int, ...] | None = None, stride: tuple[int, ...] | None = None,
-         dilation: tuple[int, ...] | None = None, groups: int = 1) -> ConvCase:
-    ones = (1,) * len(lens)
-    zeros = (0,) * len(lens)
-    return ConvCase(text, n, c, k, lens, taps or ones, pad or zeros, stride or ones, dilation or ones, groups, False,
-                    zeros, "ci")
+def conv(text: str, *args, **more) -> ConvCase:
+    return conv_case(*args, **more, text=text)
 
 
 # Forward, a float32 filter is taken in place where groups of rows are full, which is 8 rows here.
@@ -67,22 +62,7 @@ NAMED = {case.text: case for case in CASES}
 def check_case(handle, host, rng, case: ConvCase, dtype: str) -> None:
     example = Example(case, dtype, "packed", rng, host)
     for direction in (0,) if dtype == "int8" else (0, 1):
-        problem = ConvProblem(direction, *example.desc, example.conv)
-        solver = registry.BY_NAME[NAMES[direction]]
-        assert solver.why_not(handle.device, problem) is None
-        check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
-
-
-@pytest.fixture
-def host(handles):
-    return handles("host")
-
-
-@pytest.fixture
-def cpu(opencl_handle):
-    if not opencl_handle.device.is_cpu:
-        pytest.skip("needs a CPU device")
-    return opencl_handle
+        check(handle, example, direction, registry.BY_NAME[NAMES[direction]], rng)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.text.replace(" ", "-"))
@@ -109,35 +89,23 @@ def test_random_problems(cpu, host, rng):
 
 
 @pytest.mark.parametrize("isa", ["avx2", "sse2"])
-def test_narrower_vectors(opencl_name, host, rng, isa):
+def test_narrower_vectors(cpu, pretend, host, rng, isa):
     """The tiles of CPUs with other registers."""
-    info = device.find(opencl_name)
-    if info.kind != "cpu":
-        pytest.skip("needs a CPU device")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "find", lambda _: info._replace(isa=isa))
-        handle = miopyx.Handle(opencl_name)
-    with handle:
-        assert handle.device.vector_bytes == {"avx2": 32, "sse2": 16}[isa]
-        for case in (NAMED["3x3"], NAMED["7x7 of 3 channels"], NAMED["1x7"]):
-            check_case(handle, host, rng, case, "float32")
+    handle = pretend(cpu.device.name, isa=isa)
+    assert handle.device.vector_bytes == {"avx2": 32, "sse2": 16}[isa]
+    for case in (NAMED["3x3"], NAMED["7x7 of 3 channels"], NAMED["1x7"]):
+        check_case(handle, host, rng, case, "float32")
 
 
 @pytest.mark.parametrize("direction", range(2))
 def test_inf_and_nan_reach_what_depends_on_them(cpu, host, rng, direction):
     for case in (NAMED["3x3"], NAMED["3x3, stride 2, even"], NAMED["3x3, filters in place"], CASES[0]):
         example = Example(case, "float32", "packed", rng, host)
-        values, desc = example.data[direction * 2].reshape(-1), example.desc
+        values = example.data[direction * 2].reshape(-1)
         values[[0, -1, rng.integers(values.size)]] = rng.permutation([np.inf, np.nan, -np.inf])
-        wide = [TensorDescriptor("float64", d.lens) for d in desc]
-        want = np.full(desc[2 - 2 * direction].lens, np.nan)
         with np.errstate(invalid="ignore"):
-            plan(host, direction, wide, example.conv)(
-                *arguments(direction, [d.astype(np.float64) for d in example.data], want))
-        got = np.full(want.shape, 7, np.float32)
-        plan(cpu, direction, desc, example.conv, registry.BY_NAME[NAMES[direction]].id)(
-            *arguments(direction, example.data, got))
-        cpu.finish()
+            want = example.truth(direction)
+        got = example.run(cpu, direction, registry.BY_NAME[NAMES[direction]])
         finite = np.isfinite(want)
         assert not finite.all()
         np.testing.assert_array_equal(np.isfinite(got), finite)

@@ -1,43 +1,25 @@
 """Implicit GEMM with channels last on CPU devices: random problems, configurations, Inf and NaN, what is refused.
 
-Every element is checked against the host path in float64, as in test_solvers, whose bound this takes.
+Every element is checked against the host path in float64, as solver_checks.py says.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases_reader import ConvCase
-from test_solvers import Example, Tensor, arguments, check, plan, strides_of, verify
+from cases_reader import ConvCase, conv_case, grouped_case
+from guarded import Tensor
+from solver_checks import Example, arguments, check, configurations_of, plan, problem_of, verify
 
-from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.tuning import configurations
 
 NAMES = ("CpuImplicitGemmNhwcFwd", "CpuImplicitGemmNhwcBwd", "CpuImplicitGemmNhwcWrw")
 TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 CHANNELS = (1, 2, 3, 5, 15, 16, 17, 31, 33, 48, 63, 64, 65, 100, 130)
 
 
-@pytest.fixture
-def cpu(opencl_name, handles):
-    handle = handles(opencl_name)
-    if not handle.device.is_cpu:
-        pytest.skip("needs a CPU device")
-    return handle
-
-
-@pytest.fixture
-def host(handles):
-    return handles("host")
-
-
 def case_of(n, c, k, lens, taps, pad=None, stride=None, dilation=None, groups=1) -> ConvCase:
-    ones = (1,) * len(lens)
-    return ConvCase("", n, c * groups, k * groups, lens, taps, pad or (0,) * len(lens), stride or ones,
-                    dilation or ones, groups, False, (0,) * len(lens), "ci")
+    return grouped_case(n, groups, c, k, lens, taps, pad, stride, dilation)
 
 
 SHAPES = {
@@ -62,11 +44,7 @@ SHAPES = {
 
 
 def run(handle, host, case, dtype, direction, rng):
-    example = Example(case, dtype, "channels last", rng, host)
-    problem = ConvProblem(direction, *example.desc, example.conv)
-    solver = registry.BY_NAME[NAMES[direction]]
-    assert solver.why_not(handle.device, problem) is None
-    check(handle, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+    check(handle, Example(case, dtype, "channels last", rng, host), direction, registry.BY_NAME[NAMES[direction]], rng)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -100,19 +78,12 @@ def test_random_problems(cpu, host, rng, request):
 def test_configurations(cpu, host, rng, direction):
     """Any configuration computes the same as the default one, up to the order of its sums."""
     example = Example(SHAPES["3x3, stride 2"], "float32", "channels last", rng, host)
-    problem = ConvProblem(direction, *example.desc, example.conv)
-    solver = registry.BY_NAME[NAMES[direction]]
-    every = configurations(solver.parameters(cpu.device, problem), lambda c: solver.accepts(cpu.device, problem, c))
+    problem, solver = example.problem(direction), registry.BY_NAME[NAMES[direction]]
+    every = configurations_of(solver, cpu.device, problem)
     assert solver.default_config(cpu.device, problem) in every
     config = every[rng.integers(len(every))]
     print(config)
-    cpu.register(Invoker(cpu, solver, problem, config), solver.id)
-    inputs = [Tensor(cpu, d, v) for d, v in zip(example.desc, example.data, strict=True)]
-    out = Tensor(cpu, example.desc[(2, 0, 1)[direction]], None)
-    plan(cpu, direction, example.desc, example.conv, solver.id)(
-        *arguments(direction, [t.argument() for t in inputs], out.argument()))
-    cpu.finish()
-    verify(example, direction, out.values(), 1.0, 0.0, 0.0, solver, "float32")
+    verify(example, direction, example.run(cpu, direction, solver, config=config), solver)
 
 
 @pytest.mark.parametrize("direction", range(3))
@@ -128,7 +99,7 @@ def test_packed_filters(cpu, host, rng, direction):
         out = Tensor(cpu, example.desc[(2, 0, 1)[direction]], None)
         ready(*arguments(direction, [t.argument() for t in inputs], out.argument()))
         cpu.finish()
-        verify(example, direction, out.values(), 1.0, 0.0, 0.0, solver, "float32")
+        verify(example, direction, out.values(), solver)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
@@ -136,32 +107,19 @@ def test_packed_filters(cpu, host, rng, direction):
 def test_inf_and_nan_of_pixels_stay_where_they_count(cpu, host, rng, direction, value):
     for name in ("3x3, stride 2", "stem", "groups"):
         example = Example(SHAPES[name], "float32", "channels last", rng, host)
-        pixels = 2 if direction else 0
-        data = [d.copy() for d in example.data]
-        data[pixels].reshape(-1)[[0, -1, data[pixels].size // 3]] = value
-        wide = [TensorDescriptor("float64", d.lens) for d in example.desc]
-        output = (2, 0, 1)[direction]
-        want = np.full(example.desc[output].lens, np.nan)
+        pixels = example.data[2 if direction else 0]
+        pixels.reshape(-1)[[0, -1, pixels.size // 3]] = value
         with np.errstate(invalid="ignore"):
-            plan(host, direction, wide, example.conv)(*arguments(direction, [d.astype("f8") for d in data], want))
-        inputs = [Tensor(cpu, d, v) for d, v in zip(example.desc, data, strict=True)]
-        out = Tensor(cpu, example.desc[output], None)
-        plan(cpu, direction, example.desc, example.conv, registry.BY_NAME[NAMES[direction]].id)(
-            *arguments(direction, [t.argument() for t in inputs], out.argument()))
-        cpu.finish()
-        got = out.values()
+            want = example.truth(direction)
+        got = example.run(cpu, direction, registry.BY_NAME[NAMES[direction]])
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
         np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
 
 
 def test_what_is_refused(cpu):
     def why(direction, layout="channels last", dtype="float32", stride=1):
-        lens = [(2, 8, 9, 9), (4, 8, 3, 3)]
-        conv = ConvolutionDescriptor((1, 1), (stride, stride), (1, 1))
-        x, w = (TensorDescriptor(dtype, s, strides_of(s, layout)) for s in lens)
-        y_lens = conv.output_lens(x, w)
-        y = TensorDescriptor("int32" if dtype == "int8" else dtype, y_lens, strides_of(y_lens, layout))
-        return registry.BY_NAME[NAMES[direction]].why_not(cpu.device, ConvProblem(direction, x, w, y, conv))
+        case = conv_case(2, 8, 4, (9, 9), (3, 3), (1, 1), (stride, stride))
+        return registry.BY_NAME[NAMES[direction]].why_not(cpu.device, problem_of(case, dtype, layout, direction))
 
     assert all(why(d) is None for d in range(3))
     assert why(0, "packed") == why(1, "padded") == "tensors are not packed with channels last"

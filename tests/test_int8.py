@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases_reader import conv_cases
-from test_solvers import Tensor, plan, strides_of
+from guarded import Tensor, strides_of
+from solver_checks import plan
 
-from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx import TensorDescriptor
 from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
 
 
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("out", ["int32", "float32", "int8"])
-def test_every_output_type(handle, handles, rng, out, layout):
+def test_every_output_type(handle, host, rng, out, layout):
     for case in conv_cases("smoke"):
         if case.transposed:
             continue
-        conv = ConvolutionDescriptor(case.pad, case.stride, case.dilation, 0, case.groups)
-        lens = [case.x_lens, case.w_lens]
-        lens.append(conv.output_lens(*[TensorDescriptor("int8", s) for s in lens]))
+        conv, lens = case.conv(), case.all_lens
         desc = [TensorDescriptor(t, s, strides_of(s, layout)) for t, s in zip(("int8", "int8", out), lens, strict=True)]
         x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in lens[:2])
         want = np.empty(lens[2])
-        plan(handles("host"), 0, [TensorDescriptor("float64", s) for s in lens], conv)(
+        plan(host, 0, [TensorDescriptor("float64", s) for s in lens], conv)(
             x.astype(np.float64), w.astype(np.float64), want)
         assert np.abs(want).max() < 2**24  # float32 holds each
         able = [s for s in registry.CONV if s.why_not(handle.device, ConvProblem(0, *desc, conv)) is None]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import guarded
 import largest_errors
 import numpy as np
 import pytest
 import test_batchnorm
 import test_lrn
-import test_solvers
 from largest_errors import OPERATIONS, TYPES, Outcome, main, measure
 
 
@@ -42,7 +42,7 @@ def wrong_results(monkeypatch):
 
         monkeypatch.setattr(owner, name, spoilt)
 
-    spoil(test_solvers.Tensor, "values")
+    spoil(guarded.Tensor, "values")
     spoil(test_lrn.Memory, "result")
     spoil(test_batchnorm.Tensor, "values")
 
@@ -65,8 +65,8 @@ def test_memory_that_must_not_change(handles, monkeypatch):
         self.memory[0] += 1
         return original(self)
 
-    original = test_solvers.Guarded.fetch
-    monkeypatch.setattr(test_solvers.Guarded, "fetch", fetch)
+    original = guarded.Guarded.fetch
+    monkeypatch.setattr(guarded.Guarded, "fetch", fetch)
     assert "wrote before a buffer" in measure("scale", handles("host"), "float32", 1, 1).wrong[0]
 
 

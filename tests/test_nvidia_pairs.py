@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from solver_checks import plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
@@ -36,12 +37,7 @@ class Problem:
         return [[x, w], [y, w], [y, x]][direction]
 
     def plan(self, handle: miopyx.Handle, dtype: str, direction: int, solution_id: int | None):
-        x, w, y = (TensorDescriptor(dtype, lens) for lens in self.lens)
-        if direction == 0:
-            return handle.convolution_forward(x, w, self.conv, y, solution_id)
-        if direction == 1:
-            return handle.convolution_backward_data(y, w, self.conv, x, solution_id)
-        return handle.convolution_backward_weights(y, x, self.conv, w, solution_id)
+        return plan(handle, direction, [TensorDescriptor(dtype, lens) for lens in self.lens], self.conv, solution_id)
 
     def run(self, direction: int) -> np.ndarray:
         out = np.full(self.lens[(2, 0, 1)[direction]], np.nan, np.float32)
@@ -72,11 +68,6 @@ def pairs(handle):
     if why is not None:
         pytest.skip(why)
     return handle
-
-
-@pytest.fixture
-def host(handles):
-    return handles("host")
 
 
 def bound(problem: Problem, host: miopyx.Handle, direction: int) -> np.ndarray:

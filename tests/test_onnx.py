@@ -42,11 +42,6 @@ DTYPES = {"float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16), "
           "float64": np.dtype("f8")}
 
 
-@pytest.fixture
-def host(handles):
-    return handles("host")
-
-
 # onnx's cases
 
 

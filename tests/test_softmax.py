@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from guarded import ROUNDOFF, Tensor
 from test_activation import NAN, TYPES, random_desc
-from test_solvers import ROUNDOFF, Tensor
 
 import miopyx
 from miopyx import SoftmaxDescriptor, TensorDescriptor

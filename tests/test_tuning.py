@@ -20,9 +20,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from problems import Problem
+from solver_checks import arguments, immediate, plan
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, config, device, tuning
+from miopyx import ConvolutionDescriptor, TensorDescriptor, config, tuning
 from miopyx._invoker import Invoker
 from miopyx._problem import ConvProblem
 from miopyx.configurations import config_text, parse_config
@@ -598,33 +599,22 @@ class Example:
         handle.register(invoker, solver.id)
         host = [a.copy() for a in self.data]
         host[self.output].reshape(-1).view("u1")[...] = 0xFF
-        x, w, y = (handle.upload(a) for a in host)
+        buffers = [handle.upload(a) for a in host]
         size = solver.workspace_size(handle.device, self.problem)
         assert invoker.solution.workspace == size, "the workspace depends on the configuration"
         space = handle.upload(np.full(size, 0xFF, np.uint8)) if size else None
-        if self.direction == 0:
-            miopyx.miopenConvolutionForwardImmediate(handle, self.w, w, self.x, x, self.conv, self.y, y, space, size,
-                                                     solver.id)
-        elif self.direction == 1:
-            miopyx.miopenConvolutionBackwardDataImmediate(handle, self.y, y, self.w, w, self.conv, self.x, x, space,
-                                                          size, solver.id)
-        else:
-            miopyx.miopenConvolutionBackwardWeightsImmediate(handle, self.y, y, self.x, x, self.conv, self.w, w, space,
-                                                             size, solver.id)
-        return handle.download((x, w, y)[self.output], np.empty_like(host[self.output]))
+        result = buffers[self.output]
+        immediate(handle, self.direction, (self.x, self.w, self.y), self.conv,
+                  arguments(self.direction, buffers, result), space, size, solver.id)
+        return handle.download(result, np.empty_like(host[self.output]))
 
     def truth(self, of=np.positive):
         """The result in float64; with `of` abs, the sum of its products' sizes."""
         with miopyx.Handle("host") as host:
             wide = [TensorDescriptor("float64", d.lens) for d in (self.x, self.w, self.y)]
-            x, w, y = (of(a.astype(np.float64)) for a in self.data)
             out = np.full(wide[self.output].lens, np.nan)
-            if self.direction == 0:
-                host.convolution_forward(wide[0], wide[1], self.conv, wide[2])(x, w, out)
-            elif self.direction == 1:
-                host.convolution_backward_data(wide[2], wide[1], self.conv, wide[0])(y, w, out)
-            else:
-                host.convolution_backward_weights(wide[2], wide[0], self.conv, wide[1])(y, x, out)
+            plan(host, self.direction, wide, self.conv)(
+                *arguments(self.direction, [of(a.astype(np.float64)) for a in self.data], out))
         return out
 
     def transforming_bound(self):
@@ -644,24 +634,6 @@ def tunable(handle, problem):
 def all_configs(handle, problem, solver):
     dev = handle.device
     return configurations(solver.parameters(dev, problem), lambda c: solver.accepts(dev, problem, c))
-
-
-@pytest.fixture(scope="module")
-def as_gpu():
-    """Return a function from a device's name to a handle on which its solvers take it for a GPU."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
 
 
 @pytest.mark.parametrize("dtype", DTYPE)

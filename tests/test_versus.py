@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases_reader import conv_case
 
 BENCH = Path(__file__).parent.parent / "bench"
 
@@ -25,28 +26,28 @@ def convolutions():
 
 
 def test_the_lists(convolutions):
-    counts = {name: len({layer.name for layer in convolutions.layers(name, 4, [])}) for name in convolutions.LISTS}
+    counts = {name: len({layer.text for layer in convolutions.layers(name, 4, [])}) for name in convolutions.LISTS}
     assert counts == {"resnet50": 23, "vgg16": 9, "googlenet": 49, "densenet121": 66, "inception3": 45, "extra": 15,
                       "depthwise": 19, "fft": 13}
     for name in convolutions.LISTS:
         for layer in convolutions.layers(name, 4, []):
-            assert min(layer.y) > 0
+            assert min(layer.y_lens) > 0
             assert layer.c % layer.groups == layer.k % layer.groups == 0
     (stem,) = convolutions.layers("resnet50", 4, ["c=3"])
-    assert (stem.x, stem.w, stem.y) == ((4, 3, 224, 224), (64, 3, 7, 7), (4, 64, 112, 112))
-    assert stem.flops == 2 * 4 * 112 * 112 * 64 * 3 * 49
+    assert stem.all_lens == ((4, 3, 224, 224), (64, 3, 7, 7), (4, 64, 112, 112))
+    assert stem.products == 4 * 112 * 112 * 64 * 3 * 49
     grouped = next(iter(convolutions.layers("extra", 4, ["k=128", "groups=32"])))
-    assert grouped.flops == 2 * math.prod(grouped.y) * 4 * 9
+    assert grouped.products == math.prod(grouped.y_lens) * 4 * 9
     swapped = next(iter(convolutions.layers("extra", 4, ["transpose", "c=128"])))
-    assert (swapped.w, swapped.y) == ((128, 64, 4, 4), (4, 64, 56, 56))
-    assert swapped.flops == 2 * math.prod(swapped.x) * 64 * 16
+    assert swapped.all_lens[1:] == ((128, 64, 4, 4), (4, 64, 56, 56))
+    assert swapped.products == math.prod(swapped.x_lens) * 64 * 16
 
 
 @pytest.mark.parametrize("direction", "FBW")
 def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng, monkeypatch, direction):
     """The true result has no error, a wrong element has one, all of it checked or a part."""
-    layer = convolutions.Layer("", 4, 6, 8, (9, 7), (3, 3), (1, 1), (1, 1), (1, 1), 1, False)
-    data = {name: rng.standard_normal(lens) for name, lens in (("x", layer.x), ("w", layer.w), ("y", layer.y))}
+    layer = conv_case(4, 6, 8, (9, 7), (3, 3), (1, 1))
+    data = {name: rng.standard_normal(lens) for name, lens in zip("xwy", layer.all_lens, strict=True)}
     name = {"F": "y", "B": "x", "W": "w"}[direction]
     x, w, y = (data[i] for i in "xwy")
     shifted = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
@@ -63,7 +64,7 @@ def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng
     wrong = true.copy()
     wrong[0, -1, -1, -1] += 1.0
     for share in (1.0, 0.3):
-        monkeypatch.setattr(convolutions, "CHECKED", share * layer.flops)
+        monkeypatch.setattr(convolutions, "CHECKED", share * 2 * layer.products)
         found = convolutions.Truth(handles("host"), layer, data).errors(direction, true, wrong)
         assert found[0] < 1e-14
         assert found[1] > 1e-3

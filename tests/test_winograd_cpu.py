@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases_reader import ConvCase
-from test_solvers import Example, Tensor, arguments, check, plan
+from cases_reader import ConvCase, conv_case
+from guarded import Tensor
+from solver_checks import Example, check, plan, problem_of
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, device
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
 
@@ -21,9 +22,8 @@ def solver_of(family: str, direction: int):
     return registry.BY_NAME[f"CpuWinograd{family}{DIRECTIONS[direction]}"]
 
 
-def case(n, c, k, lens, filter=(3, 3), pad=(1, 1), dilation=(1, 1), groups=1) -> ConvCase:
-    ones = (1,) * len(lens)
-    return ConvCase("", n, c, k, lens, filter, pad, ones, dilation, groups, False, (0,) * len(lens), "")
+def case(n, c, k, lens, filter=(3, 3), pad=(1, 1), dilation=None, groups=1) -> ConvCase:
+    return conv_case(n, c, k, lens, filter, pad, dilation=dilation, groups=groups)
 
 
 CASES = {
@@ -52,24 +52,8 @@ OTHERS = {
 }
 
 
-@pytest.fixture
-def host(handles):
-    return handles("host")
-
-
-@pytest.fixture
-def cpu(opencl_handle):
-    if not opencl_handle.device.is_cpu:
-        pytest.skip("a solver for CPUs")
-    return opencl_handle
-
-
 def run(cpu, host, rng, family: str, of: ConvCase, dtype: str, layout: str, direction: int) -> None:
-    example = Example(of, dtype, layout, rng, host)
-    problem = ConvProblem(direction, *example.desc, example.conv)
-    solver = solver_of(family, direction)
-    assert solver.why_not(cpu.device, problem) is None
-    check(cpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+    check(cpu, Example(of, dtype, layout, rng, host), direction, solver_of(family, direction), rng)
 
 
 @pytest.mark.parametrize("direction", range(3))
@@ -106,11 +90,8 @@ def test_other_types(cpu, host, rng, dtype):
 def test_batches_in_rounds(cpu, host, rng, direction):
     """Tiles of 17 such images are more than are kept at a time."""
     of = case(17, 16, 16, (113, 112))
-    lens = [(17, 16, 113, 112), (16, 16, 3, 3)]
-    desc = [TensorDescriptor("float32", lens[0]), TensorDescriptor("float32", lens[1]),
-            TensorDescriptor("float32", lens[0])]
-    problem = ConvProblem(direction, *desc, ConvolutionDescriptor(of.pad, (1, 1), (1, 1)))
-    assert solver_of("F4", direction).workspace_size(cpu.device, problem) < 17 * 36 * 29 * 28 * 16 * 4
+    needed = solver_of("F4", direction).workspace_size(cpu.device, problem_of(of, direction=direction))
+    assert needed < 17 * 36 * 29 * 28 * 16 * 4
     run(cpu, host, rng, "F4", of, "float32", "packed", direction)
 
 
@@ -118,21 +99,10 @@ def test_batches_in_rounds(cpu, host, rng, direction):
 @pytest.mark.parametrize("family", SHARE)
 def test_error_by_norm(cpu, host, rng, family, direction):
     """Of a sum in float32, one product after the other."""
-    n, c, size = 2, 48, 12
-    lens = [(n, c, size, size), (c, c, 3, 3), (n, c, size, size)]
-    data = [rng.standard_normal(s).astype("f4") for s in lens]
-    desc = [TensorDescriptor("float32", s) for s in lens]
-    wide = [TensorDescriptor("float64", s) for s in lens]
-    conv, out = ConvolutionDescriptor((1, 1), (1, 1), (1, 1)), (2, 0, 1)[direction]
-    want = np.empty(lens[out])
-    plan(host, direction, wide, conv)(*arguments(direction, [d.astype("f8") for d in data], want))
-    result = Tensor(cpu, desc[out], None)
-    buffers = [Tensor(cpu, d, v) for d, v in zip(desc, data, strict=True)]
-    plan(cpu, direction, desc, conv, solver_of(family, direction).id)(
-        *arguments(direction, [b.argument() for b in buffers], result.argument()))
-    cpu.finish()
-    error = np.linalg.norm(result.values() - want) / np.linalg.norm(want)
-    direct = np.linalg.norm(direct_sum(direction, *data) - want) / np.linalg.norm(want)
+    example = Example(case(2, 48, 48, (12, 12)), "float32", "packed", rng, host)
+    want = example.truth(direction)
+    error, direct = (np.linalg.norm(got - want) / np.linalg.norm(want) for got in (
+        example.run(cpu, direction, solver_of(family, direction)), direct_sum(direction, *example.data)))
     assert error <= SHARE[family] * direct
     assert error <= 2e-6
 
@@ -159,23 +129,10 @@ def direct_sum(direction: int, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> n
 
 
 @pytest.mark.parametrize("direction", range(3))
-def test_cores_change_no_bit(cpu, rng, direction):
-    info = device.find(cpu.device.name)._replace(compute_units=64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "find", lambda _: info)
-        other = miopyx.Handle(cpu.device.name)
-    lens = [(2, 40, 20, 21), (70, 40, 3, 3), (2, 70, 20, 21)]
-    desc, conv = [TensorDescriptor("float32", s) for s in lens], ConvolutionDescriptor((1, 1), (1, 1), (1, 1))
-    data = [rng.standard_normal(s).astype("f4") for s in lens]
-    results = []
-    with other:
-        for handle in (cpu, other, cpu):
-            buffers = [Tensor(handle, d, v) for d, v in zip(desc, data, strict=True)]
-            result = Tensor(handle, desc[(2, 0, 1)[direction]], None)
-            plan(handle, direction, desc, conv, solver_of("F4", direction).id)(
-                *arguments(direction, [b.argument() for b in buffers], result.argument()))
-            handle.finish()
-            results.append(result.values())
+def test_cores_change_no_bit(cpu, pretend, host, rng, direction):
+    other = pretend(cpu.device.name, compute_units=64)
+    example, solver = Example(case(2, 40, 70, (20, 21)), "float32", "packed", rng, host), solver_of("F4", direction)
+    results = [example.run(handle, direction, solver) for handle in (cpu, other, cpu)]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from cases_reader import ConvCase
-from test_solvers import LAYOUTS, Example, Tensor, arguments, check
+from cases_reader import ConvCase, conv_case
+from guarded import LAYOUTS
+from solver_checks import Example, check, problem_of
 
-import miopyx
-from miopyx import device
-from miopyx._problem import ConvProblem
 from miopyx.solvers.conv import _winograd_gpu as winograd
 
 SOLVERS = {
@@ -20,100 +20,59 @@ SOLVERS = {
 SHARE = {2: 2.0, 4: 5.0}
 
 
-@pytest.fixture(scope="module")
-def small():
-    """Return a function from a device's name to a handle on a GPU with little memory: batches go in parts."""
-    made = {}
-
-    def handle_of(name):
-        if name not in made:
-            info = device.find(name)._replace(kind="gpu", max_alloc=1 << 20)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
-                made[name] = miopyx.Handle(name)
-        return made[name]
-
-    yield handle_of
-    for handle in made.values():
-        handle.destroy()
-
-
 def random_case(rng, channels=(1, 3, 5, 17, 65)) -> ConvCase:
     pad = tuple(int(v) for v in rng.integers(0, 5, 2))
     lens = tuple(int(v) for v in rng.integers(3, 20, 2))
     groups = int(rng.integers(1, 4))
     c, k = (groups * int(rng.choice(channels)) for _ in range(2))
-    return ConvCase("random", int(rng.integers(1, 4)), c, k, lens, (3, 3), pad, (1, 1), (1, 1), groups,
-                    bool(rng.integers(4) == 0) and max(pad) < 3, (0, 0), "ci")
+    return conv_case(int(rng.integers(1, 4)), c, k, lens, (3, 3), pad, groups=groups,
+                     transposed=bool(rng.integers(4) == 0) and max(pad) < 3)
 
 
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("tile", [2, 4])
-def test_random_problems(opencl_name, as_gpu, handles, rng, tile, direction):
-    gpu = as_gpu(opencl_name)
+def test_random_problems(gpu, host, rng, tile, direction):
     for number in range(9):
-        example = Example(random_case(rng), "float32", LAYOUTS[number % 3], rng, handles("host"))
-        problem = ConvProblem(direction, *example.desc, example.conv)
-        solver = SOLVERS[tile][problem.direction]
-        assert solver.why_not(gpu.device, problem) is None, problem
-        check(gpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, "float32")
+        example = Example(random_case(rng), "float32", LAYOUTS[number % 3], rng, host)
+        check(gpu, example, direction, SOLVERS[tile][example.problem(direction).direction], rng)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_types(opencl_name, as_gpu, handles, rng, dtype):
-    gpu = as_gpu(opencl_name)
+def test_types(gpu, host, rng, dtype):
     direction, tile = int(rng.integers(3)), int(rng.choice([2, 4]))
     for layout in LAYOUTS[:2]:
-        example = Example(random_case(rng), dtype, layout, rng, handles("host"))
-        problem = ConvProblem(direction, *example.desc, example.conv)
+        example = Example(random_case(rng), dtype, layout, rng, host)
+        problem = example.problem(direction)
         solver = SOLVERS[tile][problem.direction]
         if solver.why_not(gpu.device, problem) is None:
-            check(gpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, dtype)
+            check(gpu, example, direction, solver, rng)
 
 
 @pytest.mark.parametrize("direction", range(3))
-def test_batches_in_parts(opencl_name, small, handles, rng, direction):
-    gpu = small(opencl_name)
-    case = ConvCase("parts", 7, 9, 11, (13, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1, False, (0, 0), "ci")
+def test_batches_in_parts(opencl_name, pretend, host, rng, direction):
+    """On a GPU with little memory."""
+    gpu, case = pretend(opencl_name, kind="gpu", max_alloc=1 << 20), conv_case(7, 9, 11, (13, 14), (3, 3), (1, 1))
     for layout in LAYOUTS[:2]:
-        example = Example(case, "float32", layout, rng, handles("host"))
-        problem = ConvProblem(direction, *example.desc, example.conv)
+        example = Example(case, "float32", layout, rng, host)
         solver = SOLVERS[4][direction]
-        assert len(solver.solution(gpu.device, problem).steps) > 4
-        check(gpu, example, problem, direction, (2, 0, 1)[direction], solver, rng, "float32")
+        assert len(solver.solution(gpu.device, example.problem(direction)).steps) > 4
+        check(gpu, example, direction, solver, rng)
 
 
 @pytest.mark.parametrize("tile", [2, 4])
-def test_errors_beside_a_direct_sum(opencl_name, as_gpu, handles, rng, tile):
+def test_errors_beside_a_direct_sum(gpu, host, rng, tile):
     """Norm-wise, on standard normal data, the tile may cost a few times what one float32 sum after the other does."""
-    gpu, host = as_gpu(opencl_name), handles("host")
-    case = ConvCase("error", 2, 64, 32, (17, 18), (3, 3), (1, 1), (1, 1), (1, 1), 1, False, (0, 0), "ci")
-    example = Example(case, "float32", "packed", rng, host)
+    example = Example(conv_case(2, 64, 32, (17, 18), (3, 3), (1, 1)), "float32", "packed", rng, host)
     for direction in range(3):
-        inputs = [Tensor(gpu, d, v) for d, v in zip(example.desc, example.data, strict=True)]
-        out = Tensor(gpu, example.desc[(2, 0, 1)[direction]], None)
-        problem = ConvProblem(direction, *example.desc, example.conv)
-        x, w, y = example.desc
-        data = arguments(direction, [t.argument() for t in inputs], out.argument())
-        made = ((gpu.convolution_forward, (x, w, example.conv, y)),
-                (gpu.convolution_backward_data, (y, w, example.conv, x)),
-                (gpu.convolution_backward_weights, (y, x, example.conv, w)))[direction]
-        made[0](*made[1], SOLVERS[tile][direction].id)(*data)
-        gpu.finish()
-        truth = example.truth[direction]
-        error = np.linalg.norm(out.values() - truth) / np.linalg.norm(truth)
-        assert error < 2e-6, problem
+        got, truth = example.run(gpu, direction, SOLVERS[tile][direction]), example.truth(direction)
+        error = np.linalg.norm(got - truth) / np.linalg.norm(truth)
+        assert error < 2e-6, direction
         # A sum of K float32 products in a row errs by some sqrt(K) / 2 roundoffs of its random terms.
         direct = 2.0**-24 * np.sqrt(example.terms[direction]) / 2
-        assert error < SHARE[tile] * max(direct, 2.0**-23), (problem, error / direct)
+        assert error < SHARE[tile] * max(direct, 2.0**-23), (direction, error / direct)
 
 
-def test_what_is_refused(opencl_name, as_gpu, rng):
-    gpu = as_gpu(opencl_name)
+def test_what_is_refused(gpu, rng):
     for change in ({"filter": (5, 3)}, {"stride": (1, 2)}, {"dilation": (2, 2)}):
-        fields = {**random_case(rng).__dict__, "pad": (2, 2), "transposed": False, **change}
-        case = ConvCase(**fields)
-        conv = miopyx.ConvolutionDescriptor(case.pad, case.stride, case.dilation, groups=case.groups)
-        x, w = (miopyx.TensorDescriptor("float32", lens) for lens in (case.x_lens, case.w_lens))
-        problem = ConvProblem(0, x, w, miopyx.TensorDescriptor("float32", conv.output_lens(x, w)), conv)
-        assert all(SOLVERS[tile][0].why_not(gpu.device, problem) is not None for tile in SOLVERS)
+        case = dataclasses.replace(random_case(rng), pad=(2, 2), transposed=False, **change)
+        assert all(SOLVERS[tile][0].why_not(gpu.device, problem_of(case)) is not None for tile in SOLVERS)

@@ -58,7 +58,6 @@
 #endif
 #define ACC float
 #include "common.h"
-#include "conv_depthwise.h"
 
 /* Tap r of row t of a tile meets row AT(...) of x, from the tile's first one, if it HITs one at all. */
 #if BACKWARD
@@ -82,6 +81,7 @@
 /* Rows of x between a tile and the one below it, and how many of them both read. */
 #define DOWN (LOOP ? (BACKWARD ? 1 : STEP_H) : MOVE(TH, STEP_H))
 #define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
+#include "conv_depthwise.h"
 
 /* Filters that registers have room for. */
 #define HELD (DIAGONAL && TAPS * VEC <= 40)
@@ -143,20 +143,6 @@ static inline __attribute__((always_inline)) void mx_row(
                 }
 }
 #endif
-
-static inline __attribute__((always_inline)) void mx_read(
-    RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
-    const uint inside[COLS], const bool together)
-{
-    const int kept = clamp(row, 0, g.h - 1);
-    const uint here = ALL_IF(row == kept);
-    x += kept * g.x_h;
-#pragma unroll
-    for (int j = 0; j < COLS; j++) {
-        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
-        line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
-    }
-}
 
 static inline __attribute__((always_inline)) void mx_strip(
     __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,

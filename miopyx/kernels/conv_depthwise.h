@@ -1,4 +1,5 @@
-/* What the kernels of depthwise convolutions, and of those with few channels a group, share; after common.h.
+/* What the kernels of depthwise convolutions, and of those with few channels a group, share; after common.h and COLS,
+ * the columns of x that a strip reads.
  *
  * A work-group is `lanes` blocks of VEC neighbouring channels of what is written (backward weights: of dy) times
  * `items` strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In
@@ -137,3 +138,18 @@ static inline ushort NARROW(float value)
 #define Y_W (LAST ? g.y_w : 1)
 #define X_C (LAST ? 1 : g.x_c)
 #define Y_C (LAST ? 1 : g.y_c)
+
+/* Row `row` of x at the given columns; zeros for what is outside. */
+static inline __attribute__((always_inline)) void mx_read(
+    RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
+    const uint inside[COLS], const bool together)
+{
+    const int kept = clamp(row, 0, g.h - 1);
+    const uint here = ALL_IF(row == kept);
+    x += kept * g.x_h;
+#pragma unroll
+    for (int j = 0; j < COLS; j++) {
+        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
+        line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
+    }
+}

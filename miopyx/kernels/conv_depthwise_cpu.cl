@@ -9,58 +9,21 @@
  * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
  * (sets of vectors of channels, parts).
  */
-#ifndef X_TYPE
-#define X_TYPE float
-#endif
-#ifndef ACC
-#define ACC float
-#endif
-#ifndef VEC
-#define VEC 16
-#endif
-#ifndef R
-#define R 3
-#endif
-#ifndef S
-#define S 3
-#endif
-#ifndef STEP
-#define STEP 1
-#endif
-#ifndef BACKWARD
-#define BACKWARD 0
-#endif
 #ifndef WEIGHTS /* build depthwise_weights, not depthwise_data */
 #define WEIGHTS 0
-#endif
-#ifndef TALL
-#define TALL 4
 #endif
 #ifndef SUMS /* vectors of sums of backward weights */
 #define SUMS 512
 #endif
-#define MODE 1
-#include "common.h"
-#include "conv_grouped_cpu.h"
+#define MODE CHANNELS
+#include "conv_depthwise_cpu.h"
 
-#if BACKWARD && STEP == 2
-/* Position (t, q) is elements (2 t + a, 2 q + b) of dx, and starts at dy's (t - HALF / 2, q - HALF / 2). */
-#define SPREAD 2
-#define HALF (R / 2)
-#define ROWS_READ (TALL + HALF)
+#if SPREAD == 2
 #define COLUMNS_READ (HALF + 1)
 #else
-#define SPREAD 1
-#define ROWS_READ ((TALL - 1) * STEP + R)
 #define COLUMNS_READ S
 #endif
-#define ALL_ROWS ((1 << ROWS_READ) - 1)
 #define ALL_COLUMNS ((1 << COLUMNS_READ) - 1)
-#if BACKWARD && STEP == 1
-#define TAP(r, s) ((R * S - 1 - (r) * S - (s)) * VEC)
-#else
-#define TAP(r, s) (((r) * S + (s)) * VEC)
-#endif
 
 /* Bits of the numbers i < count of which start + i * step lies in [0, limit). */
 static inline int bits_inside(int start, int step, int limit, int count)
@@ -88,7 +51,7 @@ static inline int bits_inside(int start, int step, int limit, int count)
                             const int r = j + HALF - 2 * (u - HALF / 2);                            \
                             const int k = b + HALF - 2 * (v - HALF / 2);                            \
                             if (r >= 0 && r < R && k >= 0 && k < S)                                 \
-                                s[2 * j + b] += dy * *(__global const loose *)(w + TAP(r, k));      \
+                                s[2 * j + b] += dy * *(__global const loose *)(w + TAP(r, k) * VEC); \
                         }                                                                           \
                 }                                                                                   \
         }
@@ -102,7 +65,7 @@ static inline int bits_inside(int start, int step, int limit, int count)
             _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++)                                   \
                 a[u] = (ROW_TEST) ? GET(u * x_h + v * x_w) : (vec)((ACC)0);                         \
             _Pragma("unroll") for (int r = 0; r < R; r++) {                                         \
-                const vec tap = *(__global const loose *)(w + TAP(r, v));                           \
+                const vec tap = *(__global const loose *)(w + TAP(r, v) * VEC);                     \
                 _Pragma("unroll") for (int j = 0; j < TALL; j++)                                    \
                     s[j] += a[j * STEP + r] * tap;                                                  \
             }                                                                                       \

@@ -7,52 +7,15 @@
  * them.  Elements outside the input are zeros, and those are multiplied too.
  * NDRange: local (1, 1, 1), global (tiles of rows, sets of channels, images).
  */
-#ifndef X_TYPE
-#define X_TYPE float
-#endif
-#ifndef ACC
-#define ACC float
-#endif
-#ifndef VEC
-#define VEC 16
-#endif
-#ifndef R
-#define R 3
-#endif
-#ifndef S
-#define S 3
-#endif
-#ifndef STEP
-#define STEP 1
-#endif
-#ifndef BACKWARD
-#define BACKWARD 0
-#endif
-#ifndef TALL
-#define TALL 4
-#endif
-#define MODE 0
-#include "common.h"
-#include "conv_grouped_cpu.h"
+#define MODE ROWS
+#include "conv_depthwise_cpu.h"
 
-#if BACKWARD && STEP == 2
-/* Position (t, q) is elements (2 t + a, 2 q + b) of dx, and starts at dy's (t - HALF / 2, q - HALF / 2). */
-#define SPREAD 2
-#define HALF (R / 2)
-#define ROWS_READ (TALL + HALF)
+#if SPREAD == 2
 #define COLUMNS_READ (VEC + HALF)
 #else
-#define SPREAD 1
-#define ROWS_READ ((TALL - 1) * STEP + R)
 #define COLUMNS_READ (STEP * VEC + (S - 1) * dilation)
 #endif
 #define SUMS (TALL * SPREAD * SPREAD)
-#define ALL_ROWS ((1 << ROWS_READ) - 1)
-#if BACKWARD && STEP == 1
-#define TAP(r, s) (R * S - 1 - (r) * S - (s))
-#else
-#define TAP(r, s) ((r) * S + (s))
-#endif
 
 /* The vector of row u that starts v columns behind the tile's first; where the tile lies at an edge, with zeros for
  * what is outside. */

@@ -48,7 +48,6 @@
 #endif
 #define ACC float
 #include "common.h"
-#include "conv_depthwise.h"
 
 #define ROWS ((TH - 1) * STEP_H + (RR - 1) * TAP_H + 1)
 #define COLS (((TW - 1) * STEP_W + (S - 1) * TAP_W) / UNIT + 1)
@@ -56,6 +55,7 @@
 #define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
 #define SUMS (RR * S)
 #define BATCH (32 / VEC) /* sums that are added in local memory at once */
+#include "conv_depthwise.h"
 
 /* One sum over the strips from `strip` to `end`, products with pixels outside left out. */
 static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g,
@@ -74,20 +74,6 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
             }
     }
     return sum;
-}
-
-static inline __attribute__((always_inline)) void mx_read(
-    RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
-    const uint inside[COLS], const bool together)
-{
-    const int kept = clamp(row, 0, g.h - 1);
-    const uint here = ALL_IF(row == kept);
-    x += kept * g.x_h;
-#pragma unroll
-    for (int j = 0; j < COLS; j++) {
-        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
-        line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
-    }
 }
 
 static inline __attribute__((always_inline)) void mx_read_dy(

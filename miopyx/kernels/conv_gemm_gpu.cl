@@ -20,33 +20,12 @@
 #ifndef ACC /* type of products and sums: double when C is double, int when A and B are int8 */
 #define ACC float
 #endif
-#ifndef SIDE /* work-items along each side of a tile, a power of two */
-#define SIDE 16
-#endif
-#ifndef EACH_M /* rows of a work-item, a power of two up to SIDE */
-#define EACH_M 4
-#endif
-#ifndef EACH_N /* columns of a work-item, a power of two up to SIDE */
-#define EACH_N 4
-#endif
-#ifndef DEPTH /* of the slices of A and B that are in local memory at a time: a power of two, SIDE / EACH_* to SIDE^2 */
-#define DEPTH 16
-#endif
 #include "common.h"
+#include "gpu_tile.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
 #error "A_TYPE, B_TYPE and C_TYPE must each be half, float, double, bfloat16, int8 or int32"
 #endif
-
-#define ITEMS (SIDE * SIDE)
-#define ROWS (SIDE * EACH_M)
-#define COLUMNS (SIDE * EACH_N)
-#if ITEMS % ROWS || ITEMS % COLUMNS || ITEMS % DEPTH || ROWS * DEPTH % ITEMS || COLUMNS * DEPTH % ITEMS
-#error "SIDE, EACH_M, EACH_N and DEPTH do not go together"
-#endif
-/* One more than a power of two, so that writing a slice along k meets every bank. */
-#define A_PITCH (ROWS + 1)
-#define B_PITCH (COLUMNS + 1)
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
@@ -76,9 +55,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
     const int b_k_step = b_along_k ? 0 : ITEMS / COLUMNS, b_n_step = b_along_k ? ITEMS / DEPTH : 0;
 
     ACC sums[EACH_M][EACH_N];
-    for (int i = 0; i < EACH_M; i++)
-        for (int j = 0; j < EACH_N; j++)
-            sums[i][j] = 0;
+    clear_tile(sums);
     for (long block = 0; block < g.reduce; block++)
         for (long k0 = 0; k0 < g.k; k0 += DEPTH) {
             for (int l = 0; l < ROWS * DEPTH / ITEMS; l++) {
@@ -95,22 +72,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
                     b = (ACC)LOAD(B_TYPE)(B, block * g.b_r + (k0 + k) * g.b_k + (n0 + n) * g.b_n);
                 b_slice[k * B_PITCH + n] = b;
             }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int k = 0; k < DEPTH; k++) {
-                ACC a[EACH_M], b[EACH_N];
-#pragma unroll
-                for (int i = 0; i < EACH_M; i++)
-                    a[i] = a_slice[k * A_PITCH + row + i * SIDE];
-#pragma unroll
-                for (int j = 0; j < EACH_N; j++)
-                    b[j] = b_slice[k * B_PITCH + column + j * SIDE];
-#pragma unroll
-                for (int i = 0; i < EACH_M; i++)
-#pragma unroll
-                    for (int j = 0; j < EACH_N; j++)
-                        sums[i][j] += a[i] * b[j];
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
+            add_product(sums, a_slice, b_slice, row, column);
         }
     const long to = group * g.c_g + image * g.c_i;
 #pragma unroll

@@ -7,18 +7,6 @@
  * NDRange: local (1, 1, 1), global (tiles, sets of groups, images * slices).
  * Zeros of the padding are multiplied too.  No tile size changes a result's bits.
  */
-#ifndef X_TYPE
-#define X_TYPE float
-#endif
-#ifndef ACC
-#define ACC float
-#endif
-#ifndef VEC
-#define VEC 16
-#endif
-#ifndef MODE
-#define MODE 0
-#endif
 #ifndef TILE /* outputs of a group at a time */
 #define TILE 1
 #endif
@@ -31,7 +19,6 @@
 #ifndef RESULTS
 #define RESULTS 32768
 #endif
-#include "common.h"
 #include "conv_grouped_cpu.h"
 
 #if MODE == CHANNELS || MODE == BLOCKS

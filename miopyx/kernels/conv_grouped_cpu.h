@@ -1,4 +1,4 @@
-/* What the kernels of grouped convolutions with few channels a group share on CPU devices; after common.h.
+/* What the kernels of grouped convolutions with few channels a group share on CPU devices.
  *
  * A work-item copies a tile of what it reads into private memory, as planes with the zeros of the padding around them.
  * There position t * pitch + j of a plane, plus one number for each tap, is the element that the tap meets, whatever
@@ -10,6 +10,20 @@
  * vector, and what is called a group is a vector of channels.  BLOCKS: lanes are channels of one group, which has whole
  * vectors of inputs and of outputs; an element of a plane is a vector, and so are what is called inputs and outputs.
  */
+#ifndef X_TYPE
+#define X_TYPE float
+#endif
+#ifndef ACC
+#define ACC float
+#endif
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef MODE
+#define MODE 0
+#endif
+#include "common.h"
+
 #define ROWS 0
 #define CHANNELS 1
 #define TURNED 2

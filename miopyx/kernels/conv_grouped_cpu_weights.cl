@@ -8,18 +8,6 @@
  * The positions between two rows of a tile multiply zeros for dy with numbers of x: an infinity among these gives NaN
  * for taps that only meet padding there, as products with the zeros of the padding do elsewhere.
  */
-#ifndef X_TYPE
-#define X_TYPE float
-#endif
-#ifndef ACC
-#define ACC float
-#endif
-#ifndef VEC
-#define VEC 16
-#endif
-#ifndef MODE
-#define MODE 0
-#endif
 #ifndef TILE /* outputs of a group at a time, and inputs times taps: their product of sums stays in registers */
 #define TILE 1
 #endif
@@ -35,7 +23,6 @@
 #ifndef SUMS
 #define SUMS 4096
 #endif
-#include "common.h"
 #include "conv_grouped_cpu.h"
 
 #if MODE == BLOCKS

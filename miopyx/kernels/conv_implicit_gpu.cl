@@ -31,28 +31,8 @@
 #ifndef LAST /* channels are what lies together in the image */
 #define LAST 0
 #endif
-#ifndef SIDE /* work-items along each side of a tile, a power of two */
-#define SIDE 16
-#endif
-#ifndef EACH_M /* rows of a work-item, a power of two up to SIDE */
-#define EACH_M 4
-#endif
-#ifndef EACH_N /* columns of a work-item, a power of two up to SIDE */
-#define EACH_N 4
-#endif
-#ifndef DEPTH /* of the slices in local memory: a power of two, SIDE / EACH_* to SIDE^2 */
-#define DEPTH 16
-#endif
 #include "common.h"
-
-#define ITEMS (SIDE * SIDE)
-#define ROWS (SIDE * EACH_M)
-#define COLUMNS (SIDE * EACH_N)
-#if ITEMS % ROWS || ITEMS % COLUMNS || ITEMS % DEPTH || ROWS * DEPTH % ITEMS || COLUMNS * DEPTH % ITEMS
-#error "SIDE, EACH_M, EACH_N and DEPTH do not go together"
-#endif
-#define A_PITCH (ROWS + 1) /* so that writing a slice along k meets every bank */
-#define B_PITCH (COLUMNS + 1)
+#include "gpu_tile.h"
 
 typedef struct {
     uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
@@ -156,9 +136,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
     }
 
     ACC sums[EACH_M][EACH_N];
-    for (int i = 0; i < EACH_M; i++)
-        for (int j = 0; j < EACH_N; j++)
-            sums[i][j] = 0;
+    clear_tile(sums);
     for (int k0 = k_first; k0 < k_end; k0 += DEPTH) {
         int4 at = (int4)(0);
         int a_place = 0;
@@ -186,22 +164,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
                                    : gathered(image, place[B_ALONG_K ? l : 0], at, g);
             b_slice[k * B_PITCH + n] = b;
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = 0; k < DEPTH; k++) {
-            ACC a[EACH_M], b[EACH_N];
-#pragma unroll
-            for (int i = 0; i < EACH_M; i++)
-                a[i] = a_slice[k * A_PITCH + row + i * SIDE];
-#pragma unroll
-            for (int j = 0; j < EACH_N; j++)
-                b[j] = b_slice[k * B_PITCH + column + j * SIDE];
-#pragma unroll
-            for (int i = 0; i < EACH_M; i++)
-#pragma unroll
-                for (int j = 0; j < EACH_N; j++)
-                    sums[i][j] += a[i] * b[j];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        add_product(sums, a_slice, b_slice, row, column);
     }
     C += c_offset + g->c_first + group * g->c_g;
 #pragma unroll

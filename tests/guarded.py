@@ -1,0 +1,88 @@
+"""Memory of tests on devices: tensors in any layout, poisoned, between guards."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pyopencl.array as cl_array
+
+import miopyx
+from miopyx import TensorDescriptor
+
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+DTYPE = {"float64": np.dtype("f8"), "float32": np.dtype("f4"), "float16": np.dtype("f2"),
+         "bfloat16": np.dtype(ml_dtypes.bfloat16), "int8": np.dtype("i1"), "int32": np.dtype("i4"),
+         **{name: np.dtype(getattr(ml_dtypes, name)) for name in ("float8_e4m3fnuz", "float8_e5m2fnuz")}}
+GUARD = 64  # bytes
+LAYOUTS = ("packed", "channels last", "padded")
+
+
+def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """Strides of a packed, channels-last or padded tensor.
+
+    Padded, no two elements lie together; "packed with gaps" and "channels last with gaps" have them between all but
+    the closest.
+    """
+    order = [0, *range(2, len(lens)), 1] if layout.startswith("channels last") else list(range(len(lens)))
+    strides, step = [0] * len(lens), 2 if layout == "padded" else 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= lens[axis]
+        if layout == "padded":
+            step += 1
+        elif layout.endswith("with gaps"):
+            step += 3
+    return tuple(strides)
+
+
+class Guarded:
+    """Memory of a descriptor's bytes between two guards, on the host or, for devices of their own, copied there.
+
+    It begins `shift` bytes behind a boundary of 64; `copied`: devices that share memory with the host get a copy, too.
+    """
+
+    def __init__(self, handle: miopyx.Handle, nbytes: int, fill: int, shift: int = 0, copied: bool = False) -> None:
+        self.handle, self.nbytes, self.begin = handle, nbytes, GUARD + shift
+        self.in_place = handle.device.is_host or (handle.device.shares_memory and not copied)
+        memory = np.full(self.begin + nbytes + GUARD + 63, 0xA5, np.uint8)
+        first = -memory.ctypes.data % 64
+        self.memory = memory[first:first + self.begin + nbytes + GUARD]
+        self.inner[...] = fill
+
+    @property
+    def inner(self) -> np.ndarray:
+        return self.memory[self.begin:self.begin + self.nbytes]
+
+    def argument(self) -> object:
+        if self.in_place:
+            return self.inner
+        self.buffer = self.handle.upload(self.memory)
+        return cl_array.Array(self.handle.queue, (self.nbytes,), np.uint8, data=self.buffer, offset=self.begin)
+
+    def fetch(self) -> np.ndarray:
+        if hasattr(self, "buffer"):
+            self.handle.download(self.buffer, self.memory)
+        assert (self.memory[:self.begin] == 0xA5).all(), "wrote before a buffer"
+        assert (self.memory[self.begin + self.nbytes:] == 0xA5).all(), "wrote behind a buffer"
+        return self.inner
+
+
+class Tensor(Guarded):
+    def __init__(self, handle: miopyx.Handle, desc: TensorDescriptor, values: np.ndarray | None, shift: int = 0,
+                 copied: bool = False) -> None:
+        super().__init__(handle, desc.nbytes, 0xFF, shift, copied)  # all ones: NaN in every floating type
+        self.desc, self.dtype = desc, DTYPE[desc.dtype]
+        self.addressed = np.zeros(desc.nbytes // self.dtype.itemsize, bool)
+        np.lib.stride_tricks.as_strided(self.addressed, desc.lens, desc.strides)[...] = True
+        if values is not None:
+            self.view()[...] = values
+
+    def view(self) -> np.ndarray:
+        return np.lib.stride_tricks.as_strided(
+            self.inner.view(self.dtype), self.desc.lens, tuple(s * self.dtype.itemsize for s in self.desc.strides))
+
+    def values(self) -> np.ndarray:
+        """The tensor's elements in float64; holes between them must still be poison."""
+        raw = self.fetch().reshape(-1, self.dtype.itemsize)
+        assert (raw[~self.addressed] == 0xFF).all(), "wrote between the elements of a tensor"
+        return self.view().astype(np.float64)

@@ -33,7 +33,7 @@ typedef MX_JOIN(ACC, VEC) vec;
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                         \
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
                 s[i][j] = add ? MX_JOIN(vload, VEC)(i * N_VECTORS + j, (const ACC *)sums) : (vec)((ACC)0);       \
-        _Pragma("nounroll") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)               \
+        _Pragma("unroll 2") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)               \
         {                                                                                                        \
             vec b[V];                                                                                            \
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \

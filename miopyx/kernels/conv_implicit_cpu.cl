@@ -145,18 +145,21 @@ APART mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
 #endif
 
 /* Elements of an array from `at` on, as many as there are of a vector's. */
-APART vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
+APART vec load_end(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
-    if (at + VEC <= size)
-        return TO_VEC(VLOAD(W_TYPE)(w, at));
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++)
         lanes[i] = at + i < size ? (ACC)LOAD(W_TYPE)(w, at + i) : (ACC)0;
     return MX_JOIN(vload, VEC)(0, lanes);
 }
 
+static inline vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
+{
+    return at + VEC <= size ? TO_VEC(VLOAD(W_TYPE)(w, at)) : load_end(w, at, size);
+}
+
 /* Write VEC rows of one tap and channel, which begin `depth` blocks of ROWS apart; those of `blocks` blocks. */
-APART void store_rows(__global ACC *to, vec rows, long depth, int blocks)
+static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks)
 {
     for (int i = 0; i < VEC / ROWS; i++)
         if (i < blocks)

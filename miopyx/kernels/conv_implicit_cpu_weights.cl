@@ -246,7 +246,8 @@ APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0,
         for (int r = 0; r < many; r++) {                                                              \
             __global const ACC *v = V + runs[r].at;                                                   \
             const vec *u = panel + (long)runs[r].from * COUNT;                                        \
-            for (int p = runs[r].count; p > 0; p--, v += step, u += COUNT)                            \
+            const int count = runs[r].count;                                                          \
+            _Pragma("unroll 2") for (int p = 0; p < count; p++, v += step, u += COUNT)                \
                 _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                               \
                     const vec a = (vec)(v[row[i]]);                                                   \
                     _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                 \

@@ -65,8 +65,8 @@ DEFINE_MULTIPLY(5)
 DEFINE_MULTIPLY(6)
 #endif
 
-static inline void multiply(int V, bool add, vec *restrict sums, __global const ACC *restrict a, long a_row, long a_step,
-                            const vec *restrict panel, long depth)
+static inline void multiply(int V, bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,
+                            long a_step, const vec *restrict panel, long depth)
 {
 #define MULTIPLY_CASE(V)                                         \
     case V:                                                      \

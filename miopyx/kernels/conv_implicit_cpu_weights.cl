@@ -419,11 +419,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
 {
     const mx_chunk c = chunk_of(&g, get_group_id(0));
     const long part = get_group_id(1), group = get_group_id(2), count = get_num_groups(1);
-    sum(U + u_offset + group * g.lanes * volume(g.out), V + v_offset + group * (g.rows / volume(g.inner)) * volume(g.in),
-        W + w_offset + group * group_size(&g),
-        /* [group][chunk][part], see part_size. */
-        parts + parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g), &g, &c,
-        part, count, alpha, beta);
+    U += u_offset + group * g.lanes * volume(g.out);
+    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in);
+    W += w_offset + group * group_size(&g);
+    /* [group][chunk][part], see part_size. */
+    parts += parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g);
+    sum(U, V, W, parts, &g, &c, part, count, alpha, beta);
 }
 
 /* dw from its parts: VEC sums of a chunk, from `first` on. */

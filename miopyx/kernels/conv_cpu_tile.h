@@ -33,7 +33,7 @@ typedef MX_JOIN(ACC, VEC) vec;
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                         \
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
                 s[i][j] = add ? MX_JOIN(vload, VEC)(i * N_VECTORS + j, (const ACC *)sums) : (vec)((ACC)0);       \
-        _Pragma("nounroll") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)               \
+        _Pragma("unroll 2") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)               \
         {                                                                                                        \
             vec b[V];                                                                                            \
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
@@ -65,8 +65,8 @@ DEFINE_MULTIPLY(5)
 DEFINE_MULTIPLY(6)
 #endif
 
-static inline void multiply(int V, bool add, vec *restrict sums, __global const ACC *restrict a, long a_row, long a_step,
-                            const vec *restrict panel, long depth)
+static inline void multiply(int V, bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,
+                            long a_step, const vec *restrict panel, long depth)
 {
 #define MULTIPLY_CASE(V)                                         \
     case V:                                                      \

@@ -70,6 +70,11 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
 
+/* Kernels only call functions: PoCL builds every kernel twice, and its passes take the longer the more is in a kernel.
+ * A function that is not inlined gets registers of half the width where LLVM prefers those, unless it is called with a
+ * vector or calls something that takes or returns one, as vload does. */
+#define APART __attribute__((noinline)) static
+
 #if PARTS & 1
 
 /* The first `count` elements at p, then zeros. */
@@ -113,69 +118,76 @@ DEFINE_MULTIPLY(3)
 DEFINE_MULTIPLY(4)
 #endif
 
+/* The columns of a tile in a chunk of rows. */
+APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                   const SCALAR alpha, const SCALAR beta)
+{
+    /* Chunks of rows and tiles of columns differ by one unit at most, so that the last is no sliver. */
+    const long row_blocks = (g->m + TILE_ROWS - 1) / TILE_ROWS, chunks = (g->m + M_CHUNK - 1) / M_CHUNK;
+    const long vectors = (g->n + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
+    const long chunk = id % chunks, tile = id / chunks;
+    const long m0 = chunk * row_blocks / chunks * TILE_ROWS;
+    const long m1 = min((chunk + 1) * row_blocks / chunks * TILE_ROWS, g->m);
+    const long v0 = tile * vectors / tiles, n0 = v0 * VEC;
+    const int used = (int)((tile + 1) * vectors / tiles - v0);
+    const long columns = min(g->n - n0, (long)used * VEC);
+    const int whole = (int)(columns / VEC);
+
+    A += group * g->a_g + image * g->a_i + m0 * g->a_m;
+    B += group * g->b_g + image * g->b_i + n0;
+
+    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS];
+    for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
+        sums[i] = (vec)((ACC)0);
+    for (long block = 0; block < g->reduce; block++)
+        for (long k0 = 0; k0 < g->k; k0 += K_BLOCK) {
+            const long depth = min(g->k - k0, (long)K_BLOCK);
+            __global const STORAGE(B_TYPE) *b = B + block * g->b_r + k0 * g->b_k;
+            for (long k = 0; k < depth; k++, b += g->b_k) {
+                for (int j = 0; j < whole; j++)
+                    panel[k * N_VECTORS + j] = TO_VEC(VLOAD(B_TYPE)(b, j * VEC));
+                if (whole < used)
+                    panel[k * N_VECTORS + whole] = load_first(b + whole * VEC, columns - whole * VEC);
+            }
+            __global const STORAGE(A_TYPE) *a = A + block * g->a_r + k0 * g->a_k;
+            for (long m = 0; m0 + m < m1; m += TILE_ROWS) {
+                long row[TILE_ROWS];
+                for (int i = 0; i < TILE_ROWS; i++)
+                    row[i] = min(m + i, m1 - m0 - 1) * g->a_m;
+                vec *s = sums + m * N_VECTORS;
+#if N_VECTORS > 3
+                if (used == 4)
+                    multiply_4(s, panel, a, row, g->a_k, depth);
+#endif
+#if N_VECTORS > 2
+                if (used == 3)
+                    multiply_3(s, panel, a, row, g->a_k, depth);
+#endif
+#if N_VECTORS > 1
+                if (used == 2)
+                    multiply_2(s, panel, a, row, g->a_k, depth);
+#endif
+                if (used == 1)
+                    multiply_1(s, panel, a, row, g->a_k, depth);
+            }
+        }
+    long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0;
+    for (long m = 0; m < m1 - m0; m++, to += g->c_m) {
+        const ACC *s = (const ACC *)(sums + m * N_VECTORS);
+        for (long n = 0; n < columns; n++)
+            STORE_MIXED(C_TYPE, C, to + n, s[n], alpha, beta);
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
     __global const STORAGE(B_TYPE) *restrict B, long b_offset,
     __global STORAGE(C_TYPE) *restrict C, long c_offset,
     const mx_gemm g, const SCALAR alpha, const SCALAR beta)
 {
-    /* Chunks of rows and tiles of columns differ by one unit at most, so that the last is no sliver. */
-    const long row_blocks = (g.m + TILE_ROWS - 1) / TILE_ROWS, chunks = (g.m + M_CHUNK - 1) / M_CHUNK;
-    const long vectors = (g.n + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
-    const long chunk = get_group_id(0) % chunks, tile = get_group_id(0) / chunks;
-    const long group = get_group_id(1), image = get_group_id(2);
-    const long m0 = chunk * row_blocks / chunks * TILE_ROWS;
-    const long m1 = min((chunk + 1) * row_blocks / chunks * TILE_ROWS, g.m);
-    const long v0 = tile * vectors / tiles, n0 = v0 * VEC;
-    const int used = (int)((tile + 1) * vectors / tiles - v0);
-    const long columns = min(g.n - n0, (long)used * VEC);
-    const int whole = (int)(columns / VEC);
-
-    A += a_offset + group * g.a_g + image * g.a_i + m0 * g.a_m;
-    B += b_offset + group * g.b_g + image * g.b_i + n0;
-    C += c_offset;
-
-    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS];
-    for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
-        sums[i] = (vec)((ACC)0);
-    for (long block = 0; block < g.reduce; block++)
-        for (long k0 = 0; k0 < g.k; k0 += K_BLOCK) {
-            const long depth = min(g.k - k0, (long)K_BLOCK);
-            __global const STORAGE(B_TYPE) *b = B + block * g.b_r + k0 * g.b_k;
-            for (long k = 0; k < depth; k++, b += g.b_k) {
-                for (int j = 0; j < whole; j++)
-                    panel[k * N_VECTORS + j] = TO_VEC(VLOAD(B_TYPE)(b, j * VEC));
-                if (whole < used)
-                    panel[k * N_VECTORS + whole] = load_first(b + whole * VEC, columns - whole * VEC);
-            }
-            __global const STORAGE(A_TYPE) *a = A + block * g.a_r + k0 * g.a_k;
-            for (long m = 0; m0 + m < m1; m += TILE_ROWS) {
-                long row[TILE_ROWS];
-                for (int i = 0; i < TILE_ROWS; i++)
-                    row[i] = min(m + i, m1 - m0 - 1) * g.a_m;
-                vec *s = sums + m * N_VECTORS;
-#if N_VECTORS > 3
-                if (used == 4)
-                    multiply_4(s, panel, a, row, g.a_k, depth);
-#endif
-#if N_VECTORS > 2
-                if (used == 3)
-                    multiply_3(s, panel, a, row, g.a_k, depth);
-#endif
-#if N_VECTORS > 1
-                if (used == 2)
-                    multiply_2(s, panel, a, row, g.a_k, depth);
-#endif
-                if (used == 1)
-                    multiply_1(s, panel, a, row, g.a_k, depth);
-            }
-        }
-    long to = group * g.c_g + image * g.c_i + m0 * g.c_m + n0;
-    for (long m = 0; m < m1 - m0; m++, to += g.c_m) {
-        const ACC *s = (const ACC *)(sums + m * N_VECTORS);
-        for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, to + n, s[n], alpha, beta);
-    }
+    tile_nn(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
+           beta);
 }
 
 #endif
@@ -272,48 +284,55 @@ static inline void dot_4x4_short(vec *restrict sums,
         }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
-    __global const STORAGE(A_TYPE) *restrict A, long a_offset,
-    __global const STORAGE(B_TYPE) *restrict B, long b_offset,
-    __global STORAGE(C_TYPE) *restrict C, long c_offset,
-    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+/* A block of NT_CHUNK rows and columns. */
+APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                   const SCALAR alpha, const SCALAR beta)
 {
-    const long chunks = (g.m + NT_CHUNK - 1) / NT_CHUNK;
-    const long m0 = get_group_id(0) % chunks * NT_CHUNK, n0 = get_group_id(0) / chunks * NT_CHUNK;
-    const long group = get_group_id(1), image = get_group_id(2);
-    const long rows = min(g.m - m0, (long)NT_CHUNK), columns = min(g.n - n0, (long)NT_CHUNK);
+    const long chunks = (g->m + NT_CHUNK - 1) / NT_CHUNK;
+    const long m0 = id % chunks * NT_CHUNK, n0 = id / chunks * NT_CHUNK;
+    const long rows = min(g->m - m0, (long)NT_CHUNK), columns = min(g->n - n0, (long)NT_CHUNK);
 
-    A += a_offset + group * g.a_g + image * g.a_i + m0 * g.a_m;
-    B += b_offset + group * g.b_g + image * g.b_i + n0 * g.b_n;
-    C += c_offset;
-    const long to = group * g.c_g + image * g.c_i + m0 * g.c_m + n0 * g.c_n;
+    A += group * g->a_g + image * g->a_i + m0 * g->a_m;
+    B += group * g->b_g + image * g->b_i + n0 * g->b_n;
+    const long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0 * g->c_n;
 
     /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
     vec sums[NT_CHUNK * NT_CHUNK];
     for (int i = 0; i < NT_CHUNK * NT_CHUNK; i++)
         sums[i] = (vec)((ACC)0);
     /* Short rows are taken several blocks at a time, so that the sums of a tile stay in registers for long. */
-    const long together = g.k < NT_K_BLOCK ? NT_K_BLOCK / g.k : 1;
-    for (long block = 0; block < g.reduce; block += together)
-        for (long k0 = 0; k0 < g.k; k0 += NT_K_BLOCK) {
-            const long depth = min(g.k - k0, (long)NT_K_BLOCK), blocks = min(g.reduce - block, together);
+    const long together = g->k < NT_K_BLOCK ? NT_K_BLOCK / g->k : 1;
+    for (long block = 0; block < g->reduce; block += together)
+        for (long k0 = 0; k0 < g->k; k0 += NT_K_BLOCK) {
+            const long depth = min(g->k - k0, (long)NT_K_BLOCK), blocks = min(g->reduce - block, together);
             for (long m = 0; m < rows; m += 4)
                 for (long n = 0; n < columns; n += 4) {
                     long a[4], b[4];
                     for (int i = 0; i < 4; i++) {
-                        a[i] = block * g.a_r + min(m + i, rows - 1) * g.a_m + k0;
-                        b[i] = block * g.b_r + min(n + i, columns - 1) * g.b_n + k0;
+                        a[i] = block * g->a_r + min(m + i, rows - 1) * g->a_m + k0;
+                        b[i] = block * g->b_r + min(n + i, columns - 1) * g->b_n + k0;
                     }
                     vec *s = sums + m * NT_CHUNK + n;
-                    if (g.k < VEC)
-                        dot_4x4_short(s, A, a, g.a_r, B, b, g.b_r, depth, blocks);
+                    if (g->k < VEC)
+                        dot_4x4_short(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                     else
-                        dot_4x4(s, A, a, g.a_r, B, b, g.b_r, depth, blocks);
+                        dot_4x4(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                 }
         }
     for (long m = 0; m < rows; m++)
         for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, to + m * g.c_m + n * g.c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
+            STORE_MIXED(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
+    __global const STORAGE(A_TYPE) *restrict A, long a_offset,
+    __global const STORAGE(B_TYPE) *restrict B, long b_offset,
+    __global STORAGE(C_TYPE) *restrict C, long c_offset,
+    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+{
+    tile_nt(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
+           beta);
 }
 
 #endif

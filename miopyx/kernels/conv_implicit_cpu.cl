@@ -8,7 +8,7 @@
  * Shape: any filter, stride, dilation, padding, groups.  Inf and NaN of `in` reach only outputs that depend on them; a
  * filter's Inf or NaN meets the zeros of the padding.
  * pack_filters puts the filter in the order in which it is used, in ACC: [group][row / ROWS][phase][channel][tap of the
- * phase][row % ROWS]; rows of the last block that do not exist are any number.
+ * phase][row % ROWS]; rows of the last block that do not exist are any number.  Its argument `block` is ROWS, 4 or 8.
  *     NDRange: local (1, 1, 1), global (rows of a group / VEC, rounded up, groups, 1); backward data (channels of a
  *     group / PACKED_CHANNELS, rounded up, groups, 1).
  * convolve computes a chunk of rows of N_VECTORS vectors of positions, which are numbered through all images.  It packs
@@ -64,7 +64,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1
+#if (PARTS & 2) && (ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1)
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
@@ -145,43 +145,58 @@ APART mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
 #endif
 
 /* Elements of an array from `at` on, as many as there are of a vector's. */
-APART vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
+APART vec load_end(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
-    if (at + VEC <= size)
-        return TO_VEC(VLOAD(W_TYPE)(w, at));
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++)
         lanes[i] = at + i < size ? (ACC)LOAD(W_TYPE)(w, at + i) : (ACC)0;
     return MX_JOIN(vload, VEC)(0, lanes);
 }
 
-/* Write VEC rows of one tap and channel, which begin `depth` blocks of ROWS apart; those of `blocks` blocks. */
-APART void store_rows(__global ACC *to, vec rows, long depth, int blocks)
+static inline vec load_filters(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
-    for (int i = 0; i < VEC / ROWS; i++)
-        if (i < blocks)
-            MX_JOIN(vstore, ROWS)(MX_JOIN(vload, ROWS)(i, (const ACC *)&rows), 0, to + i * depth * ROWS);
+    return at + VEC <= size ? TO_VEC(VLOAD(W_TYPE)(w, at)) : load_end(w, at, size);
+}
+
+/* Write block i of a vector's rows. */
+static inline void store_block(__global ACC *to, const vec *rows, int block, int i)
+{
+    const ACC *from = (const ACC *)rows + i * block;
+#if VEC > 4
+    if (block == 8) {
+        vstore8(vload8(0, from), 0, to);
+        return;
+    }
+#endif
+    vstore4(vload4(0, from), 0, to);
+}
+
+/* Write VEC rows of one tap and channel, whose blocks begin `depth` blocks apart; `blocks` of them. */
+static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks, int block)
+{
+    for (int i = 0; i < blocks; i++)
+        store_block(to + i * depth * block, &rows, block, i);
 }
 
 /* What work-item `id` packs of a group. */
 APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *restrict packed,
-                     const mx_conv_problem *p, long id, long group)
+                     const mx_conv_problem *p, int block, long id, long group)
 {
     const long taps = p->w.len[2] * p->w.len[3] * p->w.len[4], size = p->w.len[0] * p->w.len[1] * taps;
     const long filters = p->w.len[0] / p->groups, channels = BACKWARD ? filters : p->w.len[1];
     const long rows = BACKWARD ? p->w.len[1] : filters, depth = channels * taps;
-    const long row_blocks = (rows + ROWS - 1) / ROWS;
-    packed += group * row_blocks * depth * ROWS;
+    const long row_blocks = (rows + block - 1) / block;
+    packed += group * row_blocks * depth * block;
     vec v[VEC];
 #if BACKWARD
     /* All rows of a few channels: the filter is read in long runs. */
     const long c0 = id * PACKED_CHANNELS, c1 = min(c0 + PACKED_CHANNELS, channels);
     if (taps == 1) {
         for (long row = 0; row < rows; row += VEC) {
-            const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
+            const int blocks = (int)min((long)(VEC / block), row_blocks - row / block);
             for (long c = c0; c < c1; c++)
-                store_rows(packed + (row / ROWS * depth + c) * ROWS,
-                           load_filters(w, (group * filters + c) * rows + row, size), depth, blocks);
+                store_rows(packed + (row / block * depth + c) * block,
+                           load_filters(w, (group * filters + c) * rows + row, size), depth, blocks, block);
         }
         return;
     }
@@ -190,12 +205,12 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
         long place[VEC], step[VEC];
         for (int j = 0; j < count; j++) {
             const mx_packed_tap to = packed_tap(p, tap + j);
-            place[j] = (to.before * channels + to.number) * ROWS;
-            step[j] = to.count * ROWS;
+            place[j] = (to.before * channels + to.number) * block;
+            step[j] = to.count * block;
         }
         for (long row = 0; row < rows; row += VEC) {
-            const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
-            __global ACC *to = packed + row / ROWS * depth * ROWS;
+            const int blocks = (int)min((long)(VEC / block), row_blocks - row / block);
+            __global ACC *to = packed + row / block * depth * block;
             vec turned[PACKED_CHANNELS * VEC];
             for (long c = c0; c < c1; c++) {
                 const long from = (group * filters + c) * rows;
@@ -210,15 +225,14 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
             for (int i = 0; i < blocks; i++)
                 for (int j = 0; j < count; j++)
                     for (long c = c0; c < c1; c++)
-                        MX_JOIN(vstore, ROWS)(
-                            MX_JOIN(vload, ROWS)(i, (const ACC *)(turned + j * PACKED_CHANNELS + c - c0)), 0,
-                            to + i * depth * ROWS + place[j] + c * step[j]);
+                        store_block(to + i * depth * block + place[j] + c * step[j],
+                                    turned + j * PACKED_CHANNELS + c - c0, block, i);
         }
     }
 #else
     const long row = id * VEC, from = group * rows;
-    const int blocks = (int)min((long)(VEC / ROWS), row_blocks - row / ROWS);
-    packed += row / ROWS * depth * ROWS;
+    const int blocks = (int)min((long)(VEC / block), row_blocks - row / block);
+    packed += row / block * depth * block;
     for (long k = 0; k < depth; k += VEC) {
         const int count = (int)min((long)VEC, depth - k);
 #pragma unroll
@@ -226,7 +240,7 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
             v[i] = load_filters(w, (from + min(row + i, rows - 1)) * depth + k, size);
         transpose(v);
         for (int j = 0; j < count; j++)
-            store_rows(packed + (k + j) * ROWS, v[j], depth, blocks);
+            store_rows(packed + (k + j) * block, v[j], depth, blocks, block);
     }
 #endif
 }
@@ -234,9 +248,9 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
     __global const STORAGE(W_TYPE) *restrict w, long w_offset,
-    __global ACC *restrict packed, long packed_offset, const mx_conv_problem p)
+    __global ACC *restrict packed, long packed_offset, const mx_conv_problem p, long block)
 {
-    pack_some(w + w_offset, packed + packed_offset, &p, get_group_id(0), get_group_id(1));
+    pack_some(w + w_offset, packed + packed_offset, &p, (int)block, get_group_id(0), get_group_id(1));
 }
 
 #endif

@@ -102,10 +102,10 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    static FUNCTION void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,  \
-                                    __global const ACC *const *panels, int segments, int depth,           \
-                                    __global STORAGE(OUT_TYPE) *restrict out, const long *to,             \
-                                    SCALAR alpha, SCALAR beta)                                            \
+    APART void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,            \
+                          __global const ACC *const *panels, int segments, int depth,                     \
+                          __global STORAGE(OUT_TYPE) *restrict out, const long *to,                       \
+                          SCALAR alpha, SCALAR beta)                                                      \
     {                                                                                                     \
         vec s[ROWS][V];                                                                                   \
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
@@ -155,38 +155,39 @@ DEFINE_MULTIPLY(3, ROWS_3)
 DEFINE_MULTIPLY(4, ROWS_4)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
-    __global const ACC *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
-    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros,
-    const SCALAR alpha, const SCALAR beta)
+/* What a work-item computes: pixels of a phase and tiles of channels. */
+APART void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
+                      __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
+                      const SCALAR alpha, const SCALAR beta, long id0, long groups0, long id1, long groups1,
+                      long id2)
 {
+    const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
 #if BACKWARD
     /* Phases run fastest, so that a range of work-groups has some of each: they differ in their taps. */
-    const int phases = g.step[0] * g.step[1] * g.step[2], phase = (int)get_group_id(0) % phases;
+    const int phases = g.step[0] * g.step[1] * g.step[2], phase = (int)id0 % phases;
 #else
     const int phases = 1, phase = 0;
 #endif
-    const int share = (int)get_group_id(0) / phases, shares = (int)get_num_groups(0) / phases;
+    const int share = (int)id0 / phases, shares = (int)groups0 / phases;
     const int first_tile = (int)((long)share * tiles / shares), last_tile = (int)((long)(share + 1) * tiles / shares);
-    const int group = (int)get_group_id(2);
+    const int group = (int)id2;
     const axis_t d = axis_of(g, 0, phase / (g.step[1] * g.step[2]), BACKWARD);
     const axis_t h = axis_of(g, 1, phase / g.step[2] % g.step[1], BACKWARD);
     const axis_t w = axis_of(g, 2, phase % g.step[2], BACKWARD);
 
     /* Pixels are dealt in units of DEAL, and fill whole tiles of rows with the last one repeated. */
     const long pixels = (long)g.images * d.count * h.count * w.count, deals = (pixels + DEAL - 1) / DEAL;
-    const long first = (long)(get_group_id(1) * deals / get_num_groups(1) * DEAL);
-    const int count = (int)(min((long)((get_group_id(1) + 1) * deals / get_num_groups(1) * DEAL), pixels) - first);
+    const long first = (long)(id1 * deals / groups1 * DEAL);
+    const int count = (int)(min((long)((id1 + 1) * deals / groups1 * DEAL), pixels) - first);
     if (count <= 0)
         return;
 
-    packed += packed_offset;
     __global const ACC *zero = packed;
     const long all_taps = (long)g.taps[0] * g.taps[1] * g.taps[2];
     packed += zeros + (long)group * vectors * VEC * all_taps * g.inputs;
-    in += in_offset + (long)group * g.inputs;
-    out += out_offset + (long)group * g.outputs;
+    in += (long)group * g.inputs;
+    out += (long)group * g.outputs;
 
     /* Where each pixel's first tap lies, and the pixel itself. */
     int at_d[ALL], at_h[ALL], at_w[ALL];
@@ -298,4 +299,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
                 store_sum(p, c, ((const SUM *)s)[c], alpha, beta);
         }
     }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
+    __global const ACC *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
+    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros,
+    const SCALAR alpha, const SCALAR beta)
+{
+    conv_share(in + in_offset, packed + packed_offset, out + out_offset, &g, zeros, alpha, beta, get_group_id(0),
+               get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2));
 }

@@ -61,22 +61,21 @@ static inline void transpose(vec *a)
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
-    __global const STORAGE(IN_TYPE) *restrict w, long w_offset, __global ACC *restrict out, long out_offset,
-    int filters, int taps, int channels, long zeros)
+/* A vector of a group's lanes, part of their depth. */
+APART void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
+                       int taps, int channels, long zeros, long id0, long id1, long groups1, long id2)
 {
     const int lanes = BACKWARD ? channels : filters;
     const long depth = (long)taps * (BACKWARD ? filters : channels);
     const int vectors = (lanes + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
-    const int v = (int)get_group_id(0);
-    const long group = get_group_id(2), part = get_group_id(1), parts = get_num_groups(1);
+    const int v = (int)id0;
+    const long group = id2, part = id1, parts = groups1;
     /* The tile of the vector: tile t begins with vector t * vectors / tiles. */
     const int tile = (int)(((long)(v + 1) * tiles - 1) / vectors);
     const int first = (int)((long)tile * vectors / tiles);
     const int width = ((int)((long)(tile + 1) * vectors / tiles) - first) * VEC;
     const int count = min(lanes - v * VEC, VEC);
-    w += w_offset + group * filters * taps * channels;
-    out += out_offset;
+    w += group * filters * taps * channels;
     if (v == 0 && group == 0)
         for (long i = part; i < zeros; i += parts)
             out[i] = 0;
@@ -122,13 +121,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 #endif
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
-    __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global ACC *restrict out, long out_offset,
-    long lines, long length, long left, long right)
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
+    __global const STORAGE(IN_TYPE) *restrict w, long w_offset, __global ACC *restrict out, long out_offset,
+    int filters, int taps, int channels, long zeros)
 {
-    const long part = get_group_id(0), parts = get_num_groups(0);
-    in += in_offset;
-    out += out_offset;
+    pack_vector(w + w_offset, out + out_offset, filters, taps, channels, zeros, get_group_id(0), get_group_id(1),
+                get_num_groups(1), get_group_id(2));
+}
+
+/* A part of the lines. */
+APART void convert_part(__global const STORAGE(IN_TYPE) *restrict in, __global ACC *restrict out, long lines,
+                        long length, long left, long right, long id0, long groups0)
+{
+    const long part = id0, parts = groups0;
     if (lines == 1) {
         /* Pieces of the one line: zeros come before the first and behind the last. */
         const long vectors = (length + VEC - 1) / VEC, first = vectors * part / parts * VEC;
@@ -157,4 +162,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
         for (i = 0; i < right; i++)
             to[length + i] = 0;
     }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
+    __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global ACC *restrict out, long out_offset,
+    long lines, long length, long left, long right)
+{
+    convert_part(in + in_offset, out + out_offset, lines, length, left, right, get_group_id(0), get_num_groups(0));
 }

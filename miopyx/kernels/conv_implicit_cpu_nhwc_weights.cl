@@ -47,8 +47,8 @@
 
 /* sums[ROWS][V] = or += sum over `depth` pixels of a[p * K_CHUNK + i] * b[p * V + j]. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    static FUNCTION void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                \
-                                    const ACC *restrict b, int depth)                                     \
+    APART void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                          \
+                          const ACC *restrict b, int depth)                                               \
     {                                                                                                     \
         vec s[ROWS][V];                                                                                   \
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
@@ -110,20 +110,22 @@ DEFINE_COPY_ROWS(3)
 DEFINE_COPY_ROWS(4)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
-    __global const STORAGE(IN_TYPE) *restrict x, long x_offset, __global const STORAGE(IN_TYPE) *restrict dy,
-    long dy_offset, __global ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
-    long dw_offset, const mx_nhwc g, const SCALAR alpha, const SCALAR beta)
+/* A tile of columns of a chunk of filters, over the pixels of a part. */
+APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
+                    __global ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
+                    const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, long id0, long groups0,
+                    long id1, long groups1, long id2, long groups2)
 {
+    const mx_nhwc g = *geometry;
     const int taps = g.taps[0] * g.taps[1] * g.taps[2], columns = taps * g.inputs;
-    const int vectors = (columns + VEC - 1) / VEC, tiles = (int)get_num_groups(0), tile = (int)get_group_id(0);
+    const int vectors = (columns + VEC - 1) / VEC, tiles = (int)groups0, tile = (int)id0;
     const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
     const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
-    const int group = (int)get_group_id(2) % g.groups, part = (int)get_group_id(2) / g.groups;
-    const int parts = (int)get_num_groups(2) / g.groups;
-    const int row_tiles = (g.outputs + rows - 1) / rows, chunks = (int)get_num_groups(1);
-    const int k0 = (int)((long)get_group_id(1) * row_tiles / chunks) * rows;
-    const int padded = (int)((long)(get_group_id(1) + 1) * row_tiles / chunks) * rows - k0;
+    const int group = (int)id2 % g.groups, part = (int)id2 / g.groups;
+    const int parts = (int)groups2 / g.groups;
+    const int row_tiles = (g.outputs + rows - 1) / rows, chunks = (int)groups1;
+    const int k0 = (int)((long)id1 * row_tiles / chunks) * rows;
+    const int padded = (int)((long)(id1 + 1) * row_tiles / chunks) * rows - k0;
     const int filters = min(padded, g.outputs - k0);
     const int j0 = v0 * VEC, width = used * VEC, j1 = min(j0 + width, columns);
     if (filters <= 0)
@@ -133,8 +135,6 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
     const int together = g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1, unit = together * g.inputs;
     const long pixels = (long)g.images * g.out[0] * g.out[1] * g.out[2];
     const long end = (part + 1) * pixels / parts, x_size = (long)g.images * g.in[0] * g.in[1] * g.in[2] * g.in_pixel;
-    x += x_offset;
-    dy += dy_offset;
     long p = part * pixels / parts;
     int w = (int)(p % g.out[2]), h = (int)(p / g.out[2] % g.out[1]), d = (int)(p / g.out[2] / g.out[1] % g.out[0]);
     long n = p / g.out[2] / g.out[1] / g.out[0];
@@ -249,13 +249,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
         const ACC *lanes = (const ACC *)s;
         int j = 0;
         if (parts > 1) {
-            __global ACC *to = sums_of_parts + parts_offset + (long)part * g.groups * g.outputs * columns + at;
+            __global ACC *to = sums_of_parts + (long)part * g.groups * g.outputs * columns + at;
             for (; j + VEC <= j1 - j0; j += VEC)
                 STORE_VEC(s[j / VEC], to + j);
             for (; j < j1 - j0; j++)
                 to[j] = lanes[j];
         } else {
-            __global STORAGE(IN_TYPE) *to = dw + dw_offset + at;
+            __global STORAGE(IN_TYPE) *to = dw + at;
             for (; j + VEC <= j1 - j0; j += VEC)
                 if (beta != 0)
                     VSTORE(IN_TYPE)(to, j, (ACC)alpha * s[j / VEC] + (ACC)beta * TO_VEC(VLOAD(IN_TYPE)(to, j)));
@@ -267,13 +267,21 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
-    __global const ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
-    long dw_offset, long elements, int parts, const SCALAR alpha, const SCALAR beta)
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
+    __global const STORAGE(IN_TYPE) *restrict x, long x_offset, __global const STORAGE(IN_TYPE) *restrict dy,
+    long dy_offset, __global ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dw_offset, const mx_nhwc g, const SCALAR alpha, const SCALAR beta)
 {
-    const long vectors = elements / VEC, piece = get_group_id(0), pieces = get_num_groups(0);
-    sums_of_parts += parts_offset;
-    dw += dw_offset;
+    sum_tile(x + x_offset, dy + dy_offset, sums_of_parts + parts_offset, dw + dw_offset, &g, alpha, beta,
+             get_group_id(0), get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2),
+             get_num_groups(2));
+}
+
+/* A piece of dw from its parts. */
+APART void sum_piece(__global const ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
+                     long elements, int parts, const SCALAR alpha, const SCALAR beta, long id0, long groups0)
+{
+    const long vectors = elements / VEC, piece = id0, pieces = groups0;
     for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {
         vec sum = (vec)((ACC)0);
         for (int part = 0; part < parts; part++)
@@ -290,4 +298,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
                 sum += sums_of_parts[part * elements + i];
             STORE_MIXED(IN_TYPE, dw, i, sum, alpha, beta);
         }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
+    __global const ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dw_offset, long elements, int parts, const SCALAR alpha, const SCALAR beta)
+{
+    sum_piece(sums_of_parts + parts_offset, dw + dw_offset, elements, parts, alpha, beta, get_group_id(0),
+              get_num_groups(0));
 }

@@ -161,8 +161,8 @@ APART mx_chunk chunk_of(const mx_weights *g, long id)
 
 /* panel[count][used vectors] = positions p ... p + count - 1 of one image of U, whose lanes are `area` apart; `lane`
  * has their offsets. */
-APART void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *lane, int used, long p,
-                long count, long area)
+APART void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *restrict lane, int used,
+                long p, long count, long area)
 {
     if (area < VEC) {
         for (long i = 0; i < count; i++)
@@ -184,14 +184,14 @@ APART void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U,
                     FOUR_COLUMNS(v, U_FOUR);
 #pragma unroll
                     for (int l = 0; l < 4; l++)
-                        to[(q + l) * used] = v[l];
+                        STORE_VEC(v[l], (q + l) * used, (ACC *)to);
                 }
             } else
                 for (int q = 0; q < end; q += 4) {
                     vec v[4];
                     FOUR_COLUMNS(v, U_FOUR);
                     for (int l = max(skip - q, 0); l < min(4, end - q); l++)
-                        to[(q + l - skip) * used] = v[l];
+                        STORE_VEC(v[l], (q + l - skip) * used, (ACC *)to);
                 }
         }
 }
@@ -236,17 +236,18 @@ APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0,
 /* sums[row][COUNT vectors] += V[row] * panel over the positions of the runs. */
 #define DEFINE_MULTIPLY(COUNT)                                                                        \
     APART void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel,         \
-                                __global const ACC *restrict V, const long *row,                      \
+                                __global const ACC *restrict V, const long *restrict row,             \
                                 const mx_run *restrict runs, int many, long step)                     \
     {                                                                                                 \
         vec s[TILE_ROWS][COUNT];                                                                      \
         _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
             _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
-                s[i][j] = LOAD_VEC(i * sums_row + j, (const ACC *)sums);                              \
+                s[i][j] = LOAD_VEC(j, (const ACC *)(sums + i * sums_row));                            \
         for (int r = 0; r < many; r++) {                                                              \
             __global const ACC *v = V + runs[r].at;                                                   \
             const vec *u = panel + (long)runs[r].from * COUNT;                                        \
-            for (int p = runs[r].count; p > 0; p--, v += step, u += COUNT)                            \
+            const int count = runs[r].count;                                                          \
+            _Pragma("unroll 2") for (int p = 0; p < count; p++, v += step, u += COUNT)                \
                 _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                               \
                     const vec a = (vec)(v[row[i]]);                                                   \
                     _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                 \
@@ -281,23 +282,25 @@ static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCAL
 APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
                  const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
 {
-    const long taps = volume(g->taps), rows = g->rows * taps;
+    const long taps = volume(g->taps), rows = g->rows * taps, all_lanes = g->lanes;
+    const int used = c->used;
+    const bool lanes_last = g->lanes_last != 0;
     /* In dw, from a lane to the next and from a sum to the next. */
-    const long next_lane = g->lanes_last ? 1 : rows, next = g->lanes_last ? g->lanes : 1;
+    const long next_lane = lanes_last ? 1 : rows, next = lanes_last ? all_lanes : 1;
     while (count > 0) {
         /* Sums of all taps lie in dw as they do here; else those of a row do. */
         const long row = c->row + first / c->taps, tap = c->tap + first % c->taps;
         const int some = (int)min(min(count, (long)VEC), c->taps == taps ? (long)VEC : c->tap + c->taps - tap);
-        for (int j = 0; j < c->used; j++) {
+        for (int j = 0; j < used; j++) {
             const long lane = c->lane + j * VEC;
-            const int lanes = (int)min(g->lanes - lane, (long)VEC);
+            const int lanes = (int)min(all_lanes - lane, (long)VEC);
             __global STORAGE(W_TYPE) *w = W + lane * next_lane + (row * taps + tap) * next;
             const ACC *from = (const ACC *)(sums + j);
-#define SUMS_FOUR(i) vload4(0, from + (i) * c->used * VEC + q)
-            if (g->lanes_last && lanes == VEC)
+#define SUMS_FOUR(i) vload4(0, from + (i) * used * VEC + q)
+            if (lanes_last && lanes == VEC)
                 for (int i = 0; i < some; i++)
-                    store_vector(w, i * next, sums[i * c->used + j], alpha, beta);
-            else if (!g->lanes_last && some == VEC)
+                    store_vector(w, i * next, sums[i * used + j], alpha, beta);
+            else if (!lanes_last && some == VEC)
                 for (int q = 0; q < lanes; q += 4) {
                     vec v[4];
                     FOUR_COLUMNS(v, SUMS_FOUR);
@@ -307,9 +310,9 @@ APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums,
             else
                 for (int l = 0; l < lanes; l++)
                     for (int i = 0; i < some; i++)
-                        STORE_MIXED(W_TYPE, w, l * next_lane + i * next, from[i * c->used * VEC + l], alpha, beta);
+                        STORE_MIXED(W_TYPE, w, l * next_lane + i * next, from[i * used * VEC + l], alpha, beta);
         }
-        sums += some * c->used;
+        sums += some * used;
         first += some;
         count -= some;
     }
@@ -416,11 +419,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
 {
     const mx_chunk c = chunk_of(&g, get_group_id(0));
     const long part = get_group_id(1), group = get_group_id(2), count = get_num_groups(1);
-    sum(U + u_offset + group * g.lanes * volume(g.out), V + v_offset + group * (g.rows / volume(g.inner)) * volume(g.in),
-        W + w_offset + group * group_size(&g),
-        /* [group][chunk][part], see part_size. */
-        parts + parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g), &g, &c,
-        part, count, alpha, beta);
+    U += u_offset + group * g.lanes * volume(g.out);
+    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in);
+    W += w_offset + group * group_size(&g);
+    /* [group][chunk][part], see part_size. */
+    parts += parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g);
+    sum(U, V, W, parts, &g, &c, part, count, alpha, beta);
 }
 
 /* dw from its parts: VEC sums of a chunk, from `first` on. */

@@ -141,17 +141,19 @@ cdef class _CpuImplicitGemm(ConvSolver):
         chunks = max(_ceil(blocks * t.rows, most), chunks)
         cdef bint in_place = _in_place(dev, p)
         cdef bint streamed = is_streamed(dev, 2 * y.len[0] * y.len[1] * spatial_size(y) * type_size(<int> y.type))
-        defines = {
+        types = {
             "IN_TYPE": type_token(x.type), "W_TYPE": type_token(p.w.type), "OUT_TYPE": type_token(y.type),
             "ACC": "double" if p.w.type == MX_DOUBLE else "int" if p.w.type == MX_INT8 else "float",
             "SCALAR": "double" if wide else "float", "BACKWARD": int(self.direction == MX_BACKWARD_DATA),
-            "VEC": t.vec, "ROWS": t.rows, "N_VECTORS": t.vectors,
+            "VEC": t.vec,
         }
+        defines = {**types, "ROWS": t.rows, "N_VECTORS": t.vectors}
         problem = Arg.value_of(problem_bytes(p))
         packed = Arg.slot_of(SLOT_WORKSPACE, acc)
         filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
         pack = Step(
-            KernelSpec("conv_implicit_cpu.cl", "pack_filters", PARTS=1, **defines), (filters, packed, problem),
+            KernelSpec("conv_implicit_cpu.cl", "pack_filters", PARTS=1, **types),
+            (filters, packed, problem, Arg.value_of(struct.pack("q", t.rows))),
             (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
              p.groups, 1), (1, 1, 1))
         convolve = Step(

@@ -13,6 +13,8 @@ more.
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -228,10 +230,12 @@ def test_every_solver_has_a_case(handle):
     for case in conv_cases():
         conv = ConvolutionDescriptor(case.pad, case.stride, case.dilation, int(case.transposed), case.groups,
                                      case.outpad)
-        for dtype in ("float32", "float16"):
-            x, w = TensorDescriptor(dtype, case.x_lens), TensorDescriptor(dtype, case.w_lens)
-            for direction in range(3):
-                problem = ConvProblem(direction, x, w, TensorDescriptor(dtype, conv.output_lens(x, w)), conv)
+        for dtype, layout in itertools.product(("float32", "float16", "int8"), ("packed", "channels last")):
+            x, w = (TensorDescriptor(dtype, s, strides_of(s, layout)) for s in (case.x_lens, case.w_lens))
+            lens = conv.output_lens(x, w)
+            y = TensorDescriptor(dtype if dtype != "int8" else "int32", lens, strides_of(lens, layout))
+            for direction in range(3 if dtype != "int8" else 1):
+                problem = ConvProblem(direction, x, w, y, conv)
                 for solver in registry.CONV:
                     if solver.id in reasons:
                         reasons[solver.id].add(solver.why_not(handle.device, problem))

@@ -79,7 +79,7 @@ class Example:
 
     def __init__(self, case: ConvCase, dtype: str, layout: str, rng: np.random.Generator, host: miopyx.Handle,
                  shift: int = 0, copied: bool = False) -> None:
-        self.case, self.dtype, self.conv, self.host = case, dtype, case.conv(), host
+        self.case, self.dtype, self.layout, self.conv, self.host = case, dtype, layout, case.conv(), host
         self.shift, self.copied = shift, copied
         self.desc = descriptors(case, dtype, layout)
         self.data = [self._random(d.dtype, d.lens, rng) for d in self.desc]
@@ -161,6 +161,30 @@ def check_twice(handle, example: Example, direction: int, solver, rng: np.random
     """The same, and another call gives the same bits."""
     got = check(handle, example, direction, solver, rng)
     np.testing.assert_array_equal(got, example.run(handle, direction, solver), "not deterministic")
+
+
+def check_inf_and_nan(handle, example: Example, direction: int, solver, rng: np.random.Generator,
+                      tolerance: float) -> None:
+    """Put Inf, then NaN into both inputs, corners included: they reach what depends on them and nothing else.
+
+    `tolerance` is that of the finite results.
+    """
+    clean = example.data
+    for value in (np.inf, np.nan):
+        example = Example(example.case, example.dtype, example.layout, rng, example.host, example.shift, example.copied)
+        example.data = [d.copy() for d in clean]
+        for i in range(3):
+            if i != OUTPUT[direction]:
+                flat = example.data[i].reshape(-1)
+                flat[rng.integers(0, flat.size, 2)] = value
+                flat[[0, -1]] = -value
+        with np.errstate(invalid="ignore"):
+            want = example.truth(direction)
+        got = example.run(handle, direction, solver)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+        finite = np.isfinite(want)
+        np.testing.assert_allclose(got[finite], want[finite], rtol=tolerance, atol=tolerance)
 
 
 def verify(example: Example, direction: int, got: np.ndarray, solver, alpha: float = 1.0, beta: float = 0.0,

@@ -6,10 +6,9 @@ long strips and few parts, as large ones have on a large device.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from cases_reader import ConvCase, grouped_case
-from solver_checks import OUTPUT, Example, check_twice, configurations_of, problem_of, verify
+from solver_checks import Example, check_inf_and_nan, check_twice, configurations_of, problem_of, verify
 
 import miopyx
 from miopyx.solvers import registry
@@ -97,20 +96,8 @@ def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     if gpu.device.info.runtime == "pocl":
         every = [every[rng.integers(len(every))]]
     for name, layout in every:
-        for value in (np.inf, np.nan):
-            example = Example(SHAPES[name], "float32", layout, rng, host, copied=True)
-            for i in range(3):
-                if i != OUTPUT[direction]:
-                    flat = example.data[i].reshape(-1)
-                    flat[rng.integers(0, flat.size, 2)] = value
-                    flat[[0, -1]] = -value
-            with np.errstate(invalid="ignore"):
-                want = example.truth(direction)
-            got = example.run(gpu, direction, SOLVERS[direction])
-            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-            np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
-            finite = np.isfinite(want)
-            np.testing.assert_allclose(got[finite], want[finite], rtol=1e-3, atol=1e-3)
+        example = Example(SHAPES[name], "float32", layout, rng, host, copied=True)
+        check_inf_and_nan(gpu, example, direction, SOLVERS[direction], rng, 1e-3)
 
 
 def test_what_is_refused(gpu):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from cases_reader import conv_cases
 from guarded import LAYOUTS
@@ -31,9 +33,9 @@ def test_every_solver_has_a_case(handle):
     """A solver that no case reaches is not tested; those of other hardware say that they need it."""
     reasons = {s.id: set() for s in registry.CONV if s.on_host == handle.device.is_host}
     for case in conv_cases():
-        for dtype in ("float32", "float16"):
-            for direction in range(3):
-                problem = problem_of(case, dtype, direction=direction)
+        for dtype, layout in itertools.product(("float32", "float16", "int8"), LAYOUTS[:2]):
+            for direction in range(3 if dtype != "int8" else 1):
+                problem = problem_of(case, dtype, layout, direction)
                 for solver in registry.CONV:
                     if solver.id in reasons:
                         reasons[solver.id].add(solver.why_not(handle.device, problem))

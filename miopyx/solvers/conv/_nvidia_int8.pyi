@@ -1,0 +1,3 @@
+from ._base import ConvSolver
+
+class NvInt8Fwd(ConvSolver): ...

@@ -9,13 +9,15 @@ from miopyx.solvers.conv._nvidia_common cimport mx_nv_conv
 
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
+    MOST_SPAN = 1400       # of narrow_t, that conv_nvidia_hopper_rows.cl keeps
     NARROW = 4             # channels up to which wgmma reads two pixels in 16 bytes
 
 # x of up to 4 channels as pack_narrow copies it: chunks of two pixels of 4 channels each.
 cdef struct narrow_t:
-    bint used
+    bint used, whole_rows
     int64_t every                            # pixels from one chunk to the next
-    int64_t rows, chunks, bytes              # of an image, of a row, of all
+    int64_t planes, rows, chunks, bytes      # of an image, of a plane, of a row, of all
+    int64_t taps, span                       # chunks in a row of w, from the first tap to the last
     int64_t reduced, taps_across             # channels of a tap of the copy, taps in a row
     int64_t step, tap                        # chunks from one pixel of y, or tap, to the next
 
@@ -66,7 +68,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
 cdef bint pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
-cdef narrow_t narrow_of(const mx_conv_problem* p) noexcept nogil
+cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
 cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil

@@ -47,32 +47,42 @@ cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
     return o
 
 
-cdef narrow_t narrow_of(const mx_conv_problem* p) noexcept nogil:
+cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil:
+    """How x of few channels is copied; `whole_rows` as conv_nvidia_hopper_rows.cl wants it, if it takes the problem."""
     cdef narrow_t n
-    cdef int64_t chunks
     memset(&n, 0, sizeof(n))
     n.used = p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
-    chunks = (p.w.len[4] + 1) // 2
+    n.taps = (p.w.len[4] + 1) // 2
     n.every = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
-    if n.every == 2:
-        # The chunks of all taps in a row lie beside each other.
-        n.reduced, n.taps_across, n.step, n.tap = 8 * chunks, 1, p.step[2] // 2, 0
-        n.chunks = (p.y.len[4] - 1) * n.step + chunks
+    n.step, n.tap = p.step[2] // n.every, 2 * p.dilation[2] // n.every
+    n.planes = p.step[1] if whole_rows else 1
+    n.rows = p.y.len[3] + (p.w.len[3] - 1) * p.dilation[1] // n.planes
+    n.chunks = p.y.len[4] + (up(n.taps, 2) - 1) * n.tap
+    n.span = (p.w.len[3] - 1) * p.dilation[1] // n.planes * n.chunks + (up(n.taps, 2) - 1) * n.tap
+    n.whole_rows = (whole_rows and n.step == 1 and p.step[1] <= 2 and n.tap <= 32 and n.span <= MOST_SPAN
+                    and p.w.len[0] > 1 and p.w.len[0] <= 64 and p.w.len[3] * n.taps <= 64
+                    and n.rows * n.chunks <= 1.25 * p.y.len[3] * p.y.len[4])
+    if n.whole_rows:
+        n.taps = up(n.taps, 2)
     else:
-        n.reduced, n.taps_across, n.step, n.tap = 8, chunks, p.step[2], 2 * p.dilation[2]
-        n.chunks = (p.y.len[4] - 1) * n.step + (chunks - 1) * n.tap + 1
-    n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
-    n.bytes = up(p.x.len[0] * n.rows * n.chunks * 16, ALIGN)
+        n.planes = 1
+        n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
+        n.chunks = (p.y.len[4] - 1) * n.step + (n.taps - 1) * n.tap + 1
+    # The chunks of all taps in a row are channels of one where they lie beside each other.
+    n.taps_across = 1 if n.whole_rows or n.tap == 1 else n.taps
+    n.reduced = 8 * (n.taps if n.taps_across == 1 else 1)
+    n.bytes = up(p.x.len[0] * n.planes * n.rows * n.chunks * 16, ALIGN)
     return n
 
 
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to):
     cdef const mx_tensor* x = &p.x
-    sizes = struct.pack("14i", x.len[0], p.w.len[1], x.len[3], x.len[4], n.rows, n.chunks, n.every, p.dilation[2],
-                        p.pad[1], p.pad[2], stride_of(x, 0), stride_of(x, 1), stride_of(x, 3), stride_of(x, 4))
+    sizes = struct.pack("15i", x.len[0], p.w.len[1], x.len[3], x.len[4], n.planes, n.rows, n.chunks, n.every,
+                        p.dilation[2], p.pad[1], p.pad[2], stride_of(x, 0), stride_of(x, 1), stride_of(x, 3),
+                        stride_of(x, 4))
     args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
     return Step(KernelSpec("conv_nvidia_pack.cl", "pack_narrow", X_TYPE=type_token(p.w.type)), args,
-                (up(x.len[0] * n.rows * n.chunks, 256),), (256,))
+                (up(x.len[0] * n.planes * n.rows * n.chunks, 256),), (256,))
 
 
 cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil:
@@ -112,7 +122,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.packs_w = r.packs_w and not r.w_across
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
-        r.narrow = narrow_of(p)
+        r.narrow = narrow_of(p, r.y.stride[1] == 1)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
         r.x_across = r.w_across = False
@@ -389,7 +399,7 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     if wgmma:
-        s.narrow = narrow_of(p)
+        s.narrow = narrow_of(p, False)
     if s.narrow.used:
         s.packs_x, s.reduced = True, s.narrow.reduced
         s.columns = s.reduced * p.w.len[3] * s.narrow.taps_across
@@ -492,7 +502,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         cdef mx_conv_problem read = only_read(p)
         return max(p.x.len[0] * read.x.len[3] * read.x.len[4] * p.groups * up(p.w.len[1], 8),
                    p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(p.w.len[0] // p.groups, 8),
-                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8), narrow_of(&read).bytes // 2)
+                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8), narrow_of(&read, False).bytes // 2)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         if p.w.type == MX_FLOAT:

@@ -20,9 +20,11 @@ from miopyx.solvers.conv._nvidia_common cimport (
 
 cdef enum:
     WEIGHT_TILES = 7
+    LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
-cdef double PARTS_SPEED = 4e6  # of parts written and read, in bytes a microsecond
+# What is read from memory, and of parts written and read, in bytes a microsecond.
+cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
 
 # A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice and
 # a whole tile take in microseconds.
@@ -31,13 +33,13 @@ cdef struct tile_t:
     double slice, end
 
 cdef tile_t[WEIGHT_TILES] TILES
-TILES[0] = tile_t(128, 256, 384, 1, 0.79, 3)
-TILES[1] = tile_t(256, 128, 384, 1, 0.80, 3)
-TILES[2] = tile_t(128, 128, 384, 1, 0.48, 3)
-TILES[3] = tile_t(64, 256, 256, 1, 0.6, 3)
-TILES[4] = tile_t(64, 64, 256, 3, 0.8, 3)
-TILES[5] = tile_t(128, 192, 384, 1, 0.65, 3)
-TILES[6] = tile_t(64, 192, 256, 1, 0.5, 3)
+TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
+TILES[1] = tile_t(256, 128, 384, 1, 0.77, 3)
+TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
+TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
+TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
+TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
+TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6})
@@ -56,7 +58,67 @@ CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
 cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
 
 
+# How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
+cdef struct rows_t:
+    bint used
+    int64_t rows, pitch, low, span           # see the kernel
+    int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
+
+
+cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
+    """Positions along an axis of x, so that taps from `first` to `last` of y's pixels meet it or what is between."""
+    return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
+
+
+cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
+    cdef rows_t o
+    cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
+    memset(&o, 0, sizeof(o))
+    if g.y_c != 1 or g.filters == 1 or g.filters > 64 or g.groups != 1:
+        return o
+    o.filters = 32 if g.filters <= 32 and not r.w_across else 64
+    if r.narrow.used:
+        if not r.narrow.whole_rows:
+            return o
+        o.rows, o.pitch = r.narrow.rows, r.narrow.chunks
+        o.span = r.narrow.span
+        position, mirrored, most = 16 * r.narrow.planes, 2, 32
+    else:
+        if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
+                or r.x_across):
+            return o
+        h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
+        o.low = h0 * o.pitch + w0
+        o.span = h1 * o.pitch + w1 - o.low
+    o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    w_bytes = o.depths * o.filters * 128
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes) // (64 * position) - mirrored)
+    o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
+                               and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
+    return o
+
+
+cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
+    cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
+    cdef int64_t tiles = up(images * o.rows * o.pitch, 256) // 256, each = (tiles + units - 1) // units
+    cdef list args = list(operand_args(r, g))
+    cdef mx_nv_conv positions = g[0]
+    positions.image, positions.row = divisor(o.rows * o.pitch), divisor(o.pitch)
+    args[3] = Arg.value_of((<const unsigned char*> &positions)[:sizeof(positions)] + struct.pack(
+        "7i", images, o.rows, o.pitch, o.low, o.span, tiles, each))
+    spec = KernelSpec(
+        "conv_nvidia_hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
+        VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
+        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across))
+    return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
+
+
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+    cdef rows_t whole = _rows_of(r, g)
+    if whole.used:
+        return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     cdef int64_t tiles, best_tiles = 1, threads
@@ -202,7 +264,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             KernelSpec("conv_nvidia_pack.cl", "spread_residues", X_TYPE=token),
             (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), Arg.value_of(x), Arg.alpha(False),
              Arg.beta(False)),
-            (up(p.x.len[0] * m.p * m.q, 256),), (256,)))
+            (up(p.x.len[0] * m.p * a * m.q, 256),), (256,)))
         return Solution(steps, r.workspace)
 
 
@@ -216,30 +278,31 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
     cdef int64_t number, splits, groups, at_once
-    cdef bint small = 2 * (weights_read(&p.x) + weights_read(&p.y)) <= CACHED
-    cdef double cost, best = -1, part
+    cdef int64_t read = 2 * (weights_read(&p.x) + weights_read(&p.y))
+    cdef double cost, best = -1, part, end
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
-        part = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED
+        part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
         t.tile, t.tiles = i, number
         for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
             t.each = (slices + splits - 1) // splits
             t.splits = (slices + t.each - 1) // t.each
             t.groups = number * t.splits
             t.slots = t.groups
-            cost = (t.groups + at_once - 1) // at_once * (t.each * TILES[i].slice + TILES[i].end) + t.slots * part
+            cost = max((t.groups + at_once - 1) // at_once * (t.each * TILES[i].slice + end),
+                       read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
-        if small and number * slices < INT_LIMIT // 2:
+        if read <= CACHED and number * slices < INT_LIMIT // 2:
             t.each = (number * slices + at_once - 1) // at_once
             t.splits = 0
             t.groups = (number * slices + t.each - 1) // t.each
             t.slots = t.groups + number
-            cost = t.each * TILES[i].slice + (t.each // slices + 2) * TILES[i].end + t.slots * part
+            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end, read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
     s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4

@@ -3,7 +3,7 @@
  * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
  * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
  * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
- * 8 pixels without gaps) or 8 filters (W_ACROSS: multiples of 8 filters and of 64 channels, w_k from one channel to the
+ * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64 channels, w_k from one channel to the
  * next), and a slice is 64 rows of the reduced axis for every 64 of them.
  *
  * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
@@ -48,6 +48,9 @@
 #endif
 #ifndef X_ACROSS
 #define X_ACROSS 0
+#endif
+#ifndef X_RUN /* 4 or 8 */
+#define X_RUN 8
 #endif
 #ifndef W_ACROSS
 #define W_ACROSS 0
@@ -96,10 +99,17 @@
 #define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
 
+#define RUNS (8 / X_RUN)
+#if X_RUN == 4
+#define MX_COPY_X MX_COPY8
+#define MX_COPY_X_ELEMENTS mx_copy_four
+#else
 #if NEAR
 #define MX_COPY_X MX_COPY16_NEAR
 #else
 #define MX_COPY_X MX_COPY16
+#endif
+#define MX_COPY_X_ELEMENTS mx_copy_halves
 #endif
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
@@ -131,14 +141,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     X += x_offset;
     W += w_offset + g.w_first;
     Y += y_offset + g.y_first;
-    const bool aligned = (((ulong)X | (ulong)W) & 15) == 0;
+    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
     const uint shared = mx_shared(stages);
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
 #if X_ACROSS
-    int base[X_BLOCKS]; /* of 8 pixels, -1: none */
+    int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
 #else
     int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
 #endif
@@ -170,18 +180,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* Where a tile's pixels lie, and their first tap. */
 #if X_ACROSS
 #define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
-        const int m = (m0) + b * 64 + chunk * 8, n = mx_quotient(m, g.image);                                         \
-        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
-    }
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                            \
+            const int m = (m0) + b * 64 + chunk * 8 + l * X_RUN, n = mx_quotient(m, g.image);                         \
+            base[b][l] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                         \
+        }
 #define COPY_PIXELS(COPY16, at, slice)                                                                                \
     _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {                                                   \
         const int channel = (slice)*64 + row0 + i * ROWS_AT_ONCE;                                                     \
-        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
-            const bool valid = base[b] >= 0 && channel < g.channels;                                                  \
-            COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
-                   X + (valid ? base[b] + channel * g.x_c : 0), valid);                                               \
-        }                                                                                                             \
+        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                          \
+            _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                        \
+                const bool valid = base[b][l] >= 0 && channel < g.channels;                                           \
+                COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES + l * 2 * X_RUN,                         \
+                       X + (valid ? base[b][l] + channel * g.x_c : 0), valid);                                        \
+            }                                                                                                         \
     }
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
@@ -256,7 +268,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_X, MX_COPY16, stage, slice);
                     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
                 } else {
-                    COPY_SLICE(mx_copy_halves, mx_copy_halves, stage, slice);
+                    COPY_SLICE(MX_COPY_X_ELEMENTS, mx_copy_halves, stage, slice);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 NEXT_SLICE();

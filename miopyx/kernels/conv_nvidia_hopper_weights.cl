@@ -4,7 +4,7 @@
  * Rows of a product are filters, columns are taps with their `reduced` channels; a slice is 64 pixels.  x and dy have
  * their channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel;
  * padding of `filters` to a multiple of 8 is there to be read.  With PIXELS_CLOSEST, one tap without stride, 16 bytes
- * are 8 pixels of one channel, and images are a multiple of 8 pixels without gaps.
+ * are 8 pixels of one channel, and images are a multiple of PIXELS_CLOSEST pixels without gaps.
  *
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
  * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all tiles'
@@ -20,7 +20,7 @@
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef PIXELS_CLOSEST /* 1: x and dy have their pixels closest */
+#ifndef PIXELS_CLOSEST /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
 #define PIXELS_CLOSEST 0
 #endif
 #ifndef ON_AND_ON
@@ -70,11 +70,20 @@
 #define TRANS "1, 1"
 #define STEP (16 * ROW_BYTES)
 #endif
+#if PIXELS_CLOSEST == 4
+#define MX_COPY_X MX_COPY8
+#define MX_COPY_Y MX_COPY8
+#define MX_COPY_ELEMENTS mx_copy_four
+#else
 #if NEAR
 #define MX_COPY_X MX_COPY16_NEAR
 #else
 #define MX_COPY_X MX_COPY16
 #endif
+#define MX_COPY_Y MX_COPY16
+#define MX_COPY_ELEMENTS mx_copy_halves
+#endif
+#define ALIGNED (PIXELS_CLOSEST == 4 ? 8 : 16) /* bytes */
 
 static inline int mx_from_lane(int value, int lane)
 {
@@ -110,7 +119,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
     if (role == CONSUMERS) {
         /* Always chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
-        const bool aligned = (((ulong)X | (ulong)Y) & 15) == 0;
+        const bool aligned = (((ulong)X | (ulong)Y) & (ALIGNED - 1)) == 0;
         const int chunk = item & 7, row0 = (item & 127) >> 3;
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
         int stage = 0, phase = 1;
@@ -137,20 +146,29 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int slice = first; slice < end; slice++) {
                 const uint at = to + stage * STAGE_BYTES;
 #if PIXELS_CLOSEST
-                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
-                const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
-                const bool inside = pixel < g.pixels;
+                int y_at[8 / PIXELS_CLOSEST], x_at[8 / PIXELS_CLOSEST];
+                bool inside[8 / PIXELS_CLOSEST];
+#pragma unroll
+                for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {
+                    const int m = pixel + l * PIXELS_CLOSEST, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);
+                    y_at[l] = y_group + n * g.y_n + rest;
+                    x_at[l] = x_group + n * g.x_n + rest;
+                    inside[l] = m < g.pixels;
+                }
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
-        _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                               \
-            const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                               \
-            const bool valid = inside && k < g.filters;                                                               \
-            COPY16(at + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k * g.y_c : 0), valid);                     \
-        }                                                                                                             \
-        _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                               \
-            const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                               \
-            const bool valid = inside && c < g.channels;                                                              \
-            COPY16X(at + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at + c * g.x_c : 0), valid);             \
+        _Pragma("unroll") for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {                                              \
+            const uint into = at + l * 2 * PIXELS_CLOSEST;                                                            \
+            _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                           \
+                const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                           \
+                const bool valid = inside[l] && k < g.filters;                                                        \
+                COPY16(into + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at[l] + k * g.y_c : 0), valid);            \
+            }                                                                                                         \
+            _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                           \
+                const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                           \
+                const bool valid = inside[l] && c < g.channels;                                                       \
+                COPY16X(into + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at[l] + c * g.x_c : 0), valid);    \
+            }                                                                                                         \
         }                                                                                                             \
     } while (0)
 #else
@@ -184,10 +202,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 pixel += DEPTH;
                 mx_barrier_wait(empty + 8 * stage, phase);
                 if (aligned) {
-                    COPY_SLICE(MX_COPY_X, MX_COPY16);
+                    COPY_SLICE(MX_COPY_X, MX_COPY_Y);
                     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
                 } else {
-                    COPY_SLICE(mx_copy_halves, mx_copy_halves);
+                    COPY_SLICE(MX_COPY_ELEMENTS, MX_COPY_ELEMENTS);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 if (++stage == STAGES)

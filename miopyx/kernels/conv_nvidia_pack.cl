@@ -149,3 +149,178 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
         }
 }
 #endif
+
+#define SIDE 64
+#define PITCH (SIDE + 2)
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
+    __global const STORAGE(X_TYPE) *restrict from, long from_offset, __global STORAGE(X_TYPE) *restrict to,
+    long to_offset, const mx_nv_pixels g)
+{
+    __local STORAGE(X_TYPE) tile[SIDE * PITCH] __attribute__((aligned(16)));
+    const int item = get_local_id(0), all = g.h * g.w;
+    const int across = (all + SIDE - 1) / SIDE, down = (g.reduced + SIDE - 1) / SIDE;
+    int i = get_group_id(0);
+    const int p0 = i % across * SIDE;
+    i /= across;
+    const int c0 = i % down * SIDE;
+    i /= down;
+    const int group = i % g.groups, image = i / g.groups;
+
+    from += from_offset + (long)image * g.from_n + (long)group * g.from_g;
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+    const bool rows = g.from_w == 1 && g.from_h == g.w && ((ulong)from & 3) == 0;
+    if (rows && all <= SIDE && g.from_c == all) {
+        /* The whole image: two pixels in one word, wherever channels begin. */
+        const int count = min(SIDE, g.channels - c0) * all;
+        for (int l = count / all * PITCH + item; l < SIDE * PITCH; l += 256)
+            tile[l] = 0;
+        for (int l = item * 2; l < count; l += 512) {
+            __global const STORAGE(X_TYPE) *at = from + (long)c0 * all + l;
+            const uint value = l + 1 < count ? *(__global const uint *)at : *at;
+            const int c = l / all, p = l - c * all;
+            tile[c * PITCH + p] = (STORAGE(X_TYPE))value;
+            if (l + 1 < count)
+                tile[p + 1 < all ? c * PITCH + p + 1 : (c + 1) * PITCH] = (STORAGE(X_TYPE))(value >> 16);
+        }
+    } else if (rows && all % 2 == 0 && g.from_c % 2 == 0) {
+        /* Two pixels in one word, where pixels lie in a row and every row of channels begins at a word. */
+        const int p = p0 + item % (SIDE / 2) * 2;
+#pragma unroll
+        for (int l = 0; l < SIDE * SIDE / 512; l++) {
+            const int c = item / (SIDE / 2) + l * (512 / SIDE);
+            uint value = 0;
+            if (p < all && c0 + c < g.channels)
+                value = *(__global const uint *)(from + p + (long)(c0 + c) * g.from_c);
+            *(__local uint *)(tile + c * PITCH + item % (SIDE / 2) * 2) = value;
+        }
+    } else
+#endif
+    {
+        const int p = p0 + item % SIDE, h = p / g.w, place = h * g.from_h + (p - h * g.w) * g.from_w;
+#pragma unroll
+        for (int l = 0; l < SIDE * SIDE / 256; l++) {
+            const int c = item / SIDE + l * (256 / SIDE);
+            STORAGE(X_TYPE) value = 0;
+            if (p < all && c0 + c < g.channels)
+                value = from[place + (long)(c0 + c) * g.from_c];
+            tile[c * PITCH + item % SIDE] = value;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    to += to_offset + ((long)image * all * g.groups + group) * g.reduced;
+    /* Eight channels at a time: `reduced` is a multiple of eight. */
+    const bool aligned = ((ulong)to & 15) == 0;
+    const int c = item % (SIDE / 8) * 8;
+    if (c0 + c >= g.reduced)
+        return;
+#pragma unroll
+    for (int l = 0; l < SIDE * SIDE / 2048; l++) {
+        const int p = item / (SIDE / 8) + l * (2048 / SIDE);
+        if (p0 + p < all) {
+            __global STORAGE(X_TYPE) *at = to + (long)(p0 + p) * g.groups * g.reduced + c0 + c;
+            __local const STORAGE(X_TYPE) *column = tile + c * PITCH + p;
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+            if (aligned) {
+                uint4 chunk;
+                chunk.x = (uint)column[0] | (uint)column[PITCH] << 16;
+                chunk.y = (uint)column[2 * PITCH] | (uint)column[3 * PITCH] << 16;
+                chunk.z = (uint)column[4 * PITCH] | (uint)column[5 * PITCH] << 16;
+                chunk.w = (uint)column[6 * PITCH] | (uint)column[7 * PITCH] << 16;
+                *(__global uint4 *)at = chunk;
+                continue;
+            }
+#endif
+            for (int i = 0; i < 8; i++)
+                at[i] = column[i * PITCH];
+        }
+    }
+}
+
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void turn_pixels(
+    __global const STORAGE(X_TYPE) *restrict from, long from_offset, __global STORAGE(X_TYPE) *restrict to,
+    long to_offset, const mx_nv_pixels g, const float alpha, const float beta)
+{
+    __local STORAGE(X_TYPE) tile[SIDE * PITCH] __attribute__((aligned(16)));
+    const int item = get_local_id(0), all = g.h * g.w;
+    const int across = (all + SIDE - 1) / SIDE, down = (g.channels + SIDE - 1) / SIDE;
+    int i = get_group_id(0);
+    const int p0 = i % across * SIDE;
+    i /= across;
+    const int c0 = i % down * SIDE, image = i / down;
+
+    from += from_offset + (long)image * all * g.reduced;
+    to += to_offset + (long)image * g.from_n;
+    if (alpha != 1 || beta != 0) {
+        for (int l = item; l < SIDE * SIDE; l += 256) {
+            const int p = p0 + l % SIDE, c = c0 + l / SIDE, h = p / g.w;
+            if (p < all && c < g.channels) {
+                const long place = (long)c * g.from_c + h * g.from_h + (p - h * g.w) * g.from_w;
+                const float value = LOAD(X_TYPE)(from, (long)p * g.reduced + c);
+                STORE_MIXED(X_TYPE, to, place, value, alpha, beta);
+            }
+        }
+        return;
+    }
+    /* Eight channels at a time: `reduced` is a multiple of eight. */
+    const bool aligned = ((ulong)from & 15) == 0;
+    const int chunk = item % (SIDE / 8) * 8;
+#pragma unroll
+    for (int l = 0; l < SIDE * SIDE / 2048; l++) {
+        const int p = item / (SIDE / 8) + l * (2048 / SIDE);
+        __local STORAGE(X_TYPE) *column = tile + chunk * PITCH + p;
+        if (p0 + p >= all || c0 + chunk >= g.reduced)
+            continue;
+        __global const STORAGE(X_TYPE) *at = from + (long)(p0 + p) * g.reduced + c0 + chunk;
+        if (aligned) {
+            const uint4 eight = *(__global const uint4 *)at;
+            const uint words[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+            for (int c = 0; c < 8; c++)
+                column[c * PITCH] = (STORAGE(X_TYPE))(words[c / 2] >> c % 2 * 16);
+        } else
+            for (int c = 0; c < 8; c++)
+                column[c * PITCH] = at[c];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const bool rows = g.from_w == 1 && g.from_h == g.w && ((ulong)to & 3) == 0;
+    if (rows && all <= SIDE && g.from_c == all) {
+        /* The whole image: two pixels in one word, wherever channels begin. */
+        const int count = min(SIDE, g.channels - c0) * all;
+        for (int l = item * 2; l < count; l += 512) {
+            const int c = l / all, p = l - c * all;
+            const uint first = tile[c * PITCH + p];
+            if (l + 1 < count)
+                *(__global uint *)(to + (long)c0 * all + l) =
+                    first | (uint)tile[p + 1 < all ? c * PITCH + p + 1 : (c + 1) * PITCH] << 16;
+            else
+                to[(long)c0 * all + l] = first;
+        }
+        return;
+    }
+    /* Two pixels in one word, where pixels lie in a row and every row of channels begins at a word. */
+    if (rows && all % 2 == 0 && g.from_c % 2 == 0) {
+        const int p = item % (SIDE / 2) * 2;
+        if (p0 + p >= all)
+            return;
+#pragma unroll
+        for (int l = 0; l < SIDE * SIDE / 512; l++) {
+            const int c = item / (SIDE / 2) + l * (512 / SIDE);
+            if (c0 + c < g.channels)
+                *(__global uint *)(to + p0 + p + (long)(c0 + c) * g.from_c) =
+                    *(__local const uint *)(tile + c * PITCH + p);
+        }
+        return;
+    }
+    const int p = p0 + item % SIDE, h = p / g.w, place = h * g.from_h + (p - h * g.w) * g.from_w;
+    if (p >= all)
+        return;
+#pragma unroll
+    for (int l = 0; l < SIDE * SIDE / 256; l++) {
+        const int c = item / SIDE + l * (256 / SIDE);
+        if (c0 + c < g.channels)
+            to[place + (long)(c0 + c) * g.from_c] = tile[c * PITCH + item % SIDE];
+    }
+}
+#endif

@@ -31,14 +31,16 @@ cdef struct roles_t:
     narrow_t narrow
     int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
     bint packs_x, packs_w
-    bint x_across, w_across                  # wgmma reads pixels, or filters, that lie closest
+    int x_across                             # wgmma reads pixels that lie closest, so many at a time, or zero
+    bint w_across                            # wgmma reads filters that lie closest
     bint turns_y                             # y is computed in the workspace, channels closest, and turned round
     int64_t size                             # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
 
 # How backward weights in 16 bits are computed; a split has `each` slices of pixels.
 cdef struct parts_t:
-    bint packs_x, packs_y, pixels_closest
+    bint packs_x, packs_y
+    int pixels_closest                # so many are read at a time, or zero
     int64_t reduced, columns          # of a group; `reduced` channels a tap
     int64_t x_offset, y_offset, parts_offset, workspace
     narrow_t narrow
@@ -67,7 +69,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
-cdef bint pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
+cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
 cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)

@@ -29,10 +29,12 @@ cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
     return t.stride[1] == 1 and channels % 8 == 0 and (stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
 
 
-cdef bint pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
-    """Whether the pixels of a 1x1 convolution can be copied 8 at a time: closest, whole images, 16 bytes apart."""
-    return (is_pointwise(p, 1) and t.len[3] * t.len[4] % 8 == 0 and (t.len[4] == 1 or t.stride[4] == 1)
-            and (t.len[3] == 1 or t.stride[3] == t.len[4]) and (stride_of(t, 0) | stride_of(t, 1)) % 8 == 0)
+cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
+    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, equally aligned."""
+    cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
+    if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
+        return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
+    return 0
 
 
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
@@ -115,7 +117,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
                  or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
-        r.x_across = r.packs_x and pixels_closest(p, r.x)
+        r.x_across = pixels_closest(p, r.x) if r.packs_x else 0
         r.packs_x = r.packs_x and not r.x_across
         r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
                       and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
@@ -125,7 +127,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.narrow = narrow_of(p, r.y.stride[1] == 1)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
-        r.x_across = r.w_across = False
+        r.x_across, r.w_across = 0, False
         r.reduced, r.folded, r.taps_across = r.narrow.reduced, NARROW, r.narrow.taps_across
     if r.packs_w:
         r.workspace = up(p.groups * r.filters * r.reduced * p.w.len[3] * r.taps_across * r.size, ALIGN)
@@ -393,9 +395,9 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
-    s.pixels_closest = (wgmma and (s.packs_x or s.packs_y) and pixels_closest(p, &p.x)
-                        and pixels_closest(p, &p.y))
-    s.packs_x, s.packs_y = s.packs_x and not s.pixels_closest, s.packs_y and not s.pixels_closest
+    if wgmma and (s.packs_x or s.packs_y):
+        s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
+    s.packs_x, s.packs_y = s.packs_x and s.pixels_closest == 0, s.packs_y and s.pixels_closest == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     if wgmma:

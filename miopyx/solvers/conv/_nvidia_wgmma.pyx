@@ -142,7 +142,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
         VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
         STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
-        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across), W_ACROSS=int(r.w_across),
+        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
+        W_ACROSS=int(r.w_across),
     )
     return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
 
@@ -215,7 +216,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         if m.used:
             r.packs_w, r.w_across, r.turns_y = True, False, False
             r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
-            r.x_across = False
+            r.x_across = 0
             r.packs_x = not in_place(r.x, r.channels)
             r.y_offset = r.x_offset
             if r.packs_x:
@@ -334,7 +335,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         token = type_token(p.w.type)
         spec = KernelSpec(
             "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
-            BN=tile.across, PIXELS_CLOSEST=int(s.pixels_closest), ON_AND_ON=int(s.splits == 0),
+            BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
             NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
         steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))

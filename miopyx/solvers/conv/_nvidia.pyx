@@ -30,7 +30,7 @@ cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
 
 
 cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
-    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, equally aligned."""
+    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, aligned alike."""
     cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
     if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
         return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0

@@ -1,4 +1,4 @@
-"""Convolution in 16 bits by Hopper's wgmma: what kernels/conv_nvidia_hopper.cl and conv_nvidia_hopper_weights.cl take."""
+"""Convolution in 16 bits by Hopper's wgmma: what the kernels conv_nvidia_hopper*.cl take."""
 
 import struct
 
@@ -26,8 +26,8 @@ cdef enum:
 # What is read from memory, and of parts written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
 
-# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice and
-# a whole tile take in microseconds.
+# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
+# and a whole tile take in microseconds.
 cdef struct tile_t:
     int down, across, threads, resident
     double slice, end
@@ -173,7 +173,7 @@ cdef struct merged_t:
     bint used
     int64_t filters                          # residues times channels, up to a multiple of 8
     int64_t p, q                             # positions of each residue, down and across
-    int64_t taps_h, taps_w, first_h, first_w # of dy, that any residue meets
+    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any residue meets
 
 
 cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
@@ -272,13 +272,13 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the parts of the pixels that should take least time.
 
-    Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the same
-    pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so that
+    Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the
+    same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so that
     they should fit into the second-level cache.  Parts are written and read.
     """
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
-    cdef int64_t number, splits, groups, at_once
+    cdef int64_t number, splits, at_once
     cdef int64_t read = 2 * (weights_read(&p.x) + weights_read(&p.y))
     cdef double cost, best = -1, part, end
     cdef int i
@@ -303,7 +303,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
             t.splits = 0
             t.groups = (number * slices + t.each - 1) // t.each
             t.slots = t.groups + number
-            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end, read / MEMORY_SPEED + end) + t.slots * part
+            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end,
+                       read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
     s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
@@ -358,8 +359,8 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
         slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
-    spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down, BN=tile.across,
-                      SHARES=shares)
+    spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
+                      BN=tile.across, SHARES=shares)
     return Step(spec, args, (up(p.w.len[0] * runs, width) // width * 256,), (256,))
 
 

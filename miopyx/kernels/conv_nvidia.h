@@ -60,8 +60,8 @@ static inline uint mx_shared(__local const void *p)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"  \
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
 
-/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies amid
- * what runs fast. */
+/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
+ * amid what runs fast. */
 static inline void mx_copy_elements(uint to, __global const ushort *from, bool valid, int count)
 {
 #pragma unroll 1

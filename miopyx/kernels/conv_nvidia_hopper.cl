@@ -3,8 +3,8 @@
  * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
  * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
  * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
- * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64 channels, w_k from one channel to the
- * next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64
+ * channels, w_k from one channel to the next), and a slice is 64 rows of the reduced axis for every 64 of them.
  *
  * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
  * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a

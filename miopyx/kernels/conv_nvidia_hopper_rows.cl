@@ -1,14 +1,15 @@
-/* Implicit GEMM with half or bfloat16 operands by wgmma where one copy of x in local memory serves all taps: no stride, up
- * to 64 filters, and 64 channels or, with CHUNKS, up to four.  Sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+/* Implicit GEMM with half or bfloat16 operands by wgmma where one copy of x in local memory serves all taps: no
+ * stride, up to 64 filters, and 64 channels or, with CHUNKS, up to four.  Sums in float: y = alpha * x w + beta * y.
+ * Needs SM_90A.
  *
  * Positions are the pixels of images with their padding, which neighbours share, in rows of `pitch`: position + a
  * constant is where a tap of it lies, so that the rows of a product begin anywhere in x as it is.  The last 128
- * work-items copy x, 64 positions a block, into a ring; the others multiply 64 positions each of a tile of BP, all taps of
- * them, and store.  A pair of mbarriers for each block, full and empty, keeps them apart; w is copied once.
+ * work-items copy x, 64 positions a block, into a ring; the others multiply 64 positions each of a tile of BP, all
+ * taps of them, and store.  A pair of mbarriers for each block, full and empty, keeps them apart; w is copied once.
  *
- * A position is a row of 64 channels, 128 bytes, 16-byte chunk c of row r at chunk c ^ (r % 8).  With CHUNKS x is a packed
- * copy (pack_narrow), PLANES for the rows that a vertical stride takes in turns, and a position one chunk of two pixels
- * by four channels; CHUNKS of them, `tap_w` apart, are the taps of a row.
+ * A position is a row of 64 channels, 128 bytes, 16-byte chunk c of row r at chunk c ^ (r % 8).  With CHUNKS x is a
+ * packed copy (pack_narrow), PLANES for the rows that a vertical stride takes in turns, and a position one chunk of
+ * two pixels by four channels; CHUNKS of them, `tap_w` apart, are the taps of a row.
  * NDRange: one axis, local THREADS, global THREADS * ceil(tiles / each).
  */
 #if !SM_90A

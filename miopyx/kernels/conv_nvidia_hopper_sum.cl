@@ -3,8 +3,8 @@
  * parts[slot][BM][BN]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is zero beside each other
  * (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced / folded taps beside each
  * other in a row of taps, of which those behind the last are zeros.
- * 256 / SHARES neighbouring runs of four columns and SHARES of the parts a group of work-items: each share is added up in
- * order, then the shares.
+ * 256 / SHARES neighbouring runs of four columns and SHARES of the parts a group of work-items: each share is added up
+ * in order, then the shares.
  * NDRange: one axis, local 256, global SHARES * (rows * columns / 4, up to a multiple of 256 / SHARES).
  */
 #ifndef X_TYPE

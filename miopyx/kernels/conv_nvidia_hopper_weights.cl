@@ -7,8 +7,8 @@
  * are 8 pixels of one channel, and images are a multiple of PIXELS_CLOSEST pixels without gaps.
  *
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
- * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all tiles'
- * slices in a row, from tile to tile without a pause, else those of one tile.
+ * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
+ * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
  * parts[slot][BM][BN], one for each group and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
  * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at

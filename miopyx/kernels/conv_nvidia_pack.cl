@@ -6,14 +6,14 @@
  *     work-item an element.  A tap of the copy is reduced / folded neighbours in a row, of `folded` channels each.
  * pack_merged_weights: to[residue of the stride][channel of x][tap][filter] for backward data of all residues in one
  *     product, rows up to `rows`; one work-item an element.
- * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so many
- *     pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
+ * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so
+ *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
  * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of 64 pixels x 64 channels; local 256,
  *     global 256 * ceil(pixels / 64) * ceil(reduced / 64) * groups * images.
  * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; 16 bits only,
  *     all groups as one.
- * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for those
- *     of a row.
+ * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
+ *     those of a row.
  */
 #ifndef X_TYPE
 #define X_TYPE half

@@ -208,7 +208,8 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return _refuse_hopper(dev, p) if why is None else why
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmBwd.index(self, dev, p) + 0.01
+        cdef merged_t m = _merged_of(p)
+        return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -273,8 +274,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the parts of the pixels that should take least time.
 
     Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the
-    same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so that
-    they should fit into the second-level cache.  Parts are written and read.
+    same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
+    that they should fit into the second-level cache.  Parts are written and read.
     """
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)

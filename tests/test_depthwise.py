@@ -6,6 +6,7 @@ long strips and few parts, as large ones have on a large device.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from cases_reader import ConvCase, grouped_case
 from solver_checks import Example, check_inf_and_nan, check_twice, configurations_of, problem_of, verify

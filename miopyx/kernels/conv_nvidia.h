@@ -41,6 +41,9 @@ static inline uint mx_shared(__local const void *p)
 #define MX_COPY16_NEAR(to, from, valid)                                                              \
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 16 : 0) \
                  : "memory")
+#define MX_COPY8(to, from, valid)                                                                  \
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 8 : 0) \
+                 : "memory")
 #define MX_COPY4(to, from, valid)                                                                  \
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 4 : 0) \
                  : "memory")
@@ -57,16 +60,18 @@ static inline uint mx_shared(__local const void *p)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"  \
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
 
-/* 16 bytes by 2-byte elements, for tensors that do not begin at a multiple of 16 bytes: little code, for it lies amid
- * what runs fast. */
-static inline void mx_copy_halves(uint to, __global const ushort *from, bool valid)
+/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
+ * amid what runs fast. */
+static inline void mx_copy_elements(uint to, __global const ushort *from, bool valid, int count)
 {
 #pragma unroll 1
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < count; i++) {
         const ushort value = valid ? from[i] : (ushort)0;
         asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(value) : "memory");
     }
 }
+#define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)
+#define mx_copy_four(to, from, valid) mx_copy_elements(to, from, valid, 4)
 
 /* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
  * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite

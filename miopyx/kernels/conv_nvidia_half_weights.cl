@@ -4,8 +4,7 @@
  * Rows are filters, columns are (i, j, c) with `reduced` channels a tap, the sum runs over pixels.  x and dy have their
  * channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel; padding
  * of `filters` to a multiple of 8 is there to be read.  The operands lie the wrong way round, one pixel's channels in a
- * row: ldmatrix transposes them on the way to mma.sync, wgmma (SM_90A) reads them so.  With PIXELS_CLOSEST, for wgmma
- * and one tap without stride, 16 bytes are 8 pixels of one channel, and images are a multiple of 8 pixels without gaps.
+ * row: ldmatrix transposes them on the way to mma.sync.
  * parts[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
  * pixels.
  * NDRange: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
@@ -16,16 +15,10 @@
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef SM_90A /* 1: by wgmma */
-#define SM_90A 0
-#endif
-#ifndef PIXELS_CLOSEST /* 1: x and dy have their pixels closest */
-#define PIXELS_CLOSEST 0
-#endif
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
 #endif
-#ifndef BN /* columns of a tile: with wgmma 64, 128, 192 or 256, else multiples of 64 */
+#ifndef BN /* columns of a tile: multiples of 64 */
 #define BN 128
 #endif
 #ifndef STAGES
@@ -37,12 +30,9 @@
 
 #if MX_TYPE(X_TYPE) == MX_TYPE_half
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#define MX_WG_TYPE "f16.f16"
 #else
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#define MX_WG_TYPE "bf16.bf16"
 #endif
-#include "conv_nvidia_wgmma.h"
 
 #define DEPTH 64
 #define ROW_BYTES 128
@@ -50,21 +40,6 @@
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS (BN / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
-#if SM_90A
-#ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
-#define WG_ROWS 1
-#endif
-#define WGMMA MX_JOIN(MX_WGMMA_, BN)
-#if PIXELS_CLOSEST
-#define TRANS "0, 0"
-#define STEP 32 /* bytes to the next 16 pixels */
-#else
-#define TRANS "1, 1"
-#define STEP (16 * ROW_BYTES)
-#endif
-#define THREADS (128 * Y_BLOCKS / WG_ROWS)
-#define AHEAD (STAGES - 2) /* the products of the slice before may still be under way */
-#else
 #ifndef WM /* a warp owns WM x WN */
 #define WM 64
 #endif
@@ -73,7 +48,6 @@
 #endif
 #define THREADS (BM / WM * (BN / WN) * 32)
 #define AHEAD (STAGES - 1)
-#endif
 #define ROWS_AT_ONCE (THREADS / 8)
 #define COPIES ((DEPTH + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE)
 
@@ -101,7 +75,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* This work-item copies chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = item >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-#if !PIXELS_CLOSEST
     int column_at[X_BLOCKS], corner[X_BLOCKS]; /* offset of a column's channel and tap, its h and w with 16 bits each */
 #pragma unroll
     for (int b = 0; b < X_BLOCKS; b++) {
@@ -110,31 +83,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         column_at[b] = c + dh * g.x_h + dw * g.x_w;
         corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
     }
-#endif
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
-    int pixel = split * slices * DEPTH + (PIXELS_CLOSEST ? chunk * 8 : item);
+    int pixel = split * slices * DEPTH + item;
 
-#if PIXELS_CLOSEST
-#define PLACE_SLICE(number)
-#define COPY_SLICE_BY(COPY16, number, stage)                                                                          \
-    do {                                                                                                              \
-        const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);                                    \
-        const int y_at = n * g.y_n + rest, x_at = n * g.x_n + rest;                                                   \
-        const bool inside = pixel < g.pixels;                                                                         \
-        _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                               \
-            const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                               \
-            const bool valid = inside && k < g.filters;                                                               \
-            COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k * g.y_c : 0), valid);\
-        }                                                                                                             \
-        _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                               \
-            const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                               \
-            const bool valid = inside && c < g.channels;                                                              \
-            COPY16(to + (stage)*STAGE_BYTES + (BM + i * ROWS_AT_ONCE) * ROW_BYTES,                                    \
-                   X + (valid ? x_at + c * g.x_c : 0), valid);                                                        \
-        }                                                                                                             \
-        pixel += DEPTH;                                                                                               \
-    } while (0)
-#else
 #define PLACE_SLICE(number)                                                                                           \
     do {                                                                                                              \
         if (item < DEPTH) {                                                                                           \
@@ -167,7 +118,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }                                                                                                         \
         }                                                                                                             \
     } while (0)
-#endif
 #define COPY_SLICE(number, stage)                                                                                     \
     do {                                                                                                              \
         if (aligned)                                                                                                  \
@@ -185,17 +135,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         MX_COMMIT();
     }
 
-#if SM_90A
-    const int warpgroup = item >> 7;
-    float sums[WG_ROWS][BN / 2];
-#pragma unroll
-    for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-        for (int j = 0; j < BN / 2; j++)
-            sums[i][j] = 0;
-    const ulong a_matrix = mx_wg_matrix(shared + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-    const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
-#else
     const int warp_m = warp % (BM / WM) * WM, warp_n = warp / (BM / WM) * WN, swizzle = lane & 7;
     const uint a_row = shared + warp_m / 64 * BLOCK_BYTES + ((lane & 7) + (lane >> 4) * 8) * ROW_BYTES;
     const uint b_row = shared + (Y_BLOCKS + warp_n / 64) * BLOCK_BYTES + (lane & 15) * ROW_BYTES;
@@ -208,33 +147,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #pragma unroll
             for (int l = 0; l < 4; l++)
                 sums[i][j][l] = 0;
-#endif
 
     int stage = 0, fill = AHEAD;
     for (int slice = 0; slice < own_slices; slice++) {
         MX_WAIT(AHEAD - 1);
-#if SM_90A
-        MX_WG_PUBLISH();
-#endif
         barrier(CLK_LOCAL_MEM_FENCE);
-#if SM_90A
-        MX_WG_FENCE();
-#pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++)
-#pragma unroll
-            for (int i = 0; i < WG_ROWS; i++)
-                WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * STEP) >> 4),
-                      b_matrix + ((stage * STAGE_BYTES + k * STEP) >> 4), "1", TRANS);
-        MX_WG_COMMIT();
-#endif
         PLACE_SLICE(slice + AHEAD + 1);
         if (slice + AHEAD < own_slices)
             COPY_SLICE(slice + AHEAD, fill);
         MX_COMMIT();
         fill = fill == STAGES - 1 ? 0 : fill + 1;
-#if SM_90A
-        MX_WG_WAIT(1);
-#else
         const uint at = stage * STAGE_BYTES;
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) {
@@ -255,25 +177,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                                  : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]), "+f"(sums[i][j][2]), "+f"(sums[i][j][3])
                                  : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j][0]), "r"(b[j][1]));
         }
-#endif
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
     parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
-#if SM_90A
-    MX_WG_WAIT(0);
-    const int m_first = m0 + warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2), n_first = n0 + (lane & 3) * 2;
-#pragma unroll
-    for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-        for (int j = 0; j < BN / 2; j += 2) {
-            MX_WG_HOLD(sums[i][j]);
-            MX_WG_HOLD(sums[i][j + 1]);
-            const int m = m_first + i * 64 + (j & 2) * 4, n = n_first + j / 4 * 8;
-            if (m < g.filters && n < columns)
-                *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j], sums[i][j + 1]);
-        }
-#else
     const int m_first = m0 + warp_m + (lane >> 2), n_first = n0 + warp_n + (lane & 3) * 2;
 #pragma unroll
     for (int i = 0; i < WM / 16; i++)
@@ -285,5 +192,4 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 if (m < g.filters && n < columns)
                     *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
             }
-#endif
 }

@@ -3,8 +3,8 @@
  * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
  * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
  * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
- * 8 pixels without gaps) or 8 filters (W_ACROSS: multiples of 8 filters and of 64 channels, w_k from one channel to the
- * next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64
+ * channels, w_k from one channel to the next), and a slice is 64 rows of the reduced axis for every 64 of them.
  *
  * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
  * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
@@ -49,6 +49,9 @@
 #ifndef X_ACROSS
 #define X_ACROSS 0
 #endif
+#ifndef X_RUN /* 4 or 8 */
+#define X_RUN 8
+#endif
 #ifndef W_ACROSS
 #define W_ACROSS 0
 #endif
@@ -58,10 +61,8 @@
 
 #if MX_TYPE(X_TYPE) == MX_TYPE_half
 #define MX_WG_TYPE "f16.f16"
-#define NARROW "cvt.rn.f16x2.f32"
 #else
 #define MX_WG_TYPE "bf16.bf16"
-#define NARROW "cvt.rn.bf16x2.f32"
 #endif
 #include "conv_nvidia_wgmma.h"
 
@@ -98,63 +99,18 @@
 #define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
 
+#define RUNS (8 / X_RUN)
+#if X_RUN == 4
+#define MX_COPY_X MX_COPY8
+#define MX_COPY_X_ELEMENTS mx_copy_four
+#else
 #if NEAR
 #define MX_COPY_X MX_COPY16_NEAR
 #else
 #define MX_COPY_X MX_COPY16
 #endif
-
-#if VEC == 8
-#define VECTOR uint4
-#elif VEC == 4
-#define VECTOR uint2
-#elif VEC == 2
-#define VECTOR uint
-#else
-#define VECTOR ushort
+#define MX_COPY_X_ELEMENTS mx_copy_halves
 #endif
-
-static inline uint mx_exchange(uint value, int with)
-{
-    uint other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(with));
-    return other;
-}
-
-/* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
-static inline uint4 mx_turn(uint4 v, int lane)
-{
-    const bool odd = lane & 1, high = lane & 2;
-    const uint a = mx_exchange(odd ? v.x : v.y, 1), b = mx_exchange(odd ? v.z : v.w, 1);
-    v = odd ? (uint4)(a, v.y, b, v.w) : (uint4)(v.x, a, v.z, b);
-    const uint c = mx_exchange(high ? v.x : v.z, 2), d = mx_exchange(high ? v.y : v.w, 2);
-    return high ? (uint4)(c, d, v.z, v.w) : (uint4)(v.x, v.y, c, d);
-}
-
-/* Eight neighbours in y. */
-typedef union {
-    uint4 all;
-    ushort each[8];
-    VECTOR vectors[8 / VEC];
-} mx_run;
-
-/* Takes the first of eight out and puts one in behind the last. */
-static inline uint4 mx_shift(uint4 run, ushort last)
-{
-    return (uint4)(run.x >> 16 | run.y << 16, run.y >> 16 | run.z << 16, run.z >> 16 | run.w << 16,
-                   run.w >> 16 | (uint)last << 16);
-}
-
-static inline float mx_widen(ushort bits)
-{
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-#else
-    return as_float((uint)bits << 16);
-#endif
-}
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
@@ -169,67 +125,8 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
     return k < g->filters ? k * g->y_c : -1;
 }
 
-/* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
-static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const mx_nv_conv *g,
-                                 float alpha, float beta, bool plain, int warpgroup)
-{
-    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
-    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
-    int row_at[2 * WG_ROWS]; /* where rows and columns of the product lie in y, -1: nowhere */
-#pragma unroll
-    for (int i = 0; i < 2 * WG_ROWS; i++) {
-        const int r = row + i / 2 * 64 + i % 2 * 8;
-        row_at[i] = LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
-    }
-#define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
-    const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
-#pragma unroll
-    for (int j = 0; j < BN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
-        int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
-#pragma unroll
-        for (int l = 0; l < 8 / VEC; l++)
-            at[l] = COLUMN_AT(j * 2 + (lane & 3) * 8 + l * VEC);
-#pragma unroll
-        for (int i = 0; i < 2 * WG_ROWS; i++) {
-            float *sum = sums[i / 2] + j + i % 2 * 2;
-            mx_run run;
-            if (scaled) {
-                run.all = (uint4)(0, 0, 0, 0);
-#pragma unroll
-                for (int l = 0; l < 8 / VEC; l++)
-                    if (beta != 0 && wide && row_at[i] >= 0 && at[l] >= 0)
-                        run.vectors[l] = *(__global const VECTOR *)(y + row_at[i] + at[l]);
-                if (beta != 0 && !wide && row_at[i] >= 0)
-#pragma unroll 1
-                    for (int e = 0; e < 8; e++) {
-                        const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
-                        run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
-                    }
-                run.all = mx_turn(run.all, lane);
-#pragma unroll
-                for (int l = 0; l < 8; l++)
-                    sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
-            }
-            uint pairs[4];
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                asm(NARROW " %0, %1, %2;" : "=r"(pairs[l]) : "f"(sum[l * 4 + 1]), "f"(sum[l * 4]));
-            run.all = mx_turn((uint4)(pairs[0], pairs[1], pairs[2], pairs[3]), lane);
-#pragma unroll
-            for (int l = 0; l < 8 / VEC; l++)
-                if (wide && row_at[i] >= 0 && at[l] >= 0)
-                    *(__global VECTOR *)(y + row_at[i] + at[l]) = run.vectors[l];
-            if (!wide && row_at[i] >= 0)
-#pragma unroll 1
-                for (int e = 0; e < 8; e++) {
-                    const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
-                    if (place >= 0)
-                        y[row_at[i] + place] = (ushort)run.all.x;
-                    run.all = mx_shift(run.all, 0);
-                }
-        }
-    }
-}
+#define MX_PROBLEM mx_nv_conv
+#include "conv_nvidia_hopper_store.h"
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
@@ -244,14 +141,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     X += x_offset;
     W += w_offset + g.w_first;
     Y += y_offset + g.y_first;
-    const bool aligned = (((ulong)X | (ulong)W) & 15) == 0;
+    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
     const uint shared = mx_shared(stages);
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
 #if X_ACROSS
-    int base[X_BLOCKS]; /* of 8 pixels, -1: none */
+    int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
 #else
     int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
 #endif
@@ -283,18 +180,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* Where a tile's pixels lie, and their first tap. */
 #if X_ACROSS
 #define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
-        const int m = (m0) + b * 64 + chunk * 8, n = mx_quotient(m, g.image);                                         \
-        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
-    }
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                            \
+            const int m = (m0) + b * 64 + chunk * 8 + l * X_RUN, n = mx_quotient(m, g.image);                         \
+            base[b][l] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                         \
+        }
 #define COPY_PIXELS(COPY16, at, slice)                                                                                \
     _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {                                                   \
         const int channel = (slice)*64 + row0 + i * ROWS_AT_ONCE;                                                     \
-        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
-            const bool valid = base[b] >= 0 && channel < g.channels;                                                  \
-            COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
-                   X + (valid ? base[b] + channel * g.x_c : 0), valid);                                               \
-        }                                                                                                             \
+        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                          \
+            _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                        \
+                const bool valid = base[b][l] >= 0 && channel < g.channels;                                           \
+                COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES + l * 2 * X_RUN,                         \
+                       X + (valid ? base[b][l] + channel * g.x_c : 0), valid);                                        \
+            }                                                                                                         \
     }
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
@@ -369,7 +268,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_X, MX_COPY16, stage, slice);
                     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
                 } else {
-                    COPY_SLICE(mx_copy_halves, mx_copy_halves, stage, slice);
+                    COPY_SLICE(MX_COPY_X_ELEMENTS, mx_copy_halves, stage, slice);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 NEXT_SLICE();

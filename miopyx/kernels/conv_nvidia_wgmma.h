@@ -25,6 +25,11 @@ static inline ulong mx_wg_matrix(uint shared, uint apart)
  * i % 32 / 4 (+ 8 for d[j] with j & 2) and columns j / 4 * 8 + i % 4 * 2 + j % 2. */
 #define MX_FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MX_EIGHT(d, i) MX_FOUR(d, i), MX_FOUR(d, (i) + 4)
+#define MX_WGMMA_32(d, a, b, keep, trans)                                                                             \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n32k16.f32." MX_WG_TYPE " "                                      \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                           \
+                 "%16, %17, " keep ", 1, 1, " trans ";"                                                               \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8) : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_64(d, a, b, keep, trans)                                                                             \
     asm volatile("//@wgmma.mma_async.sync.aligned.m64n64k16.f32." MX_WG_TYPE " "                                      \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \

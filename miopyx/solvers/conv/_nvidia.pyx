@@ -22,7 +22,6 @@ from miopyx.solvers.conv._nvidia_common cimport (
 
 cdef enum:
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
-    DEPTH = 64             # pixels of a slice of backward weights in 16 bits
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
@@ -30,10 +29,12 @@ cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
     return t.stride[1] == 1 and channels % 8 == 0 and (stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
 
 
-cdef bint pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
-    """Whether the pixels of a 1x1 convolution can be copied 8 at a time: closest, whole images, 16 bytes apart."""
-    return (is_pointwise(p, 1) and t.len[3] * t.len[4] % 8 == 0 and (t.len[4] == 1 or t.stride[4] == 1)
-            and (t.len[3] == 1 or t.stride[3] == t.len[4]) and (stride_of(t, 0) | stride_of(t, 1)) % 8 == 0)
+cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
+    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, aligned alike."""
+    cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
+    if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
+        return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
+    return 0
 
 
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
@@ -46,6 +47,55 @@ cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
             o.x.stride[2 + i] *= p.step[i]
             o.step[i] = 1
     return o
+
+
+cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil:
+    """How x of few channels is copied; `whole_rows` as conv_nvidia_hopper_rows.cl wants it, if it takes the problem."""
+    cdef narrow_t n
+    memset(&n, 0, sizeof(n))
+    n.used = p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
+    n.taps = (p.w.len[4] + 1) // 2
+    n.every = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
+    n.step, n.tap = p.step[2] // n.every, 2 * p.dilation[2] // n.every
+    n.planes = p.step[1] if whole_rows else 1
+    n.rows = p.y.len[3] + (p.w.len[3] - 1) * p.dilation[1] // n.planes
+    n.chunks = p.y.len[4] + (up(n.taps, 2) - 1) * n.tap
+    n.span = (p.w.len[3] - 1) * p.dilation[1] // n.planes * n.chunks + (up(n.taps, 2) - 1) * n.tap
+    n.whole_rows = (whole_rows and n.step == 1 and p.step[1] <= 2 and n.tap <= 32 and n.span <= MOST_SPAN
+                    and p.w.len[0] > 1 and p.w.len[0] <= 64 and p.w.len[3] * n.taps <= 64
+                    and n.rows * n.chunks <= 1.25 * p.y.len[3] * p.y.len[4])
+    if n.whole_rows:
+        n.taps = up(n.taps, 2)
+    else:
+        n.planes = 1
+        n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
+        n.chunks = (p.y.len[4] - 1) * n.step + (n.taps - 1) * n.tap + 1
+    # The chunks of all taps in a row are channels of one where they lie beside each other.
+    n.taps_across = 1 if n.whole_rows or n.tap == 1 else n.taps
+    n.reduced = 8 * (n.taps if n.taps_across == 1 else 1)
+    n.bytes = up(p.x.len[0] * n.planes * n.rows * n.chunks * 16, ALIGN)
+    return n
+
+
+cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to):
+    cdef const mx_tensor* x = &p.x
+    sizes = struct.pack("15i", x.len[0], p.w.len[1], x.len[3], x.len[4], n.planes, n.rows, n.chunks, n.every,
+                        p.dilation[2], p.pad[1], p.pad[2], stride_of(x, 0), stride_of(x, 1), stride_of(x, 3),
+                        stride_of(x, 4))
+    args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
+    return Step(KernelSpec("conv_nvidia_pack.cl", "pack_narrow", X_TYPE=type_token(p.w.type)), args,
+                (up(x.len[0] * n.planes * n.rows * n.chunks, 256),), (256,))
+
+
+cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil:
+    """The taps and x as pack_narrow leaves them; what else g has stays."""
+    g.channels = g.reduced = <int> n.reduced
+    g.taps_w, g.step_w, g.tap_w = <int> n.taps_across, <int> n.step, <int> n.tap
+    g.first_h = g.first_w = 0
+    g.h, g.w = <int> n.rows, <int> n.chunks
+    g.x_g, g.x_c, g.x_w = 0, 1, 8
+    g.x_h = 8 * g.w
+    g.x_n = g.x_h * g.h
 
 
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
@@ -67,15 +117,24 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
                  or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
-        r.x_across = r.packs_x and pixels_closest(p, r.x)
+        r.x_across = pixels_closest(p, r.x) if r.packs_x else 0
         r.packs_x = r.packs_x and not r.x_across
         r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
                       and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_across
+    r.folded, r.taps_across = r.reduced, p.w.len[4]
+    if wgmma and p.direction == MX_FORWARD:
+        r.narrow = narrow_of(p, r.y.stride[1] == 1)
+    if r.narrow.used:
+        r.packs_x = r.packs_w = True
+        r.x_across, r.w_across = 0, False
+        r.reduced, r.folded, r.taps_across = r.narrow.reduced, NARROW, r.narrow.taps_across
     if r.packs_w:
-        r.workspace = up(p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4] * r.size, ALIGN)
+        r.workspace = up(p.groups * r.filters * r.reduced * p.w.len[3] * r.taps_across * r.size, ALIGN)
     r.x_offset = r.workspace
-    if r.packs_x:
+    if r.narrow.used:
+        r.workspace += r.narrow.bytes
+    elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Single pixels of 16 bits are slow to store, but not with their channels beside them.
     r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
@@ -88,15 +147,16 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
 
 
 cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
-    cdef int64_t items = p.groups * r.filters * r.reduced * p.w.len[3] * p.w.len[4]
-    sizes = struct.pack("11i", p.groups, r.filters, p.w.len[3], p.w.len[4], r.channels, r.reduced,
-                        p.w.len[0] // p.groups * p.w.stride[0], r.w_row, p.w.stride[3], p.w.stride[4], r.w_reduced)
+    cdef int64_t items = p.groups * r.filters * r.reduced * p.w.len[3] * r.taps_across
+    sizes = struct.pack("13i", p.groups, r.filters, p.w.len[3], r.taps_across, r.channels, r.reduced, r.folded,
+                        p.w.len[4], p.w.len[0] // p.groups * p.w.stride[0], r.w_row, p.w.stride[3], p.w.stride[4],
+                        r.w_reduced)
     args = (Arg.slot_of(SLOT_W, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size), Arg.value_of(sizes))
     return Step(KernelSpec("conv_nvidia_pack.cl", "pack_weights", X_TYPE=type_token(p.w.type)), args,
                 (up(items, 256),), (256,))
 
 
-cdef Step _pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
+cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
     """Copy a tensor of 16 bits to byte `to` of the workspace; `channels` are of one group."""
     cdef int64_t reduced = up(channels, 8)
     cdef int64_t tiles = (up(x.len[3] * x.len[4], 64) // 64) * (up(reduced, 64) // 64) * p.groups * x.len[0]
@@ -122,7 +182,7 @@ cdef list _turning(const mx_conv_problem* p, const roles_t* r):
                  (256,))]
 
 
-cdef void _set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil:
+cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil:
     g.h, g.w = <int> x.len[3], <int> x.len[4]
     if packed:
         g.x_c, g.x_g = 1, <int> up(channels, 8)
@@ -135,17 +195,17 @@ cdef void _set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t chan
         g.x_g = <int> (channels * x.stride[1]) if groups > 1 else 0
 
 
-cdef mx_nv_conv _operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
+cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
     """Everything but the grid and the taps."""
     cdef mx_nv_conv g
     cdef const mx_tensor* x = r.x
     cdef const mx_tensor* y = r.y
     memset(&g, 0, sizeof(g))
     g.filters, g.channels, g.reduced, g.groups = <int> r.filters, <int> r.channels, <int> r.reduced, <int> p.groups
-    _set_x(&g, x, p.groups, r.channels, r.packs_x)
+    set_x(&g, x, p.groups, r.channels, r.packs_x)
     if r.packs_w:
         g.w_w = <int> r.reduced
-        g.w_h = g.w_w * <int> p.w.len[4]
+        g.w_h = g.w_w * <int> r.taps_across
         g.w_k = g.w_h * <int> p.w.len[3]
         g.w_g = g.w_k * <int> r.filters
     else:
@@ -240,7 +300,7 @@ cdef class _NvImplicitGemm(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef roles_t r = self.roles(p)
         # The share of a tile that is not padding; tensor cores are ten times ahead of the tiled kernels.
-        cdef double share = <double> r.channels / r.reduced * min(1.0, r.filters / 64.0)
+        cdef double share = <double> r.channels / r.folded * min(1.0, r.filters / 64.0)
         # To 3 channels of dx the tiled kernels, at 0.5, are still behind: their tiles are padded as much.
         return min(0.98, max(10 * share, 0.52 if self.direction == MX_BACKWARD_DATA and r.filters >= 3 else 0))
 
@@ -254,8 +314,10 @@ cdef class _NvImplicitGemm(ConvSolver):
         steps = []
         if r.packs_w:
             steps.append(_pack_weights(p, r))
-        if r.packs_x:
-            steps.append(_pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
+        if r.narrow.used:
+            steps.append(pack_narrow(p, &r.narrow, r.x_offset))
+        elif r.packs_x:
+            steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
         return steps
 
 
@@ -268,8 +330,10 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = self.roles(&read)
-        cdef mx_nv_conv g = _operands(&read, &r)
+        cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
+        if r.narrow.used:
+            set_narrow(&g, &r.narrow)
         p = &read
         return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + _turning(p, &r), r.workspace)
 
@@ -287,7 +351,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
-        cdef mx_nv_conv whole = _operands(p, &r), g
+        cdef mx_nv_conv whole = operands(p, &r), g
         cdef taps_t th, tw
         cdef int64_t a, b
         steps = self.packing(p, &r)
@@ -311,43 +375,64 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         return Solution(steps + _turning(p, &r), r.workspace)
 
 
+# A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
+cdef struct tile_t:
+    int down, across, threads, resident
+
 cdef tile_t[2] TILES
 TILES[0] = tile_t(128, 128, 128, 2)
 TILES[1] = tile_t(64, 64, 128, 3)
 cdef tuple TILE_DEFINES = ({}, {"WM": 32, "WN": 32, "STAGES": 4})
 
-cdef parts_t choose_parts(
-    Device dev, const mx_conv_problem* p, const tile_t* tiles, int count, double speed, bint wgmma
-) noexcept:
-    """The tile and the splits that should take least time; `speed` is a compute unit's, in operations a microsecond.
 
-    A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products or by what it
-    reads from the second-level cache (42 KB a microsecond); each takes 3 us to begin and end.  Parts are written and
-    read.
-    """
+cdef int64_t weights_read(const mx_tensor* t) noexcept nogil:
+    """Elements of a tensor, as backward weights go through it."""
+    return t.len[0] * t.len[1] * t.len[3] * t.len[4]
+
+
+cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil:
+    """How backward weights in 16 bits read x and dy, and where in the workspace that leaves the parts."""
     cdef parts_t s
-    cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
-    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
-    cdef double slice, cost, best = -1
-    cdef int i
+    cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
-    s.pixels_closest = (wgmma and (s.packs_x or s.packs_y) and pixels_closest(p, &p.x)
-                        and pixels_closest(p, &p.y))
-    s.packs_x, s.packs_y = s.packs_x and not s.pixels_closest, s.packs_y and not s.pixels_closest
+    if wgmma and (s.packs_x or s.packs_y):
+        s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
+    s.packs_x, s.packs_y = s.packs_x and s.pixels_closest == 0, s.packs_y and s.pixels_closest == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    if s.packs_x:
+    if wgmma:
+        s.narrow = narrow_of(p, False)
+    if s.narrow.used:
+        s.packs_x, s.reduced = True, s.narrow.reduced
+        s.columns = s.reduced * p.w.len[3] * s.narrow.taps_across
+        s.y_offset = s.narrow.bytes
+    elif s.packs_x:
         s.y_offset = up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
     s.parts_offset = s.y_offset
     if s.packs_y:
         s.parts_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
-    for i in range(count):
-        number = (up(filters, tiles[i].down) // tiles[i].down) * (up(s.columns, tiles[i].across) // tiles[i].across)
+    return s
+
+
+cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
+    """The tile and the splits that should take least time.
+
+    A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products (2.9e6 operations
+    a microsecond) or by what it reads from the second-level cache (42 KB); each takes 3 us to begin and end.  Parts are
+    written and read.
+    """
+    cdef parts_t s = operands_of_parts(p, False)
+    cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
+    cdef double slice, cost, best = -1
+    cdef int i
+    for i in range(2):
+        number = (up(filters, TILES[i].down) // TILES[i].down) * (up(s.columns, TILES[i].across) // TILES[i].across)
         number *= p.groups
-        at_once = units * tiles[i].resident
-        slice = tiles[i].resident * max(2.0 * DEPTH * tiles[i].down * tiles[i].across / speed,
-                                        2.0 * DEPTH * (tiles[i].down + tiles[i].across) / 42e3)
+        at_once = units * TILES[i].resident
+        slice = TILES[i].resident * max(2.0 * DEPTH * TILES[i].down * TILES[i].across / 2.9e6,
+                                        2.0 * DEPTH * (TILES[i].down + TILES[i].across) / 42e3)
         for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
             each = (slices + splits - 1) // splits
             cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
@@ -359,29 +444,42 @@ cdef parts_t choose_parts(
     return s
 
 
-cdef Solution weights_of_halves(const mx_conv_problem* p, const parts_t* s, const tile_t* tile, dict defines):
-    cdef mx_nv_conv g
+cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g):
+    """The steps that pack x and dy; fills g with the problem."""
     cdef mx_nv_conv y
-    memset(&g, 0, sizeof(g))
+    memset(g, 0, sizeof(g[0]))
     memset(&y, 0, sizeof(y))
-    set_taps(&g, p)
+    set_taps(g, p)
     g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
     g.reduced = <int> s.reduced
-    _set_x(&g, &p.x, p.groups, p.w.len[1], s.packs_x)
-    _set_x(&y, &p.y, p.groups, g.filters, s.packs_y)
+    set_x(g, &p.x, p.groups, p.w.len[1], s.packs_x)
+    set_x(&y, &p.y, p.groups, g.filters, s.packs_y)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
     steps = []
-    if s.packs_x:
-        steps.append(_pack_pixels(p, &p.x, SLOT_X, p.w.len[1], s.x_offset))
+    if s.narrow.used:
+        set_narrow(g, &s.narrow)
+        steps.append(pack_narrow(p, &s.narrow, s.x_offset))
+    elif s.packs_x:
+        steps.append(pack_pixels(p, &p.x, SLOT_X, p.w.len[1], s.x_offset))
     if s.packs_y:
-        steps.append(_pack_pixels(p, &p.y, SLOT_Y, g.filters, s.y_offset))
-    spec = KernelSpec("conv_nvidia_half_weights.cl", "conv_nvidia_half_weights", X_TYPE=type_token(p.w.type),
-                      BM=tile.down, BN=tile.across, **defines)
-    args = (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else SLOT_X, 2, s.x_offset),
+        steps.append(pack_pixels(p, &p.y, SLOT_Y, g.filters, s.y_offset))
+    return steps
+
+
+cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):
+    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else SLOT_X, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
             Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
-            Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
-    steps.append(Step(spec, args, (tile.threads * s.tiles * s.splits,), (tile.threads,)))
+            Arg.value_of((<const unsigned char*> g)[:sizeof(g[0])]), Arg.value_of(struct.pack("i", s.each)))
+
+
+cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s):
+    cdef mx_nv_conv g
+    cdef list steps = pack_for_parts(p, s, &g)
+    cdef const tile_t* tile = &TILES[s.tile]
+    spec = KernelSpec("conv_nvidia_half_weights.cl", "conv_nvidia_half_weights", X_TYPE=type_token(p.w.type),
+                      BM=tile.down, BN=tile.across, **TILE_DEFINES[s.tile])
+    steps.append(Step(spec, parts_args(s, &g), (tile.threads * s.tiles * s.splits,), (tile.threads,)))
     steps.append(sum_parts(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
     return Solution(steps, s.workspace)
 
@@ -399,7 +497,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return choose_parts(dev, p, TILES, 2, 2.9e6, False)
+        return _parts_of(dev, p)
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         if p.w.type == MX_FLOAT:
@@ -407,7 +505,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         cdef mx_conv_problem read = only_read(p)
         return max(p.x.len[0] * read.x.len[3] * read.x.len[4] * p.groups * up(p.w.len[1], 8),
                    p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(p.w.len[0] // p.groups, 8),
-                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8))
+                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8), narrow_of(&read, False).bytes // 2)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         if p.w.type == MX_FLOAT:
@@ -426,7 +524,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         cdef int64_t splits, taps = p.w.len[3] * p.w.len[4]
         if p.w.type != MX_FLOAT:
             s = self.parts(dev, &read)
-            return weights_of_halves(&read, &s, &TILES[s.tile], TILE_DEFINES[s.tile])
+            return _weights_of_halves(&read, &s)
         splits = _splits(dev, p)
         memset(&g, 0, sizeof(g))
         set_taps(&g, p)

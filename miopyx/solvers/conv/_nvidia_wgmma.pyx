@@ -1,22 +1,48 @@
-"""Convolution in 16 bits by Hopper's wgmma: what kernels/conv_nvidia_hopper.cl and conv_nvidia_half_weights.cl take."""
+"""Convolution in 16 bits by Hopper's wgmma: what the kernels conv_nvidia_hopper*.cl take."""
+
+import struct
 
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
-from miopyx._core cimport Device, KernelSpec, Solution, Step
+from miopyx._core cimport (
+    SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step,
+)
 from miopyx._types cimport MX_FLOAT, mx_conv_problem
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia cimport (
-    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, choose_parts, only_read, operand_args, parts_t, roles_of,
-    roles_t, tile_t, weights_of_halves, widest,
+    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, in_place, only_read, operand_args, operands,
+    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, roles_of, roles_t, weights_read, widest,
 )
-from miopyx.solvers.conv._nvidia_common cimport has_wgmma, mx_nv_conv, up
+from miopyx.solvers.conv._nvidia_common cimport (
+    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, stride_of, up,
+)
 
-cdef tile_t[4] WGMMA_TILES
-WGMMA_TILES[0] = tile_t(128, 256, 256, 1)
-WGMMA_TILES[1] = tile_t(128, 128, 256, 1)
-WGMMA_TILES[2] = tile_t(64, 256, 128, 1)
-WGMMA_TILES[3] = tile_t(64, 64, 128, 3)
-cdef tuple WGMMA_TILE_DEFINES = ({"STAGES": 4}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4})
+cdef enum:
+    WEIGHT_TILES = 7
+    LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
+    CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
+
+# What is read from memory, and of parts written and read, in bytes a microsecond.
+cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
+
+# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
+# and a whole tile take in microseconds.
+cdef struct tile_t:
+    int down, across, threads, resident
+    double slice, end
+
+cdef tile_t[WEIGHT_TILES] TILES
+TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
+TILES[1] = tile_t(256, 128, 384, 1, 0.77, 3)
+TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
+TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
+TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
+TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
+TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
+cdef tuple TILE_DEFINES = (
+    {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
+    {"STAGES": 6})
 
 # What wgmma multiplies in one go: pixels and filters of a tile, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
@@ -32,7 +58,67 @@ CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
 cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
 
 
+# How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
+cdef struct rows_t:
+    bint used
+    int64_t rows, pitch, low, span           # see the kernel
+    int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
+
+
+cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
+    """Positions along an axis of x, so that taps from `first` to `last` of y's pixels meet it or what is between."""
+    return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
+
+
+cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
+    cdef rows_t o
+    cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
+    memset(&o, 0, sizeof(o))
+    if g.y_c != 1 or g.filters == 1 or g.filters > 64 or g.groups != 1:
+        return o
+    o.filters = 32 if g.filters <= 32 and not r.w_across else 64
+    if r.narrow.used:
+        if not r.narrow.whole_rows:
+            return o
+        o.rows, o.pitch = r.narrow.rows, r.narrow.chunks
+        o.span = r.narrow.span
+        position, mirrored, most = 16 * r.narrow.planes, 2, 32
+    else:
+        if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
+                or r.x_across):
+            return o
+        h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
+        o.low = h0 * o.pitch + w0
+        o.span = h1 * o.pitch + w1 - o.low
+    o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    w_bytes = o.depths * o.filters * 128
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes) // (64 * position) - mirrored)
+    o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
+                               and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
+    return o
+
+
+cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
+    cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
+    cdef int64_t tiles = up(images * o.rows * o.pitch, 256) // 256, each = (tiles + units - 1) // units
+    cdef list args = list(operand_args(r, g))
+    cdef mx_nv_conv positions = g[0]
+    positions.image, positions.row = divisor(o.rows * o.pitch), divisor(o.pitch)
+    args[3] = Arg.value_of((<const unsigned char*> &positions)[:sizeof(positions)] + struct.pack(
+        "7i", images, o.rows, o.pitch, o.low, o.span, tiles, each))
+    spec = KernelSpec(
+        "conv_nvidia_hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
+        VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
+        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across))
+    return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
+
+
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+    cdef rows_t whole = _rows_of(r, g)
+    if whole.used:
+        return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     cdef int64_t tiles, best_tiles = 1, threads
@@ -56,7 +142,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
         VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
         STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
-        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across), W_ACROSS=int(r.w_across),
+        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
+        W_ACROSS=int(r.w_across),
     )
     return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
 
@@ -81,8 +168,37 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         return _multiply_hopper(dev, p, r, g)
 
 
+# Backward data of few channels: all residues of the stride are filters of one convolution.
+cdef struct merged_t:
+    bint used
+    int64_t filters                          # residues times channels, up to a multiple of 8
+    int64_t p, q                             # positions of each residue, down and across
+    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any residue meets
+
+
+cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
+    cdef merged_t m
+    cdef int64_t a = p.step[1], b = p.step[2]
+    memset(&m, 0, sizeof(m))
+    m.used = (p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
+              and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
+    m.filters = up(a * b * p.w.len[1], 8)
+    m.p, m.q = (p.x.len[3] + a - 1) // a, (p.x.len[4] + b - 1) // b
+    # Residue r meets dy at (r + pad - tap) / stride from its place.
+    m.first_h, m.first_w = _ceil(p.pad[1] - p.w.len[3] + 1, a), _ceil(p.pad[2] - p.w.len[4] + 1, b)
+    m.taps_h, m.taps_w = (p.pad[1] + a - 1) // a - m.first_h + 1, (p.pad[2] + b - 1) // b - m.first_w + 1
+    return m
+
+
+cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
+    return (n + d - 1) // d if n > 0 else -(-n // d)
+
+
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack."""
+    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
+
+    With few channels all residues are one launch, and a last one spreads what it gives.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1105, "NvWgmmaBwd"
@@ -92,13 +208,108 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return _refuse_hopper(dev, p) if why is None else why
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmBwd.index(self, dev, p) + 0.01
+        cdef merged_t m = _merged_of(p)
+        return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
-        return roles_of(p, True)
+        cdef roles_t r = roles_of(p, True)
+        cdef merged_t m = _merged_of(p)
+        if m.used:
+            r.packs_w, r.w_across, r.turns_y = True, False, False
+            r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
+            r.x_across = 0
+            r.packs_x = not in_place(r.x, r.channels)
+            r.y_offset = r.x_offset
+            if r.packs_x:
+                r.y_offset += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * r.reduced * 2, ALIGN)
+            r.workspace = r.y_offset + up(p.x.len[0] * m.p * m.q * m.filters * 2, ALIGN)
+        return r
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef merged_t m = _merged_of(p)
+        cdef roles_t r
+        cdef mx_nv_conv g
+        if not m.used:
+            return NvImplicitGemmBwd.steps(self, dev, p, config)
+        r = self.roles(p)
+        g = operands(p, &r)
+        set_grid(&g, p.x.len[0], m.p, m.q)
+        g.filters = <int> m.filters
+        g.step_h = g.step_w = g.tap_h = g.tap_w = 1
+        g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
+        g.w_w = <int> r.reduced
+        g.w_h = g.w_w * g.taps_w
+        g.w_k = g.w_h * g.taps_h
+        g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
+        g.y_h = g.y_w * <int> m.q
+        g.y_n = g.y_h * <int> m.p
+        r.turns_y = True
+        a, b = p.step[1], p.step[2]
+        weights = struct.pack(
+            "16i", m.filters, p.w.len[1], m.taps_h, m.taps_w, r.channels, r.reduced, a, b,
+            p.pad[1] - a * m.first_h, p.pad[2] - b * m.first_w, p.w.len[3], p.w.len[4],
+            p.w.stride[1], p.w.stride[3], p.w.stride[4], p.w.stride[0])
+        items = m.filters * m.taps_h * m.taps_w * r.reduced
+        x = struct.pack("13i", p.x.len[0], p.x.len[3], p.x.len[4], p.w.len[1], m.p, m.q, m.filters, a, b,
+                        stride_of(&p.x, 0), stride_of(&p.x, 1), stride_of(&p.x, 3), stride_of(&p.x, 4))
+        token = type_token(p.w.type)
+        steps = [Step(KernelSpec("conv_nvidia_pack.cl", "pack_merged_weights", X_TYPE=token),
+                      (Arg.slot_of(SLOT_W, 2), Arg.slot_of(SLOT_WORKSPACE, 2), Arg.value_of(weights)),
+                      (up(items, 256),), (256,))]
+        if r.packs_x:
+            steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
+        steps.append(_multiply_hopper(dev, p, &r, &g))
+        steps.append(Step(
+            KernelSpec("conv_nvidia_pack.cl", "spread_residues", X_TYPE=token),
+            (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), Arg.value_of(x), Arg.alpha(False),
+             Arg.beta(False)),
+            (up(p.x.len[0] * m.p * a * m.q, 256),), (256,)))
+        return Solution(steps, r.workspace)
+
+
+cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
+    """The tile and the parts of the pixels that should take least time.
+
+    Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the
+    same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
+    that they should fit into the second-level cache.  Parts are written and read.
+    """
+    cdef parts_t s = operands_of_parts(p, True), t
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
+    cdef int64_t number, splits, at_once
+    cdef int64_t read = 2 * (weights_read(&p.x) + weights_read(&p.y))
+    cdef double cost, best = -1, part, end
+    cdef int i
+    t = s
+    for i in range(WEIGHT_TILES):
+        number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
+                  * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
+        at_once = units * TILES[i].resident
+        part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
+        t.tile, t.tiles = i, number
+        for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
+            t.each = (slices + splits - 1) // splits
+            t.splits = (slices + t.each - 1) // t.each
+            t.groups = number * t.splits
+            t.slots = t.groups
+            cost = max((t.groups + at_once - 1) // at_once * (t.each * TILES[i].slice + end),
+                       read / MEMORY_SPEED + end) + t.slots * part
+            if best < 0 or cost < best:
+                best, s = cost, t
+        if read <= CACHED and number * slices < INT_LIMIT // 2:
+            t.each = (number * slices + at_once - 1) // at_once
+            t.splits = 0
+            t.groups = (number * slices + t.each - 1) // t.each
+            t.slots = t.groups + number
+            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end,
+                       read / MEMORY_SPEED + end) + t.slots * part
+            if best < 0 or cost < best:
+                best, s = cost, t
+    s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
+    return s
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
@@ -112,7 +323,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         return _refuse_hopper(dev, p) if why is None else why
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return choose_parts(dev, p, WGMMA_TILES, 4, 4.9e6, True)
+        return _parts_of(dev, p)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return NvImplicitGemmWrw.index(self, dev, p) + 0.01
@@ -120,8 +331,38 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef parts_t s = self.parts(dev, &read)
-        return weights_of_halves(&read, &s, &WGMMA_TILES[s.tile], dict(
-            WGMMA_TILE_DEFINES[s.tile], SM_90A=1, PIXELS_CLOSEST=int(s.pixels_closest)))
+        cdef mx_nv_conv g
+        cdef list steps = pack_for_parts(&read, &s, &g)
+        cdef const tile_t* tile = &TILES[s.tile]
+        token = type_token(p.w.type)
+        spec = KernelSpec(
+            "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
+            BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
+            NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
+        steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
+        steps.append(_sum_tiles(&read, &s, tile))
+        return Solution(steps, s.workspace)
+
+
+cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
+    cdef int64_t filters = p.w.len[0] // p.groups, runs = s.columns // 4
+    cdef int64_t folded = NARROW if s.narrow.used else s.reduced
+    cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
+    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1, width = 256 // shares
+    cdef mx_nv_divisor[6] by
+    by[0], by[1], by[2] = divisor(runs), divisor(filters), divisor(s.reduced)
+    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
+    down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
+    sizes = struct.pack(
+        "17i", p.w.len[0], p.w.len[1], p.w.len[4], filters, runs, s.reduced, folded, taps_across, down, across, s.tiles,
+        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
+            Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
+    spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
+                      BN=tile.across, SHARES=shares)
+    return Step(spec, args, (up(p.w.len[0] * runs, width) // width * 256,), (256,))
 
 
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):

@@ -1,0 +1,271 @@
+/* Backward weights with half or bfloat16 operands by wgmma: parts of the sums, in float, of dy x over pixels.  Needs
+ * SM_90A.
+ *
+ * Rows of a product are filters, columns are taps with their `reduced` channels; a slice is 64 pixels.  x and dy have
+ * their channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel;
+ * padding of `filters` to a multiple of 8 is there to be read.  With PIXELS_CLOSEST, one tap without stride, 16 bytes
+ * are 8 pixels of one channel, and images are a multiple of PIXELS_CLOSEST pixels without gaps.
+ *
+ * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
+ * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
+ * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
+ * parts[slot][BM][BN], one for each group and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
+ * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
+ * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
+ * chunk c ^ (r % 8).
+ */
+#if !SM_90A
+#error "wgmma needs SM_90A"
+#endif
+#ifndef X_TYPE
+#define X_TYPE half
+#endif
+#ifndef PIXELS_CLOSEST /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
+#define PIXELS_CLOSEST 0
+#endif
+#ifndef ON_AND_ON
+#define ON_AND_ON 0
+#endif
+#ifndef BM /* filters of a tile: multiples of 64 */
+#define BM 128
+#endif
+#ifndef BN /* columns of a tile: 64, 128, 192 or 256 */
+#define BN 256
+#endif
+#ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
+#define WG_ROWS 1
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
+#define NEAR 0
+#endif
+#define ACC float
+#include "common.h"
+#include "conv_nvidia.h"
+
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+#define MX_WG_TYPE "f16.f16"
+#else
+#define MX_WG_TYPE "bf16.bf16"
+#endif
+#include "conv_nvidia_wgmma.h"
+
+#define DEPTH 64
+#define ROW_BYTES 128
+#define BLOCK_BYTES (DEPTH * ROW_BYTES)
+#define Y_BLOCKS (BM / 64)
+#define X_BLOCKS (BN / 64)
+#define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
+#define CONSUMERS (Y_BLOCKS / WG_ROWS)
+#define THREADS (128 * CONSUMERS + 128)
+#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
+#define COPIES (DEPTH / ROWS_AT_ONCE)
+#define WGMMA MX_JOIN(MX_WGMMA_, BN)
+#if PIXELS_CLOSEST
+#define TRANS "0, 0"
+#define STEP 32 /* bytes to the next 16 pixels */
+#else
+#define TRANS "1, 1"
+#define STEP (16 * ROW_BYTES)
+#endif
+#if PIXELS_CLOSEST == 4
+#define MX_COPY_X MX_COPY8
+#define MX_COPY_Y MX_COPY8
+#define MX_COPY_ELEMENTS mx_copy_four
+#else
+#if NEAR
+#define MX_COPY_X MX_COPY16_NEAR
+#else
+#define MX_COPY_X MX_COPY16
+#endif
+#define MX_COPY_Y MX_COPY16
+#define MX_COPY_ELEMENTS mx_copy_halves
+#endif
+#define ALIGNED (PIXELS_CLOSEST == 4 ? 8 : 16) /* bytes */
+
+static inline int mx_from_lane(int value, int lane)
+{
+    int other;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
+    return other;
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
+    __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
+    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int each)
+{
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES]; /* full, empty */
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7;
+    const int columns = g.taps_h * g.taps_w * g.reduced;
+    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN, tiles = down * across * g.groups;
+    const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
+    /* The first tile and slice of this group, and how many slices it has. */
+    int tile = ON_AND_ON ? number * each / slices : number % tiles;
+    int first = ON_AND_ON ? number * each - tile * slices : number / tiles * each;
+    int left = min(each, ON_AND_ON ? tiles * slices - number * each : slices - first);
+
+    X += x_offset;
+    Y += y_offset;
+    const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
+    if (item == 0)
+        for (int i = 0; i < STAGES; i++) {
+            mx_barrier_begin(full + 8 * i, 128);
+            mx_barrier_begin(empty + 8 * i, 4 * CONSUMERS); /* warps */
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (role == CONSUMERS) {
+        /* Always chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
+        const bool aligned = (((ulong)X | (ulong)Y) & (ALIGNED - 1)) == 0;
+        const int chunk = item & 7, row0 = (item & 127) >> 3;
+        const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+        int stage = 0, phase = 1;
+        for (; left > 0; tile++, first = 0) {
+            const int end = first + min(left, slices - first), group = tile / (down * across);
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
+            const int y_group = group * g.y_g, x_group = group * g.x_g;
+            left -= end - first;
+#if PIXELS_CLOSEST
+            int pixel = first * DEPTH + chunk * 8;
+#else
+            /* Of a column: offset of its channel and tap, the tap's h and w with 16 bits each. */
+            int column_at[X_BLOCKS], corner[X_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced, c = column - tap * g.reduced;
+                const int dh = tap / g.taps_w * g.tap_h, dw = tap % g.taps_w * g.tap_w;
+                column_at[b] = c + dh * g.x_h + dw * g.x_w;
+                corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
+            }
+            /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
+            int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
+#endif
+            for (int slice = first; slice < end; slice++) {
+                const uint at = to + stage * STAGE_BYTES;
+#if PIXELS_CLOSEST
+                int y_at[8 / PIXELS_CLOSEST], x_at[8 / PIXELS_CLOSEST];
+                bool inside[8 / PIXELS_CLOSEST];
+#pragma unroll
+                for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {
+                    const int m = pixel + l * PIXELS_CLOSEST, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);
+                    y_at[l] = y_group + n * g.y_n + rest;
+                    x_at[l] = x_group + n * g.x_n + rest;
+                    inside[l] = m < g.pixels;
+                }
+#define COPY_SLICE(COPY16X, COPY16)                                                                                   \
+    do {                                                                                                              \
+        _Pragma("unroll") for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {                                              \
+            const uint into = at + l * 2 * PIXELS_CLOSEST;                                                            \
+            _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                           \
+                const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                           \
+                const bool valid = inside[l] && k < g.filters;                                                        \
+                COPY16(into + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at[l] + k * g.y_c : 0), valid);            \
+            }                                                                                                         \
+            _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                           \
+                const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                           \
+                const bool valid = inside[l] && c < g.channels;                                                       \
+                COPY16X(into + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at[l] + c * g.x_c : 0), valid);    \
+            }                                                                                                         \
+        }                                                                                                             \
+    } while (0)
+#else
+                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
+                const int p = mx_quotient(rest, g.row), q = rest - p * g.q;
+                const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
+                const bool inside = pixel < g.pixels;
+                const int y_found = inside ? y_group + n * g.y_n + p * g.y_h + q * g.y_w : -1;
+                const int x_found = x_group + n * g.x_n + h * g.x_h + w * g.x_w;
+                const int corner_found = inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;
+#define COPY_SLICE(COPY16X, COPY16)                                                                                   \
+    do {                                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                          \
+            const int from = i * 4 + (lane >> 3);                                                                     \
+            const int y_at = mx_from_lane(y_found, from), x_at = mx_from_lane(x_found, from);                         \
+            const int hw = mx_from_lane(corner_found, from);                                                          \
+            _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++) {                                                    \
+                const int k = m0 + b * 64 + chunk * 8;                                                                \
+                const bool valid = y_at >= 0 && k < g.filters;                                                        \
+                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k : 0), valid);       \
+            }                                                                                                         \
+            _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
+                const bool valid = (uint)((hw >> 16) + (corner[b] >> 16)) < (uint)g.h                                 \
+                                   && (uint)((short)hw + (corner[b] & 0xffff)) < (uint)g.w;                           \
+                COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
+                        X + (valid ? x_at + column_at[b] : 0), valid);                                                \
+            }                                                                                                         \
+        }                                                                                                             \
+    } while (0)
+#endif
+                pixel += DEPTH;
+                mx_barrier_wait(empty + 8 * stage, phase);
+                if (aligned) {
+                    COPY_SLICE(MX_COPY_X, MX_COPY_Y);
+                    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
+                } else {
+                    COPY_SLICE(MX_COPY_ELEMENTS, MX_COPY_ELEMENTS);
+                    mx_barrier_arrive(full + 8 * stage);
+                }
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+        }
+    } else {
+        const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
+        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2), pair = (lane & 3) * 2;
+        int stage = 0, phase = 0;
+        for (; left > 0; tile++, first = 0) {
+            const int own = min(left, slices - first);
+            left -= own;
+            float sums[WG_ROWS][BN / 2];
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < BN / 2; j++)
+                    sums[i][j] = 0;
+            uint before = 0;
+            for (int slice = 0; slice < own; slice++) {
+                mx_barrier_wait(full + 8 * stage, phase);
+                MX_WG_PUBLISH();
+                MX_WG_FENCE();
+#pragma unroll
+                for (int k = 0; k < DEPTH / 16; k++)
+#pragma unroll
+                    for (int i = 0; i < WG_ROWS; i++)
+                        WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * STEP) >> 4),
+                              b_matrix + ((stage * STAGE_BYTES + k * STEP) >> 4), "1", TRANS);
+                MX_WG_COMMIT();
+                MX_WG_WAIT(1);
+                if (lane == 0 && slice > 0)
+                    mx_barrier_arrive(before);
+                before = empty + 8 * stage;
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+            MX_WG_WAIT(0);
+            if (lane == 0)
+                mx_barrier_arrive(before);
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < BN / 2; j++)
+                    MX_WG_HOLD(sums[i][j]);
+
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
+            __global float *to = parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN) + pair;
+#pragma unroll
+            for (int i = 0; i < 2 * WG_ROWS; i++) {
+                const int m = row + i / 2 * 64 + i % 2 * 8;
+                if (m0 + m < g.filters)
+#pragma unroll
+                    for (int j = 0; j < BN / 8; j++)
+                        if (n0 + j * 8 < columns)
+                            *(__global float2 *)(to + m * BN + j * 8) =
+                                (float2)(sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
+            }
+        }
+    }
+}

@@ -16,9 +16,10 @@ the memory is not fresh.  On CUDA it may choose among all of cuDNN's algorithms,
 
 GFLOP/s are 2 n k ho wo (c / groups) r s, by medians.  `ratio` is PyTorch's time by ours, by medians and by each side's
 best turn; `packed` the same for packed weights.  `hybrid` and `alone` are parts of the speed that there is: NORMAL's
-time by DYNAMIC_HYBRID's, and the best single solver's by that of Find's winner; `alone` names another solver if that
-was the best one.  Errors are norms, of the difference to the host path in float64 by that of the true result.  Above
-2e10 operations some images are checked, or for backward weights some filters, every element of them.
+time by DYNAMIC_HYBRID's (which times what NORMAL times where all solvers are dynamic), and the best single solver's by
+that of Find's winner; `alone` names another solver if that was the best one.  Errors are norms, of the difference to
+the host path in float64 by that of the true result.  Above 2e10 operations some images are checked, or for backward
+weights some filters, every element of them.
 """
 
 from __future__ import annotations
@@ -187,22 +188,22 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, host, in_tur
             if packed.packed:
                 sides["packed"] = mine.run(direction, packed)
         least = min((s.time for s in solutions if s.time > 0), default=0.0)
-        for solution in solutions:
-            if solution.solution_id == quickly.id or 0 < solution.time <= SLOWEST * least:
-                alone = mine.plan(direction, conv, solution_id=solution.solution_id)
-                sides[alone.solver.name] = mine.run(direction, alone)
+        close = {s.solution_id for s in solutions if 0 < s.time <= SLOWEST * least}
+        for number in sorted(close | {plan.solver.id, quickly.id}):
+            alone = mine.plan(direction, conv, solution_id=number)
+            sides[alone.solver.name] = mine.run(direction, alone)
         times = in_turns([(run, theirs.finish if name == "torch" else ours.finish) for name, run in sides.items()],
                          repeat, 20 if ours.handle.device.is_gpu else 1)
         medians = {name: statistics.median(found) for name, found in zip(sides, times, strict=True)}
         singles = {name: seconds for name, seconds in medians.items() if name not in ("miopyx", "torch", "packed")}
         winner = plan.solver.name
-        best = min(singles, key=singles.__getitem__) if singles else winner
+        best = min(singles, key=singles.__getitem__)
         yield {
             "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products, "solver": winner,
             "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
             "torch_best": min(times[1]), "packed": medians.get("packed"), "hybrid_solver": quickly.name,
-            "hybrid": medians[winner] / medians[quickly.name] if winner in medians and quickly.name in medians else 1.0,
-            "alone_solver": best, "alone": singles[best] / singles[winner] if winner in singles else 1.0,
+            "hybrid": singles[winner] / singles[quickly.name], "alone_solver": best,
+            "alone": singles[best] / singles[winner],
             "solvers": singles, "error": errors[0], "torch_error": errors[1],
         }
 

@@ -1,7 +1,7 @@
 """Which family of convolution solvers wins where, and what the throughput index is worth: docs/solvers.md's tables.
 
     python bench/families.py [--list resnet50 extra ...] [--layout nhwc] [--batch 4] [--dtype float32] [--share 0.4]
-                             [--device NAME] [--json OUT]
+                             [--seed 1] [--device NAME] [--json OUT]
 
 Every solver but the naive and the last resorts runs each layer of convolutions.txt in each direction, its default
 configuration, weights packed in every call: medians of three to nine runs.  Of a list of more than 20 layers a random
@@ -29,6 +29,7 @@ from versus import ENVIRONMENT, Ours
 
 FAMILIES = {"Winograd F4": "WinogradF4", "F2": "WinogradF2", "implicit GEMM": "ImplicitGemm", "pairs": "NvPairs",
             "wgmma": "NvWgmma", "FFT": "FFT", "grouped": "CpuGrouped", "depthwise": "Depthwise", "GEMM": "Gemm"}
+DIRECTIONS = ("forward", "data", "weights")
 SHORT = 20      # layers of a list that is taken whole
 RUN_S = 0.03    # about how long a solver runs
 
@@ -41,12 +42,12 @@ def kind(layer) -> str:
     """Return the row that a layer belongs to."""
     taps, strided = layer.filter, max(layer.stride) > 1
     if layer.transposed:
-        return "transposed"
+        return "transposed, stride 2"
     if layer.groups > 1:
         each = max(layer.c, layer.k) // layer.groups
         return "depthwise" if each == 1 else f"{'x'.join(map(str, taps))} in groups of {each} channels"
     if len(taps) == 3:
-        return "three axes"
+        return "x".join(map(str, taps))
     if max(taps) == 1:
         return "1x1"
     if layer.c <= 4:
@@ -57,7 +58,7 @@ def kind(layer) -> str:
         return "1x3, 1x7, 7x1"
     more = ", dilated" if max(layer.dilation) > 1 else ", stride 2" if strided else ""
     if taps == (5, 5):
-        more = ", images from 28x28" if min(layer.size) >= 28 else ", smaller images"
+        more = ", images from 28x28" if min(layer.lens) >= 28 else ", smaller images"
     return "x".join(map(str, taps)) + more
 
 
@@ -71,22 +72,20 @@ def seconds(run, finish) -> float:
     return statistics.median(times[1:])
 
 
-def measure(layer, side, rng) -> list[dict]:
+def measure(layer, side) -> list[dict]:
     """Return a row for each direction: times and indices of the solvers by name."""
     import convolutions
-    import numpy as np
 
     from miopyx._problem import ConvProblem
     from miopyx.solvers import registry
 
-    lens = (("x", layer.x), ("w", layer.w), ("y", layer.y))
-    data = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in lens}
-    prepared, conv, device, rows = convolutions.Prepared(side, layer, data), layer.conv(), side.handle.device, []
+    prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type))
+    conv, device, rows = layer.conv(), side.handle.device, []
     for number, direction in enumerate("FBW"):
         problem = ConvProblem(number, *(prepared.desc[name] for name in "xwy"), conv)
         able = [s for s in registry.CONV if s.why_not(device, problem) is None and not s.last_resort
                 and "Naive" not in s.name]
-        rows.append({"layer": layer.name, "kind": kind(layer), "direction": convolutions.NAMES[direction], "times": {
+        rows.append({"layer": layer.text, "kind": kind(layer), "direction": convolutions.NAMES[direction], "times": {
             s.name: seconds(prepared.run(direction, prepared.plan(direction, conv, solution_id=s.id)), side.finish)
             for s in able}, "index": {s.name: s.wti(device, problem) for s in able}})
     return rows
@@ -111,8 +110,8 @@ def tables(rows: list[dict]) -> list[str]:
     columns = [title for title in FAMILIES if title in seen]
     lines = [f"| convolution | n | {' | '.join(columns)} |", f"| --- | --- |{' --- |' * len(columns)}"]
     for title, directions in kinds.items():
-        means = {name: [geomean([best[name] for best in found if name in best]) for found in directions.values()]
-                 for name in columns}
+        means = {name: [geomean([best[name] for best in directions[direction] if name in best])
+                        for direction in DIRECTIONS] for name in columns}
         top = [max(each) for each in zip(*means.values(), strict=True)]
         cells = []
         for name in columns:
@@ -120,7 +119,7 @@ def tables(rows: list[dict]) -> list[str]:
                             for value, most in zip(means[name], top, strict=True))
             some = any(name not in best for found in directions.values() for best in found)
             cells.append("" if not any(means[name]) else f"{cell} *" if some else cell)
-        lines.append(f"| {title} | {len(next(iter(directions.values())))} | {' | '.join(cells)} |")
+        lines.append(f"| {title} | {max(map(len, directions.values()))} | {' | '.join(cells)} |")
     lines += ["", f"| {' | '.join(worth)} |", f"|{' --- |' * len(worth)}",
               f"| {' | '.join(f'mean {geomean(v):.2f}, most {max(v):.1f}' for v in worth.values())} |",
               f"above 1.5 in {sum(value > 1.5 for v in worth.values() for value in v)} "
@@ -139,28 +138,28 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--share", type=float, default=0.4, help="of the longer lists")
+    parser.add_argument("--seed", type=int, default=1, help="of the shares")
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
     import convolutions
-    import numpy as np
 
     import miopyx
 
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
-    side, rng, rows, done = Ours(handle, options.dtype, options.layout), np.random.default_rng(), [], set()
+    side, rows, done = Ours(handle, options.dtype, options.layout), [], set()
     print(f"{handle.device.name}, batch {options.batch}, {options.dtype}, {options.layout}; "
           f"load {os.getloadavg()[0]:.1f}")
     for network in options.list or convolutions.LISTS:
         layers = list(convolutions.layers(network, options.batch, []))
         if len(layers) > SHORT:
-            layers = random.sample(layers, round(len(layers) * options.share))
+            layers = random.Random(options.seed).sample(layers, round(len(layers) * options.share))
         for layer in layers:
-            if layer.name not in done:
-                done.add(layer.name)
-                rows += measure(layer, side, rng)
+            if layer.text not in done:
+                done.add(layer.text)
+                rows += measure(layer, side)
     print(*tables(rows), sep="\n")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -22,13 +22,19 @@ cdef extern from *:
 # Whether this build was asked for learned rankings (CMake's MIOPEN_ENABLE_AI_IMMED_MODE_FALLBACK).
 MODELS_BUILT = bool(MIOPYX_MODELS)
 
+# LLVM's names of CPUs, as PoCL passes them on.
+cdef tuple AVX512 = ("x86-64-v4", "cannonlake", "cascadelake", "cooperlake", "diamondrapids", "emeraldrapids",
+                     "graniterapids", "icelake", "rocketlake", "sapphirerapids", "tigerlake", "znver4", "znver5")
+cdef tuple AVX2 = ("x86-64-v3", "alderlake", "arrowlake", "broadwell", "clearwaterforest", "gracemont", "grandridge",
+                   "haswell", "lunarlake", "meteorlake", "pantherlake", "raptorlake", "sierraforest", "skylake",
+                   "znver")
+
+
 cdef int _vector_bytes(str isa) except -1:
     """Bytes of a CPU's vector register, from what DeviceInfo calls its instruction set."""
-    if "avx512" in isa or isa.startswith(("znver4", "znver5", "sapphirerapids", "icelake", "cascadelake")):
+    if "avx512" in isa or isa.startswith(AVX512):
         return 64
-    if "avx2" in isa or isa.startswith(("haswell", "broadwell", "skylake", "alderlake", "znver")):
-        return 32
-    return 16
+    return 32 if "avx2" in isa or isa.startswith(AVX2) else 16
 
 
 cdef class Device:

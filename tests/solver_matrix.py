@@ -8,7 +8,8 @@ each problem; all devices and solvers get the same ones.  What is checked, and t
 each solver runs by its id with a workspace of its own, and as a plan with alpha and beta; outputs are poisoned, guard
 bytes around all buffers and the workspace must survive, inputs must not change, every element counts.
 
---as-gpu lets the solvers take OpenCL CPUs for GPUs, so that the kernels of those run there, too.
+--as-gpu lets the solvers take OpenCL CPUs for GPUs, so that the kernels of those run there, too; --isa for CPUs with
+other registers.  --tuned runs each solver in a configuration drawn from its table instead of the default one.
 
 For each device, solver and type it prints how many problems the solver took and the largest |error| of any element in
 units of roundoff * sum |products|.  Exit status 1 if anything was wrong.
@@ -66,11 +67,12 @@ def random_case(rng: np.random.Generator) -> ConvCase:
             continue
 
 
-def open_handle(name: str, as_gpu: bool) -> miopyx.Handle:
+def open_handle(name: str, as_gpu: bool, isa: str | None) -> miopyx.Handle:
     info = device.find(name)
-    if not as_gpu or info.kind == "host":
+    if info.kind == "host":
         return miopyx.Handle(name)
-    with mock.patch.object(device, "find", return_value=info._replace(kind="gpu")):
+    told = info._replace(kind="gpu" if as_gpu else info.kind, isa=isa or info.isa)
+    with mock.patch.object(device, "find", return_value=told):
         return miopyx.Handle(name)
 
 
@@ -107,6 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", nargs="+", default=[info.name for info in device.ranked()])
     parser.add_argument("--as-gpu", action="store_true")
+    parser.add_argument("--isa", choices=["sse2", "avx2", "avx512"])
     parser.add_argument("--tuned", action="store_true", help="solvers run configurations drawn from their tables")
     parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
@@ -114,7 +117,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     print(f"seed {args.seed}")
-    handles = {name: open_handle(name, args.as_gpu) for name in args.device}
+    handles = {name: open_handle(name, args.as_gpu, args.isa) for name in args.device}
     results, wrong = run(handles, args.problems, args.seed, args.solver, args.tuned)
     for name in args.device:
         print(f"\n{name}: problems taken and largest error\n{'':26}" + "".join(f"{t:>17}" for t in TYPES))

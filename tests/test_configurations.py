@@ -1,10 +1,10 @@
-"""Configurations of the CPU solvers that are not their defaults, on shapes that are large enough for them to differ."""
+"""Every configuration of the CPU solvers, on shapes that are large enough for them to differ."""
 
 from __future__ import annotations
 
 import pytest
 from cases_reader import conv_case
-from solver_checks import Example, check, configurations_of
+from solver_checks import Example, check, configurations_of, verify
 
 from miopyx.solvers import registry
 
@@ -26,16 +26,15 @@ CASES = {
 
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("family", CASES)
-def test_another_configuration_computes_the_same(cpu, host, rng, family, direction):
+def test_every_configuration_computes_the_same(cpu, host, rng, family, direction):
     solver = registry.BY_NAME[family + ("Fwd", "Bwd", "Wrw")[direction]]
     for of in CASES[family]:
         for layout in ("packed", "channels last") if family != "CpuImplicitGemm" else ("packed",):
             example = Example(of, "float32", layout, rng, host)
             problem = example.problem(direction)
             every = configurations_of(solver, cpu.device, problem)
-            default = solver.default_config(cpu.device, problem)
-            assert default in every
-            others = [config for config in every if config != default]
-            config = others[rng.integers(len(others))]
-            print(of, layout, config)
-            check(cpu, example, direction, solver, rng, config)
+            assert solver.default_config(cpu.device, problem) in every
+            for config in every:
+                print(of, layout, config)
+                verify(example, direction, example.run(cpu, direction, solver, config=config), solver)
+            check(cpu, example, direction, solver, rng, every[rng.integers(len(every))])

@@ -29,6 +29,23 @@ def test_every_solver_computes_the_case(handle, host, rng, case, dtype, layout):
             check(handle, example, direction, solver, rng)
 
 
+@pytest.mark.parametrize("isa", ["avx2", "sse2"])
+def test_narrower_vectors(opencl_handle, pretend, host, rng, isa):
+    """The tiles of CPUs with other registers: each is a program, so one type and layout of the smoke cases."""
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("solvers for CPUs")
+    handle = pretend(opencl_handle.device.name, isa=isa)
+    assert handle.device.vector_bytes == {"avx2": 32, "sse2": 16}[isa]
+    dtype, layout = ("float64", "float32")[rng.integers(2)], LAYOUTS[rng.integers(2)]
+    print(dtype, layout)
+    for case in conv_cases("smoke"):
+        example = Example(case, dtype, layout, rng, host)
+        for direction in range(3):
+            for solver in registry.CONV:
+                if "Naive" not in solver.name and solver.why_not(handle.device, example.problem(direction)) is None:
+                    check(handle, example, direction, solver, rng)
+
+
 def test_every_solver_has_a_case(handle):
     """A solver that no case reaches is not tested; those of other hardware say that they need it."""
     reasons = {s.id: set() for s in registry.CONV if s.on_host == handle.device.is_host}

@@ -20,6 +20,11 @@
 #define INDEX long
 #endif
 
+/* For what is long.  PoCL builds every kernel several times, and its passes take the longer the more is in a kernel: so
+ * the work is in functions that are not inlined.  Where LLVM prefers registers of half the width, such a function gets
+ * whole ones only if it is called with a vector, or calls something that takes or returns one, as vload does. */
+#define APART __attribute__((noinline)) static
+
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
 

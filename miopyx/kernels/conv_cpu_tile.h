@@ -20,11 +20,6 @@
 
 typedef MX_JOIN(ACC, VEC) vec;
 
-/* PoCL builds every kernel twice, and its passes take the longer the more is in a kernel: so what is long is a function
- * that is not inlined.  Where LLVM prefers registers of half the width, such a function gets whole ones only if it is
- * called with a vector, or calls something that takes or returns one, as vload does. */
-#define APART __attribute__((noinline)) static
-
 #define DEFINE_MULTIPLY(V)                                                                                       \
     APART void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,            \
                             long a_step, const vec *restrict panel, long depth)                                  \

@@ -87,9 +87,9 @@ static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCA
     }
 }
 
-static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
-                                  __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                                  int image, SCALAR alpha, SCALAR beta)
+APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
+                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                        int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
@@ -188,9 +188,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_data(
 #define GET_DY_WHOLE(at) READ(y, at)
 #define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
 
-static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict in,
-                                  __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
-                                  const mx_grouped *grouped, int images, int set, int part)
+APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
+                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
+                        const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
     vec sums[SUMS];

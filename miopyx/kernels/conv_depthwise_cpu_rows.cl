@@ -84,7 +84,7 @@
 #endif
 
 /* The same where vectors would reach beyond the tensor, element by element, in the same order. */
-static NOINLINE vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
+APART vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
 {
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++) {
@@ -94,8 +94,8 @@ static NOINLINE vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, in
     return VGET(0, lanes);
 }
 
-static NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
-                                 int left, int width, int dilation, vec *s)
+APART void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
+                       int left, int width, int dilation, vec *s)
 {
     for (int j = 0; j < TALL * SPREAD; j++)
         for (int b = 0; b < SPREAD; b++) {
@@ -120,9 +120,9 @@ static NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global con
         }
 }
 
-static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
-                                  __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                                  int image, SCALAR alpha, SCALAR beta)
+APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
+                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                        int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;

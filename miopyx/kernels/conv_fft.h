@@ -86,7 +86,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define FUNCTION static inline
 #else
 #define ROLLED _Pragma("nounroll")
-#define FUNCTION static __attribute__((noinline))
+#define FUNCTION APART
 #endif
 
 /* A transformed row of a column is at (column * HEIGHT + row) * 2, its imaginary part behind it; on CPUs all imaginary

@@ -30,9 +30,9 @@ static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 
-static __attribute__((noinline)) void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
-                                               const mx_fft_tiles *tiles, long base, long pixel, long left,
-                                               bool inside, long lanes)
+APART void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
+                    const mx_fft_tiles *tiles, long base, long pixel, long left,
+                    bool inside, long lanes)
 {
     const mx_fft_tiles g = *tiles;
     const long h = inside ? element_of(pixel, g.step_h, g.height) : -1;

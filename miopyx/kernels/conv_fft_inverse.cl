@@ -94,9 +94,9 @@ static inline void store_vec(__global STORAGE(X_TYPE) *restrict X, vec value, lo
     }
 }
 
-static __attribute__((noinline)) void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
-                                                long base, long pixel, long left, long lanes, const vec *row,
-                                                SCALAR alpha, SCALAR beta)
+APART void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
+                     long base, long pixel, long left, long lanes, const vec *row,
+                     SCALAR alpha, SCALAR beta)
 {
     const mx_fft_tiles g = *tiles;
     const long h = element_of(pixel, g.step_h, g.height);

@@ -135,7 +135,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 /* V complex vectors of TILE_ROWS rows; row[] are where the rows of A begin.  Not inline: PoCL makes kernels several
  * times. */
 #define DEFINE_MULTIPLY(V)                                                                                      \
-    static __attribute__((noinline)) void multiply_##V(__global const ACC *restrict A, const long *row,         \
+    APART void multiply_##V(__global const ACC *restrict A, const long *row,         \
                                     __global const ACC *restrict B, __global ACC *restrict C, long rows,        \
                                     const mx_fft_product *product)                                              \
     {                                                                                                           \

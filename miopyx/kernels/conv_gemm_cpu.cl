@@ -70,11 +70,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
 
-/* Kernels only call functions: PoCL builds every kernel twice, and its passes take the longer the more is in a kernel.
- * A function that is not inlined gets registers of half the width where LLVM prefers those, unless it is called with a
- * vector or calls something that takes or returns one, as vload does. */
-#define APART __attribute__((noinline)) static
-
 #if PARTS & 1
 
 /* The first `count` elements at p, then zeros. */

@@ -52,7 +52,7 @@ static inline vec load_filters(__global const ACC *p)
 
 /* A run of V positions. */
 #define DEFINE_SUM(V)                                                                                     \
-    static NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
+    APART void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
                                  const int *restrict offset, const int *restrict which, int taps,         \
                                  ACC *restrict to, int apart)                                             \
     {                                                                                                     \
@@ -101,7 +101,7 @@ static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r
 #else
 /* TILE runs of V vectors, `apart` from each other. */
 #define DEFINE_SUM(V)                                                                                     \
-    static NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r,   \
+    APART void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r,   \
                                const int *restrict offset, const int *restrict which, int taps,           \
                                ACC *restrict to, int apart)                                               \
     {                                                                                                     \
@@ -216,9 +216,9 @@ static taps_t taps_of(const mx_grouped *g)
 }
 
 /* `tile`, `set` and `slab` are the work-item's numbers. */
-static NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
-                                  __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                                  int slab, SCALAR alpha, SCALAR beta)
+APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
+                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                        int slab, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], summed[RESULTS / VEC];

@@ -31,9 +31,6 @@
 #define TAPS_LIMIT 256 /* of a filter's slice */
 #define DEPTH_LIMIT 32 /* slices of a filter */
 
-/* What is long is no part of a kernel, of which PoCL makes two. */
-#define NOINLINE __attribute__((noinline))
-
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
@@ -131,7 +128,7 @@ static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, SCALAR alpha
 }
 
 /* `count` elements. */
-static NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
+APART void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
 {
     int j = 0;
     for (; j + VEC <= count; j += VEC)
@@ -330,9 +327,9 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
 
 /* Rows [from, end) of the planes of `count` channels (vectors of them) from `channel` on, of the given slices of an
  * image that begins `image` elements behind `in`; row 0 and column 0 are `row` and `column` of the tensor. */
-static NOINLINE void pack_planes(__global const STORAGE(X_TYPE) *in, long image, const mx_side *s, const mx_planes *p,
-                        long channel, int count, const int *slice, int slices, int row, int column, int from, int end,
-                        ACC *packed)
+APART void pack_planes(__global const STORAGE(X_TYPE) *in, long image, const mx_side *s, const mx_planes *p,
+                       long channel, int count, const int *slice, int slices, int row, int column, int from, int end,
+                       ACC *packed)
 {
     const int step_h = p->step_h, step_w = p->step_w, pitch = p->pitch, sub = p->sub, behind = p->behind * EACH;
     const int plane = step_h * step_w * sub * EACH;

@@ -28,8 +28,8 @@
 #if MODE == BLOCKS
 #define TERM VEC /* vectors of sums of a term: an input's tap */
 /* sums[input] += the products of a run of dy and a run of x at `offset`. */
-static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
-                              const int *restrict offset, int vectors)
+APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
+                    const int *restrict offset, int vectors)
 {
     vec s[VEC];
     x += offset[0];
@@ -50,8 +50,8 @@ static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int ap
 #else
 #define TERM 1
 /* sums[TILE][WIDE] += the products of TILE runs of dy, `apart` from each other, and WIDE runs of x at `offset`. */
-static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
-                            const int *restrict offset, int vectors)
+APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
+                    const int *restrict offset, int vectors)
 {
     vec s[TILE][WIDE];
     const ACC *xs[WIDE];
@@ -85,7 +85,7 @@ static NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int ap
 #endif
 
 /* The sum of the lanes of v[i] in lane i. */
-static NOINLINE vec sums_of_lanes(const vec *v)
+APART vec sums_of_lanes(const vec *v)
 {
     vec s[VEC];
 #pragma unroll
@@ -105,9 +105,9 @@ static NOINLINE vec sums_of_lanes(const vec *v)
     return s[0];
 }
 
-static NOINLINE void compute_part(__global const STORAGE(X_TYPE) *restrict x,
-                                  __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
-                                  const mx_grouped *grouped, int images, int set, int part)
+APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
+                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
+                        const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS];

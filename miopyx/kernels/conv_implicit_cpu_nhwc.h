@@ -6,11 +6,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC(p) MX_JOIN(vload, VEC)(0, p)
 #define STORE_VEC(v, p) MX_JOIN(vstore, VEC)(v, 0, p)
 
-/* Kernels only call functions: PoCL builds every kernel twice, and its passes take the longer the more is in a kernel.
- * A function that is not inlined gets registers of half the width where LLVM prefers those, unless it is called with a
- * vector or calls something that takes or returns one, as vload does. */
-#define APART __attribute__((noinline)) static
-
 /* A convolution of `inputs` channels to `outputs` channels a group, whatever tensors they are of.  Arrays are d h w. */
 typedef struct {
     int images, groups;

@@ -54,11 +54,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 
-/* Kernels only call functions: PoCL builds every kernel twice, and its passes take the longer the more is in a kernel.
- * A function that is not inlined gets registers of half the width where LLVM prefers those, unless it is called with a
- * vector or calls something that takes or returns one, as vload does. */
-#define APART __attribute__((noinline)) static
-
 /* Extents and strides are elements.  All channels are counted in *_n, those of a group elsewhere. */
 typedef struct {
     long lanes, rows;             /* of a group; rows without the taps that are taken one after the other */

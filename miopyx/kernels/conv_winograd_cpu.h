@@ -24,6 +24,9 @@
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16 */
 #define VEC 16
 #endif
+#if VEC != 4 && VEC != 8 && VEC != 16
+#error "VEC must be 4, 8 or 16"
+#endif
 #ifndef VECTORS /* vectors side by side in a tile of sums: 4 where there are 32 registers, 2 where there are 16 */
 #define VECTORS 4
 #endif
@@ -67,7 +70,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_ACC MX_JOIN(vload, VEC)
 #define STORE_ACC MX_JOIN(vstore, VEC)
 #define INLINE static inline __attribute__((always_inline))
-#define APART static __attribute__((noinline)) /* what is long: PoCL makes every kernel several times */
 
 /* A tile is a number in [0, tiles): first the image, then the tile's row, then its column.  Outputs of a tile lie
  * `dilation` apart, and tiles that begin within `dilation` of each other are neighbours.  Tiles are kept in blocks. */
@@ -217,7 +219,7 @@ APART vec load_first(__global const STORAGE(TYPE) *p, long i, long limit)
 /* to[i] = elements i of `lanes` rows which lie `stride` apart, for i in [0, length); lanes beyond are 0.  p has `limit`
  * elements in all: no load goes beyond them.  Whole vectors are written: up to VEC - 1 behind `length` are anything. */
 APART void load_lanes(__global const STORAGE(TYPE) *p, long start, long stride, long limit, int lanes, long length,
-                       vec *to)
+                      vec *to)
 {
     for (long i = 0; i < length; i += VEC) {
         vec r[VEC];
@@ -260,7 +262,7 @@ INLINE void store_first(__global STORAGE(TYPE) *p, vec v, long count, const SCAL
 /* The reverse of load_lanes: lane l of from[i] goes to p[l * stride + i].  Whole vectors are read.  Short rows without
  * a gap are written as whole vectors as well, each of which is put right by the next row. */
 APART void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, long length, const vec *from,
-                        const SCALAR alpha, const SCALAR beta)
+                       const SCALAR alpha, const SCALAR beta)
 {
     for (long i = 0; i < length; i += VEC) {
         vec r[VEC], rows[VEC];

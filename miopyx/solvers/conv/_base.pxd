@@ -24,6 +24,8 @@ cdef class ConvSolver(Solver):
 cdef bint is_packed(const mx_tensor* t) noexcept nogil
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil
+cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil
+cdef int64_t vector_lanes(Device dev, int64_t size) noexcept
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
 cdef bint is_float8(int64_t data_type) noexcept nogil
 cdef str type_token(int64_t data_type)

@@ -116,6 +116,16 @@ cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
     return cap if a != 0 and b > cap // a else a * b
 
 
+cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:
+    """a + b of what capped_product returned, capped as there."""
+    return min(a + b, <int64_t> 1 << 62) if a < 1 << 62 and b < 1 << 62 else <int64_t> 1 << 62
+
+
+cdef int64_t vector_lanes(Device dev, int64_t size) noexcept:
+    """Elements of `size` bytes in a CPU kernel's vectors: a register's, and 4 at least, which may be two registers."""
+    return max(4, dev.vector_bytes // size)
+
+
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
     return t.len[2] * t.len[3] * t.len[4]
 

@@ -13,7 +13,7 @@ from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport ConvSolver, type_token, vector_lanes
 
 cdef enum:
     DIRECT = 1
@@ -232,8 +232,7 @@ cdef class _Grouped(ConvSolver):
         cdef bint last, single, strided = False, both
         cdef int taps
         memset(&q, 0, sizeof(q))
-        q.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
-        q.vec = min(16, max(4, q.vec))
+        q.vec = vector_lanes(dev, _acc_size(p))
         g.inputs, g.outputs, g.groups = <int> p.w.len[1], <int> (p.w.len[0] // p.groups), <int> p.groups
         if p.direction == MX_BACKWARD_DATA:
             x, y = y, x

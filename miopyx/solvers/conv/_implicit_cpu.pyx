@@ -14,7 +14,7 @@ from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, is_packed, problem_bytes, spatial_size, type_token,
+    ConvSolver, capped_product, is_packed, problem_bytes, spatial_size, type_token, vector_lanes,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
@@ -63,7 +63,7 @@ cdef bint _pairs(const mx_conv_problem* p) noexcept nogil:
 cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16."""
     cdef tile_t t
-    t.vec = max(4, dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4))
+    t.vec = vector_lanes(dev, 8 if p.w.type == MX_DOUBLE else 4)
     t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
     t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * (
         8 if p.w.type == MX_DOUBLE else 4) == dev.vector_bytes else 3

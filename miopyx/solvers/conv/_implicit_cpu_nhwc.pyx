@@ -19,7 +19,7 @@ from miopyx._descriptors cimport type_size
 from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, spatial_size, type_token
+from miopyx.solvers.conv._base cimport ConvSolver, capped_product, capped_sum, spatial_size, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
@@ -190,7 +190,7 @@ cdef class _NhwcData(_Nhwc):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef shape_t s = _shape(dev, p)
         cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4
-        return _packed_bytes(&s, size) + capped_product(_input_elements(&s), size)
+        return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)

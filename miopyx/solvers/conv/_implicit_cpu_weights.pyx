@@ -15,7 +15,9 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._types cimport MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, mx_conv_problem
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, is_packed, spatial_size, type_token
+from miopyx.solvers.conv._base cimport (
+    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, type_token, vector_lanes,
+)
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
@@ -164,7 +166,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
 
 
 cdef int64_t _vec(Device dev, const mx_conv_problem* p) noexcept:
-    return max(4, dev.vector_bytes // type_size(<int> _accumulator(p)))
+    return vector_lanes(dev, type_size(<int> _accumulator(p)))
 
 
 cdef double _cost(int64_t lanes, int64_t rows, int64_t vec) noexcept:
@@ -189,7 +191,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
             return "needs a CPU device"
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
-        if self.workspace_bytes(dev, p) > dev.max_alloc:
+        if not self.fits(dev, p, self.default(dev, p)):
             return "workspace is beyond the limit"
         return None
 
@@ -201,7 +203,8 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         (_, lasts), (_, depths), (_, sums) = self.table(dev, p)
         for config in itertools.product(lasts, depths, sums):
             t = _plan(dev, p, config[0], config[1], config[2])
-            most = max(most, t.copy_bytes + t.parts_bytes)
+            if capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc:
+                most = max(most, t.copy_bytes + t.parts_bytes)
         return most
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -213,6 +216,10 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
+        return capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, vec = _vec(dev, p)

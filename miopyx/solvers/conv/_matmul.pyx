@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport Arg, Device, KernelSpec, Step
 from miopyx._descriptors cimport type_size
 from miopyx._types cimport MX_DOUBLE, MX_INT8, MX_INT32
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport type_token, vector_lanes
 
 cdef enum:
     LARGEST_TILE = 64    # sums of a work-item of conv_gemm_gpu.cl: more do not fit its registers
@@ -53,7 +53,7 @@ cdef bint _along_n(const mx_gemm* g) noexcept:
 
 cdef int _vector(Device dev, int64_t c_type) noexcept:
     """Elements in a CPU's vector register: sums are as wide as double or as float."""
-    return dev.vector_bytes // (8 if c_type == MX_DOUBLE else 4)
+    return <int> vector_lanes(dev, 8 if c_type == MX_DOUBLE else 4)
 
 
 cdef tuple _choices(Device dev, const mx_gemm* g):

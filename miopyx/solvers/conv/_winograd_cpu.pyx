@@ -17,7 +17,9 @@ from miopyx._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF,
     mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, is_packed, spatial_size, type_token
+from miopyx.solvers.conv._base cimport (
+    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, type_token, vector_lanes,
+)
 
 cdef enum:
     WINOGRAD = 3
@@ -118,7 +120,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.points_h = points if a.taps_h > 1 else 1
     a.points_w = points if a.taps_w > 1 else 1
     a.acc = 8 if p.w.type == MX_DOUBLE else 4
-    a.vec = dev.vector_bytes // a.acc
+    a.vec = vector_lanes(dev, a.acc)
     a.vectors = 4 if dev.vector_bytes == 64 else 2
     a.last = not _all_packed(p)
     g.groups, g.c, g.k = p.groups, p.w.len[1], p.w.len[0] // p.groups
@@ -173,6 +175,16 @@ cdef plan_t _usual(Device dev, const mx_conv_problem* p, int64_t points) noexcep
     return _plan(dev, p, points, usual[0], usual[1])
 
 
+cdef int64_t _bytes(const plan_t* a) noexcept nogil:
+    """Workspace."""
+    return capped_sum(capped_sum(a.filters, a.tiles), a.more)
+
+
+cdef bint _can(Device dev, const plan_t* a, bint weights) noexcept:
+    """Whether there is the workspace, and a work-item holds a block, which is rounded up to units of dilated tiles."""
+    return (weights or a.g.block <= LARGEST_BLOCK) and _bytes(a) <= dev.max_alloc
+
+
 cdef mx_winograd _round(const mx_winograd* g, int64_t images) noexcept nogil:
     cdef mx_winograd r = g[0]
     r.images = images
@@ -196,6 +208,7 @@ cdef class _Winograd(ConvSolver):
         self.dynamic = self.deterministic = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef plan_t a
         cdef int i
         cdef int64_t products
         if not dev.is_cpu:
@@ -223,7 +236,8 @@ cdef class _Winograd(ConvSolver):
             products = p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups
         if products < LEAST_SUM:
             return "too few channels" if p.direction != MX_BACKWARD_WEIGHTS else "too few pixels"
-        if self.workspace_bytes(dev, p) > dev.max_alloc:
+        a = _usual(dev, p, self.points)
+        if _bytes(&a) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
 
@@ -231,14 +245,14 @@ cdef class _Winograd(ConvSolver):
         """The most that any configuration takes."""
         cdef plan_t a = _usual(dev, p, self.points)
         cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
-        cdef int64_t most = a.filters + a.tiles + a.more, block, round_mib
+        cdef int64_t most = _bytes(&a), block, round_mib
         if a.fused and not weights:
             return most
         for block in WEIGHTS_BLOCKS if weights else BLOCKS:
             for round_mib in WEIGHTS_ROUNDS if weights else ROUNDS:
                 a = _plan(dev, p, self.points, block, round_mib)
-                if weights or a.g.block <= LARGEST_BLOCK:
-                    most = max(most, a.filters + a.tiles + a.more)
+                if _can(dev, &a, weights):
+                    most = max(most, _bytes(&a))
         return most
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -261,8 +275,8 @@ cdef class _Winograd(ConvSolver):
         return () if _usual(dev, p, self.points).fused else (("BLOCK", BLOCKS), ("ROUND_MIB", ROUNDS))
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        """Whether a work-item can hold a block, which is rounded up to whole units of dilated tiles."""
-        return p.direction == MX_BACKWARD_WEIGHTS or self.plan(dev, p, config).g.block <= LARGEST_BLOCK
+        cdef plan_t a = self.plan(dev, p, config)
+        return _can(dev, &a, p.direction == MX_BACKWARD_WEIGHTS)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         if p.direction == MX_BACKWARD_WEIGHTS:

@@ -118,7 +118,8 @@ cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
 
 cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:
     """a + b of what capped_product returned, capped as there."""
-    return min(a + b, <int64_t> 1 << 62) if a < 1 << 62 and b < 1 << 62 else <int64_t> 1 << 62
+    cdef int64_t cap = <int64_t> 1 << 62
+    return cap if a > cap - b else a + b
 
 
 cdef int64_t vector_lanes(Device dev, int64_t size) noexcept:

@@ -664,17 +664,20 @@ def test_every_convolution_of_the_networks(opencl_handle, host, rng, part):
                                      (1, "convolution_backward_weights", (2, 0, 1))):
             k = prod(w_lens[1:]) if missing == 2 else prod(w_lens[2:]) * w_lens[0] // groups if missing == 0 else (
                 y_lens[0] * prod(y_lens[2:]))
-            results = []
+            results, transforms = [], False
             for on, dtype, values in ((opencl_handle, "float32", tensors), (host, "float64", tensors),
                                       (host, "float64", [*map(np.abs, tensors)])):
                 descs = [TensorDescriptor(dtype, t.shape) for t in tensors]
                 arrays = [t.astype(dtype) for t in values]
                 plan = getattr(on, name)(*(descs[i] for i in order[:2]), conv, descs[order[2]])
+                transforms |= any(word in plan.solver.name for word in ("Winograd", "FFT"))
                 out = np.full(tensors[missing].shape, np.nan, dtype)
                 buffers = [on.upload(arrays[i]) for i in order[:2]] + [on.upload(out)]
                 plan(*buffers)
                 results.append(on.download(buffers[2], out))
             got, truth, terms = results
+            if transforms:  # they spread an error over a tile: the bound is that of solver_checks.py
+                k, terms = k + 30, terms.max()
             bound = (2 + min(k, 8 * sqrt(k))) * U["float32"] * terms
             assert (np.abs(got - truth) <= bound).all(), (name, x_lens, w_lens, strides, pads, groups)
 

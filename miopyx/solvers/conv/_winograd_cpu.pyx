@@ -38,6 +38,7 @@ cdef enum:
     UNITS = 4                  # work-items that a core should have
     TILE_COST = 24             # of transforming a value of a tile, in products
     FILTER_COST = 10
+    FIVE_COST = 48000          # of each point of backward weights for filters of 5x5, whatever there is to do
 
 # Tunables.  BLOCK: tiles whose sums a work-item holds, or that backward weights keeps together.  ROUND_MIB: size of the
 # transformed tiles of a round, at least an image's; they should stay in a cache.  A round of backward weights adds to
@@ -266,6 +267,8 @@ cdef class _Winograd(ConvSolver):
         if p.direction == MX_BACKWARD_WEIGHTS:
             direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
             filters, products = k * c_vectors, tiles * k * c_vectors
+            if a.taps_h * a.taps_w == 25:
+                products += <double> FIVE_COST / p.groups
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
             products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)))
 

@@ -219,7 +219,7 @@ cdef class _Grouped(ConvSolver):
                 most = max(most, self.workspace(p, &q))
         return most
 
-    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
         raise NotImplementedError
 
     cdef plan_t plan(self, Device dev, const mx_conv_problem* p, int64_t choice) noexcept:
@@ -416,7 +416,7 @@ cdef class _GroupedData(_Grouped):
         return q.rows and _type_size(p) == _acc_size(p) and p.w.stride[4] == 1 and p.w.stride[3] == columns and (
             p.w.stride[0] == columns * columns or p.w.len[0] == 1)
 
-    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
         if self.packed(p, q):
             return 0
         return (<int64_t> q.g.groups * q.g.padded * q.each * q.g.inputs * q.unit
@@ -518,7 +518,7 @@ cdef class CpuGroupedWrw(_Grouped):
         return (<int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
                 * q.unit)
 
-    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) noexcept:
+    cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
         return q.g.parts * self.row(p, q) * _acc_size(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):

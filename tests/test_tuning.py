@@ -78,6 +78,11 @@ def speeds(rng, fastest=None, **others):
     return times
 
 
+def slow_speeds():
+    """Times that add up to more than 900 ms even where every configuration runs only once."""
+    return {c: 50.0 + i for i, c in enumerate(TABLE)}
+
+
 def test_text_of_a_configuration():
     assert config_text((64, 3, 256)) == "64,3,256"
     for values in [(64, 3, 256), (0,), (-1, 7), (10**17,)]:
@@ -177,11 +182,12 @@ def test_a_gain_below_two_in_a_hundred_is_none(time, winner):
 
 
 def test_no_difference_but_noise_gives_the_default(rng):
+    """Noise of 3 % passes for a gain of 2 % in about 21 of 100 searches."""
     taken = 0
-    for _ in range(30):
+    for _ in range(60):
         fake = Fake(dict.fromkeys(TABLE, 10.0), noise=lambda: float(rng.lognormal(0, 0.03)))
         taken += fake.search().config != DEFAULT
-    assert taken <= 10
+    assert taken <= 30  # by chance less than once in a million
 
 
 def test_finalists_run_in_turns(rng):
@@ -418,9 +424,9 @@ def test_only_what_was_run_is_measured(rng, tmp_path):
 
 
 def test_what_was_tried_runs_again_only_in_the_final(rng, tmp_path):
-    times = speeds(rng, (3, 3))
-    first = Fake(times)
-    partial = first.search(limits=Limits(time_ms=2000), tried=Tried.of(tmp_path, "x"))
+    times = {**slow_speeds(), (3, 3): 10.0}
+    partial = Fake(times).search(limits=Limits(time_ms=800), tried=Tried.of(tmp_path, "x"))
+    assert not partial.finished
     second = Fake(times)
     result = second.search(tried=Tried.of(tmp_path, "x"))
     assert result.config == (3, 3)
@@ -461,8 +467,7 @@ def test_a_busier_machine_does_not_make_earlier_times_look_good(rng, tmp_path):
 
 @pytest.mark.parametrize("other", [("y",), ("x", [1]), ("x", None)])
 def test_searches_do_not_mix(rng, tmp_path, other):
-    fake = Fake(speeds(rng))
-    fake.search(limits=Limits(time_ms=1500), tried=Tried.of(tmp_path, "x"))
+    assert not Fake(slow_speeds()).search(limits=Limits(time_ms=800), tried=Tried.of(tmp_path, "x")).finished
     assert Tried.of(tmp_path, *other).load(DEFAULT, TABLE) == {}
     assert Tried.of(tmp_path, "x").load(DEFAULT, TABLE) != {}
 

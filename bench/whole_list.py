@@ -10,8 +10,8 @@ data are not counted.
 
 Prints the seconds of Find, of plans and of first calls, in which PoCL compiles kernels for their work-group's size; how
 many programs were compiled, how many of those by child processes, and how many came from disk; how long this process
-waited for builds, for the binaries that go to disk and for those from there; and where anything was compiled the
-programs that took longest, and the layers.
+waited for builds, for the binaries that went to disk meanwhile, for those from there and, beside the total, for the
+binaries that are written at its end; and where anything was compiled the programs that took longest, and the layers.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Programs:
         self.counts: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
         self.each: dict[str, float] = {}
+        self.store = programs.store
         source, build, adopt = _opencl.program_from_source, programs.build, programs.adopt
 
         def counted_source(*args):
@@ -93,6 +94,9 @@ def child(options: argparse.Namespace) -> dict:
                 seconds[name] += end - start
             layers[f"{direction} {layer.text}"] = marks[-1] - marks[0]
             solvers[plan.solver.name] += 1
+    start = time.perf_counter()
+    programs.store()
+    programs.seconds["at the end"] = time.perf_counter() - start
 
     def longest(times: dict[str, float]) -> list:
         return sorted(times.items(), key=lambda item: -item[1])[:LONGEST]

@@ -304,6 +304,14 @@ cdef class Handle:
 
     cdef int _clear(self) except -1:
         """Forget what was prepared."""
+        try:
+            if self.programs and self.born == fork_generation:
+                programs.store()
+        finally:
+            self._forget()
+        return 0
+
+    cdef int _forget(self) except -1:
         cdef entry_t* table = self.table
         cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
         self._forget_memo()

@@ -5,21 +5,27 @@ binary.  It is used only if all of that is, to the byte, what would be written n
 replaced, since some drivers abort the process on a damaged binary.  Files appear whole or not at all, so writers need
 no lock.
 
+PoCL makes no binary when it builds a program: it generates code once more when it is asked for one, for any size of
+work-group, and takes longer over it than over the build.  So its entries are written when the program is let go of
+(its handle is destroyed, the process ends), not while somebody waits for the first result.
+
 The folder has sixteen parts, by the first digit of an entry's name.  A write trims its own part to a sixteenth of the
 limit, so no write looks through more than that.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import re
 import stat
+import weakref
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _opencl, config, logs
 from .digests import blake2b
@@ -34,7 +40,19 @@ _PARTS = 16
 _MAGIC = b"miopyx program 3\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
 _SM_90A = "SM_90A=1"  # among a kernel's definitions: see _for_sm_90a
+_MAKE_BINARIES_WHEN_ASKED = {"pocl"}  # runtimes
 _log = logging.getLogger("miopyx")
+
+
+class _Later(NamedTuple):
+    """An entry that is not written yet.  The program is not kept for it, nor used by a child of fork."""
+
+    program: weakref.ref[_opencl.Program]
+    head: bytes
+    process: int
+
+
+_later: dict[Path, _Later] = {}
 
 
 @cache
@@ -73,11 +91,29 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
         e.args = (f"{file}: {e.message}", *e.args[1:])
         e.message = e.args[0]
         raise
-    if _folder() is not None:  # some drivers take longer over the binary than over the build
-        binary = program.binary()
-        if binary is not None:
-            _store(header(device.info, file, options), binary)
+    folder = _folder()
+    if folder is not None:
+        head = header(device.info, file, options)
+        path = _path(folder, head)
+        _later[path] = _Later(weakref.ref(program), head, os.getpid())
+        if device.info.runtime not in _MAKE_BINARIES_WHEN_ASKED:
+            _store_later(path)
     return program
+
+
+@atexit.register
+def store() -> None:
+    """Write all entries that are not written yet."""
+    for path in list(_later):
+        _store_later(path)
+
+
+def _store_later(path: Path) -> None:
+    entry = _later.pop(path, None)
+    program = None if entry is None or entry.process != os.getpid() else entry.program()
+    binary = None if program is None else program.binary()
+    if entry is not None and binary is not None:
+        _store(path, entry.head, binary)
 
 
 def _for_sm_90a(ptx: bytes) -> bytes:
@@ -94,7 +130,9 @@ def cached(device: Device, file: str, options: str) -> _opencl.Program | None:
     if folder is None:
         return None
     head = header(device.info, file, options)
-    binary = read_entry(_path(folder, head), head)
+    path = _path(folder, head)
+    _store_later(path)
+    binary = read_entry(path, head)
     if binary is None:
         return None
     try:
@@ -113,7 +151,10 @@ def adopt(device: Device, file: str, options: str, binary: bytes) -> _opencl.Pro
         If the driver refuses it; nothing is stored then.
     """
     program = _load(device, options, binary)
-    _store(header(device.info, file, options), binary)
+    folder = _folder()
+    if folder is not None:
+        head = header(device.info, file, options)
+        _store(_path(folder, head), head, binary)
     return program
 
 
@@ -176,15 +217,11 @@ def _read_file(path: Path) -> bytes | None:
     return data
 
 
-def _store(head: bytes, binary: bytes) -> None:
-    folder = _folder()
-    if folder is None:
-        return
-    path = _path(folder, head)
+def _store(path: Path, head: bytes, binary: bytes) -> None:
     if config.write_atomically(path, head + _payload_line(binary) + binary):
         _trim(path)
     else:
-        _warn(f"{folder} cannot be written to, or is full")
+        _warn(f"{path.parent.parent} cannot be written to, or is full")
 
 
 def _trim(new: Path) -> None:

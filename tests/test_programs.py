@@ -47,7 +47,15 @@ def compiled(monkeypatch):
     return counts
 
 
+def build(device, options):
+    """Build a program and see its entry written, whenever this driver's entries are."""
+    program = programs.build(device, FILE, options)
+    programs.store()
+    return program
+
+
 def entries(folder):
+    programs.store()
     return sorted((folder / "programs").rglob("*.bin"))
 
 
@@ -65,20 +73,81 @@ def bias_is_right(name, rng):
 
 
 def test_second_build_takes_the_binary(device, folder, compiled):
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled == {"source": 1, "binary": 0}
     assert len(entries(folder)) == 1
     assert entries(folder)[0].stat().st_mode & 0o077 == 0
-    program = programs.build(device, FILE, OPTIONS)
+    program = build(device, OPTIONS)
     assert compiled == {"source": 1, "binary": 1}
     assert program.work_group_limit("bias_backward") >= 1
-    programs.build(device, FILE, "-D ROWS=1 -D Y_TYPE=half")
+    build(device, "-D ROWS=1 -D Y_TYPE=half")
     assert compiled == {"source": 2, "binary": 1}
     assert len(entries(folder)) == 2
 
 
-def test_the_header_can_be_read(device, folder):
+@pytest.fixture
+def late(device, monkeypatch):
+    """Have binaries made as for PoCL, whatever the driver is."""
+    monkeypatch.setattr(programs, "_MAKE_BINARIES_WHEN_ASKED", {device.info.runtime})
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_entries_are_written_at_once(device, folder, monkeypatch):
+    monkeypatch.setattr(programs, "_MAKE_BINARIES_WHEN_ASKED", set())
     programs.build(device, FILE, OPTIONS)
+    assert len(files(folder)) == 1
+
+
+def test_late_entries_are_written_when_a_handle_is_destroyed(opencl_name, folder, late, compiled):
+    bias = KernelSpec(FILE, "bias_finish", ROWS=1)
+    with miopyx.Handle(opencl_name) as handle:
+        handle.program(bias)
+        assert files(folder) == []
+    assert len(files(folder)) == 1
+    assert compiled == {"source": 1, "binary": 0}
+    with miopyx.Handle(opencl_name) as handle:
+        handle.program(bias)
+    assert compiled == {"source": 1, "binary": 1}
+
+
+def test_a_late_entry_is_written_for_another_handle(opencl_name, folder, late, compiled):
+    bias = KernelSpec(FILE, "bias_finish", ROWS=1)
+    with miopyx.Handle(opencl_name) as first, miopyx.Handle(opencl_name) as second:
+        first.program(bias)
+        second.program(bias)
+        assert compiled == {"source": 1, "binary": 1}
+
+
+def test_a_late_entry_does_not_keep_its_program(device, folder, late):
+    programs.build(device, FILE, OPTIONS)
+    programs.store()
+    assert files(folder) == []
+
+
+def test_a_late_entry_goes_where_it_was_to_go(device, folder, late, monkeypatch, tmp_path_factory):
+    _program = programs.build(device, FILE, OPTIONS)
+    monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path_factory.mktemp("other")))
+    config.forget()
+    programs.store()
+    assert len(files(folder)) == 1
+
+
+def test_a_child_of_fork_writes_no_late_entry(device, folder, late):
+    _program = programs.build(device, FILE, OPTIONS)
+    child = os.fork()
+    if child == 0:
+        programs.store()
+        os._exit(len(files(folder)))
+    assert os.waitpid(child, 0)[1] == 0
+    programs.store()
+    assert len(files(folder)) == 1
+
+
+def test_the_header_can_be_read(device, folder):
+    build(device, OPTIONS)
     data = entries(folder)[0].read_bytes()
     magic, *lines = data[:data.index(b"\n\n")].decode().splitlines()
     assert magic == "miopyx program 3"
@@ -92,7 +161,7 @@ def test_the_header_can_be_read(device, folder):
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_an_entry_of_something_else_is_rebuilt(device, folder, compiled, field):
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     path = entries(folder)[0]
     whole = path.read_bytes()
     start = whole.index(f"\n{field}: ".encode()) + len(field) + 3
@@ -100,9 +169,9 @@ def test_an_entry_of_something_else_is_rebuilt(device, folder, compiled, field):
     value = whole[start:end]
     other = b"'another'" if field != "binary" else value[::-1]
     path.write_bytes(whole[:start] + other + whole[end:])
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled == {"source": 2, "binary": 0}
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled == {"source": 2, "binary": 1}
     assert len(entries(folder)) == 1
 
@@ -144,7 +213,7 @@ def test_damaged_entries_are_rebuilt_and_repaired(opencl_name, folder, compiled,
 
 
 def test_other_damage(device, folder, compiled):
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     path, = entries(folder)
     whole = path.read_bytes()
     head = whole[:whole.index(b"binary: ")]
@@ -152,14 +221,14 @@ def test_other_damage(device, folder, compiled):
                     bytes(len(whole)), whole[len(head):], head, b"miopyx program 1\n" + whole[17:]):
         path.write_bytes(damaged)
         assert programs.read_entry(path, head) is None
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     whole = path.read_bytes()  # not all drivers give the same bytes twice
     assert programs.read_entry(path, head) == whole[whole.index(b"\n\n") + 2:]
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "huge"])
 def test_odd_files_are_replaced(device, folder, compiled, kind):
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     path, = entries(folder)
     if kind == "link":
         path.rename(folder / "elsewhere")
@@ -169,23 +238,23 @@ def test_odd_files_are_replaced(device, folder, compiled, kind):
         os.mkfifo(path)
     else:
         os.truncate(path, 1 << 40)
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled == {"source": 2, "binary": 0}
     assert path.is_file()
     assert not path.is_symlink()
     assert path.stat().st_size < 1 << 30
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled == {"source": 2, "binary": 1}
 
 
 def test_a_binary_that_the_driver_refuses_is_rebuilt(device, folder, compiled, monkeypatch):
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
 
     def refuse(*arguments):
         raise UnknownError("no such binary")
 
     monkeypatch.setattr(_opencl, "program_from_binary", refuse)
-    programs.build(device, FILE, OPTIONS)
+    build(device, OPTIONS)
     assert compiled["source"] == 2
     with pytest.raises(UnknownError):
         programs.adopt(device, FILE, OPTIONS + " -D OTHER", b"x")
@@ -238,7 +307,7 @@ def test_a_folder_of_its_own(opencl_name, folder, compiled, monkeypatch, rng):
 
 def test_a_build_failure_carries_the_log(device, folder):
     with pytest.raises(UnknownError) as caught:
-        programs.build(device, FILE, "-D Y_TYPE=nonsense")
+        build(device, "-D Y_TYPE=nonsense")
     assert FILE in str(caught.value)
     assert "nonsense" in str(caught.value)
     assert not list(folder.rglob("*.bin"))
@@ -264,7 +333,7 @@ def test_a_handle_builds_a_program_once(opencl_name, folder, compiled):
 def test_a_handle_keeps_programs_of_its_own_device_only(opencl_name, folder):
     spec = KernelSpec(FILE, "bias_finish", ROWS=1)
     with miopyx.Handle(opencl_name) as handle, miopyx.Handle(opencl_name) as other:
-        program = programs.build(other.device, FILE, OPTIONS)
+        program = build(other.device, OPTIONS)
         handle.keep_program(spec, program, other.device)
         assert not handle.has_program(spec)
         other.keep_program(spec, program, other.device)
@@ -276,7 +345,8 @@ class TestLimit:
 
     def store(self, number, size, rng):
         head = programs._MAGIC + f"number: {number}\n".encode()
-        programs._store(head, rng.bytes(size))
+        folder = programs._folder()
+        programs._store(programs._path(folder, head), head, rng.bytes(size))
         return head
 
     def test_total(self, folder, setting, rng):

@@ -52,6 +52,18 @@ OTHERS = {
 }
 
 
+# n, c, k, depth height width, filter, pads
+VOLUMES = {
+    "3x3x3": case(2, 17, 33, (5, 9, 14), (3, 3, 3), (1, 1, 1)),
+    "groups": case(1, 2 * 8, 2 * 20, (3, 7, 12), (3, 3, 3), (1, 1, 1), groups=2),
+    "planes": case(3, 8, 16, (4, 6, 10), (1, 3, 3), (0, 1, 1)),
+    "dilated depth, no pad": case(1, 16, 8, (9, 8, 9), (3, 3, 3), (0, 0, 0), (3, 1, 2)),
+    "wide pads": case(2, 9, 8, (2, 5, 6), (2, 3, 3), (5, 2, 1)),
+    "one slice": case(2, 40, 80, (1, 8, 9), (3, 3, 3), (1, 1, 1)),
+    "more taps than slices": case(1, 8, 8, (2, 9, 9), (7, 3, 3), (6, 0, 1)),
+}
+
+
 def run(cpu, host, rng, family: str, of: ConvCase, dtype: str, layout: str, direction: int) -> None:
     check(cpu, Example(of, dtype, layout, rng, host), direction, solver_of(family, direction), rng)
 
@@ -75,6 +87,32 @@ def test_other_filters(cpu, host, rng):
     for name in rng.permutation(list(OTHERS))[:2]:
         print(name)
         run(cpu, host, rng, *OTHERS[name], "float32", LAYOUTS[rng.integers(2)], int(rng.integers(3)))
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_volumes(cpu, host, rng, layout, direction):
+    for name, of in VOLUMES.items():
+        print(name)
+        run(cpu, host, rng, "F4", of, "float32", layout, direction)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_volumes_of_others(cpu, host, rng, direction):
+    """One type, layout and number of points of all."""
+    family, dtype = (("F2", "float64"), ("F2", "float32"), ("F4", "float16"), ("F4", "bfloat16"))[rng.integers(4)]
+    name, layout = rng.choice(list(VOLUMES)), LAYOUTS[rng.integers(2)]
+    print(family, dtype, name, layout)
+    run(cpu, host, rng, family, VOLUMES[name], dtype, layout, direction)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_volumes_in_rounds(cpu, host, rng, direction):
+    """Tiles of all slices of such an image are more than are kept at a time."""
+    of = case(2, 16, 16, (23, 60, 64), (3, 3, 3), (1, 1, 1))
+    needed = solver_of("F4", direction).workspace_size(cpu.device, problem_of(of, direction=direction))
+    assert needed < 23 * 36 * 15 * 16 * 16 * 4 * (1 + (direction == 2))
+    run(cpu, host, rng, "F4", of, "float32", LAYOUTS[rng.integers(2)], direction)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "16 bits"])
@@ -168,7 +206,7 @@ def test_what_is_refused(cpu, host):
     assert why() is None
     assert why("F2") is None
     assert why(stride=2) == "not a stride of 1"
-    assert why(filter=(1, 1)) == "a 1x1 filter"
+    assert why(filter=(1, 1)) == "a filter of one tap along the height and the width"
     assert why(filter=(6, 3)) == why("F2", filter=(4, 3)) == "a large filter"
     assert why(size=40, dilation=9, pad=9) == "a large dilation"
     assert why(c=7) == why(direction=1, k=7) == "too few channels"

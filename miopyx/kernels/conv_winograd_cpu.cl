@@ -3,14 +3,14 @@
  * Shape: any sizes, groups, pads and dilations (a dilated filter is an ordinary one on every dilation-th pixel).
  * Backward data is a forward convolution of dy with flipped filters.  See conv_winograd_cpu.h for the algorithm.
  * NDRange: local (1, 1, 1), global
- *     winograd_tiles:    (images * tiles_h * runs of tiles_w, vectors of c, groups)
- *     winograd_filters:  (vectors of k, parts of c of FILTER_DEPTH, groups)
- *     winograd_multiply: (blocks, blocks of k, groups)
+ *     winograd_tiles:    (images * tiles_h * runs of tiles_w, vectors of c, groups * slices)
+ *     winograd_filters:  (vectors of k, parts of c of FILTER_DEPTH, groups * taps along the depth)
+ *     winograd_multiply: (blocks, blocks of k, groups * slices of outputs)
  * Ownership: a work-item, alone in its group, makes a block of outputs and sums over all channels in their order, so
  * that results depend neither on the number of cores nor on the sizes of blocks.
- * Memory: tiles are kept as [group][block][point][tile][channel], filters as [group][block of k][point][c][k], both
- * transformed.  Tiles beyond the last are never written, and what is computed from them is not stored.  Channels beyond
- * the last are zeros.
+ * Memory: tiles are kept as [group][slice][block][point][tile][channel], filters as
+ * [group][block of k][tap along the depth][point][c][k], both transformed.  Tiles beyond the last are never written, and
+ * what is computed from them is not stored.  Channels beyond the last are zeros.
  * An Inf or NaN of an input reaches all outputs of its tile.
  */
 #ifndef PARTS /* what to build: 1 winograd_tiles, 2 winograd_filters, 4 winograd_multiply */
@@ -22,7 +22,7 @@
 #ifndef BLOCK /* winograd_multiply: tiles of a block, at most */
 #define BLOCK 32
 #endif
-#ifndef FUSED /* winograd_multiply: 1 transforms the filters itself */
+#ifndef FUSED /* winograd_multiply: 1 transforms the filters itself, of one tap along the depth */
 #define FUSED 0
 #endif
 #ifndef FILTER_DEPTH /* channels whose filters are transformed together */
@@ -43,14 +43,14 @@
 #define SIDE_W POINTS_W
 #endif
 
-/* Columns lo ... lo + columns - 1 of row y of VEC channels from `channel` on, zeros outside of the image. */
+/* Columns lo ... lo + columns - 1 of row y of a slice of VEC channels from `channel` on, zeros outside of the image. */
 static void load_row(__global const STORAGE(TYPE) *x, const mx_winograd *g, long image, long channel, int lanes,
-                     long y, long lo, long columns, vec *to)
+                     long slice, long y, long lo, long columns, vec *to)
 {
-    const long channels = g->groups * g->c, limit = g->images * channels * g->h * g->w;
+    const long channels = g->groups * g->c, limit = g->images * channels * g->depth * g->h * g->w;
     const long first = clamp(-lo, 0L, columns), last = clamp(g->w - lo, first, columns);
 #if CHANNELS_LAST
-    __global const STORAGE(TYPE) *p = x + ((image * g->h + y) * g->w + lo) * channels + channel;
+    __global const STORAGE(TYPE) *p = x + (((image * g->depth + slice) * g->h + y) * g->w + lo) * channels + channel;
     if (lanes == VEC)
         for (long i = first; i < last; i++)
             to[i] = TO_VEC(VLOAD(TYPE)(p, i * channels));
@@ -58,8 +58,8 @@ static void load_row(__global const STORAGE(TYPE) *x, const mx_winograd *g, long
         for (long i = first; i < last; i++)
             to[i] = load_first(p + i * channels, 0, lanes);
 #else
-    load_lanes(x, ((image * channels + channel) * g->h + y) * g->w + lo + first, g->h * g->w, limit, lanes,
-               last - first, to + first);
+    load_lanes(x, (((image * channels + channel) * g->depth + slice) * g->h + y) * g->w + lo + first,
+               g->depth * g->h * g->w, limit, lanes, last - first, to + first);
 #endif
     for (long i = 0; i < first; i++)
         to[i] = zero_vector();
@@ -112,7 +112,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
     const mx_winograd g)
 {
     const long dw = g.dilation_w, most = RUN / dw * dw, runs = DIVIDE_UP(g.tiles_w, most);
-    const long c = get_group_id(1) * VEC, group = get_group_id(2);
+    const long c = get_group_id(1) * VEC, group = get_group_id(2) / g.slices, slice = get_group_id(2) % g.slices;
     const long row = get_group_id(0) / runs, image = row / g.tiles_h, ty = row % g.tiles_h;
     const long tx0 = get_group_id(0) % runs * most, tx1 = min(tx0 + most, g.tiles_w);
     const long lo = tx0 * TILE_W - g.pad_w, columns = (tx1 - tx0 - dw) * TILE_W + dw * SIDE_W;
@@ -123,14 +123,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
     for (int i = 0; i < SIDE_H; i++) {
         const long y = top + i * g.dilation_h;
         if (y >= 0 && y < g.h)
-            load_row(x + x_offset, &g, image, group * g.c + c, lanes, y, lo, columns, d + i * RUN_COLUMNS);
+            load_row(x + x_offset, &g, image, group * g.c + c, lanes, g.slice + slice, y, lo, columns,
+                     d + i * RUN_COLUMNS);
         else
             for (long j = 0; j < columns; j++)
                 d[i * RUN_COLUMNS + j] = zero_vector();
     }
     const long tile = row * g.tiles_w + tx0, place = tile % g.block;
     const long blocks = DIVIDE_UP(g.tiles, g.block);
-    V += V_offset + (group * blocks + tile / g.block) * POINTS * g.point + c;
+    V += V_offset + (get_group_id(2) * blocks + tile / g.block) * POINTS * g.point + c;
     transform_tiles(d, tx1 - tx0, &g, V, place);
 }
 
@@ -146,33 +147,41 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
 #define FILTERS __global
 #endif
 
-/* Filters k ... k + VEC - 1, channels c ... c + count - 1 (FILTER_DEPTH at most) of a group: point e of channel i to
- * to[e * point + i * VECTORS * VEC]. */
-APART void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long k, long c,
-                             long count, FILTERS ACC *to, long point)
+/* Filters k ... k + VEC - 1, channels c ... c + count - 1 (FILTER_DEPTH at most) of a group and a tap along the depth:
+ * point e of channel i to to[e * point + i * VECTORS * VEC]. */
+APART void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long tap_d, long k,
+                             long c, long count, FILTERS ACC *to, long point)
 {
     vec raw[FILTER_DEPTH * TAPS + VEC]; /* tap t of channel i at [i * channel + t * tap] */
     long channel = TAPS, tap = 1;
-    const long limit = g->groups * g->k * g->c * TAPS;
+    const long filter = g->taps_d * TAPS, limit = g->groups * g->k * g->c * filter;
+    const long tap0 = (g->flip ? g->taps_d - 1 - tap_d : tap_d) * TAPS;
     const int lanes = (int)min(g->k - k, (long)VEC);
 #if CHANNELS_LAST
-    if (g->flip) {
-        __global const STORAGE(TYPE) *p = w + (group * g->c + c) * TAPS * g->k + k;
-        for (long i = 0; i < count * TAPS; i++, p += g->k)
-            raw[i] = load_first(p, 0, lanes);
-    } else {
+    if (g->flip)
+        for (long i = 0; i < count; i++) {
+            __global const STORAGE(TYPE) *p = w + ((group * g->c + c + i) * filter + tap0) * g->k + k;
+            for (int t = 0; t < TAPS; t++, p += g->k)
+                raw[i * TAPS + t] = load_first(p, 0, lanes);
+        }
+    else {
         channel = 1;
         tap = count;
         for (int t = 0; t < TAPS; t++)
-            load_lanes(w, ((group * g->k + k) * TAPS + t) * g->c + c, TAPS * g->c, limit, lanes, count,
+            load_lanes(w, ((group * g->k + k) * filter + tap0 + t) * g->c + c, filter * g->c, limit, lanes, count,
                        raw + t * count);
     }
 #else
     if (g->flip)
         for (long i = 0; i < count; i++)
-            load_lanes(w, ((group * g->c + c + i) * g->k + k) * TAPS, TAPS, limit, lanes, TAPS, raw + i * TAPS);
-    else
-        load_lanes(w, ((group * g->k + k) * g->c + c) * TAPS, g->c * TAPS, limit, lanes, count * TAPS, raw);
+            load_lanes(w, ((group * g->c + c + i) * g->k + k) * filter + tap0, filter, limit, lanes, TAPS,
+                       raw + i * TAPS);
+    else { /* channels' taps are side by side where there are no others along the depth */
+        const long together = g->taps_d == 1 ? count : 1;
+        for (long i = 0; i < count; i += together)
+            load_lanes(w, ((group * g->k + k) * g->c + c + i) * filter + tap0, g->c * filter, limit, lanes,
+                       together * TAPS, raw + i * TAPS);
+    }
 #endif
     const vec *first = raw;
     if (g->flip) {
@@ -215,15 +224,16 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
     __global const STORAGE(TYPE) *restrict w, long w_offset, __global ACC *restrict U, long U_offset,
     const mx_winograd g)
 {
-    const long vector = get_group_id(0), c = get_group_id(1) * FILTER_DEPTH, group = get_group_id(2);
+    const long vector = get_group_id(0), c = get_group_id(1) * FILTER_DEPTH;
+    const long group = get_group_id(2) / g.taps_d, tap_d = get_group_id(2) % g.taps_d;
     const long vectors = DIVIDE_UP(g.k, VEC), blocks = DIVIDE_UP(vectors, VECTORS);
     const long point = FILTER_POINT(g.c);
     long block = vector / VECTORS;
     while (first_vector(&g, block + 1) <= vector)
         block++;
-    U += U_offset + (group * blocks + block) * POINTS * point + c * VECTORS * VEC
+    U += U_offset + ((group * blocks + block) * g.taps_d + tap_d) * POINTS * point + c * VECTORS * VEC
          + (vector - first_vector(&g, block)) * VEC;
-    transform_filters(w + w_offset, &g, group, vector * VEC, c, min(g.c - c, (long)FILTER_DEPTH), U, point);
+    transform_filters(w + w_offset, &g, group, tap_d, vector * VEC, c, min(g.c - c, (long)FILTER_DEPTH), U, point);
 }
 
 #endif
@@ -231,9 +241,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
 
 #include "conv_winograd_cpu_multiply.h"
 
-/* The outputs of `count` tiles side by side from tile number `tile` on, VEC channels from k on. */
-APART void store_run(const vec *sums, long tile, long count, __global STORAGE(TYPE) *y, const mx_winograd *g,
-                     long group, long k, const SCALAR alpha, const SCALAR beta)
+/* The outputs of `count` tiles side by side from tile number `tile` of a slice on, VEC channels from k on. */
+APART void store_run(const vec *sums, long slice, long tile, long count, __global STORAGE(TYPE) *y,
+                     const mx_winograd *g, long group, long k, const SCALAR alpha, const SCALAR beta)
 {
     const long dw = g->dilation_w, channels = g->groups * g->k, channel = group * g->k + k;
     const long row = tile / g->tiles_w, image = row / g->tiles_h, ty = row % g->tiles_h;
@@ -261,12 +271,14 @@ APART void store_run(const vec *sums, long tile, long count, __global STORAGE(TY
         if (line >= g->out_h || columns <= 0)
             continue;
 #if CHANNELS_LAST
-        __global STORAGE(TYPE) *p = y + ((image * g->out_h + line) * g->out_w + left) * channels + channel;
+        __global STORAGE(TYPE) *p =
+            y + (((image * g->out_depth + slice) * g->out_h + line) * g->out_w + left) * channels + channel;
         for (long j = 0; j < columns; j++, p += channels)
             store_first(p, out[i * RUN * TILE_W + j], lanes, alpha, beta);
 #else
-        __global STORAGE(TYPE) *p = y + ((image * channels + channel) * g->out_h + line) * g->out_w + left;
-        store_lanes(p, g->out_h * g->out_w, lanes, columns, out + i * RUN * TILE_W, alpha, beta);
+        __global STORAGE(TYPE) *p =
+            y + (((image * channels + channel) * g->out_depth + slice) * g->out_h + line) * g->out_w + left;
+        store_lanes(p, g->out_depth * g->out_h * g->out_w, lanes, columns, out + i * RUN * TILE_W, alpha, beta);
 #endif
     }
 }
@@ -281,36 +293,46 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_multiply(
     __global STORAGE(TYPE) *restrict y, long y_offset,
     const mx_winograd g, const SCALAR alpha, const SCALAR beta)
 {
-    const long block = get_group_id(0), k_block = get_group_id(1), group = get_group_id(2);
+    const long block = get_group_id(0), k_block = get_group_id(1), blocks = DIVIDE_UP(g.tiles, g.block);
+    const long group = get_group_id(2) / g.out_slices, slice = get_group_id(2) % g.out_slices;
     const long first = block * g.block, count = min(g.tiles - first, g.block), rows = max((count + 1) / 2 * 2, 4L);
     const long v0 = first_vector(&g, k_block);
     const int used = (int)(first_vector(&g, k_block + 1) - v0);
     vec sums[POINTS * POINT_SUMS];
-    V += V_offset + (group * DIVIDE_UP(g.tiles, g.block) + block) * POINTS * g.point;
+    V += V_offset + (group * g.slices * blocks + block) * POINTS * g.point;
 #if FUSED
     vec filters[POINTS * FILTER_POINT(FILTER_DEPTH) / VEC];
     for (long c = 0; c < g.c; c += FILTER_DEPTH) {
         const long depth = min(g.c - c, (long)FILTER_DEPTH);
         for (int j = 0; j < used; j++)
-            transform_filters(U + U_offset, &g, group, (v0 + j) * VEC, c, depth, (ACC *)(filters + j),
+            transform_filters(U + U_offset, &g, group, 0, (v0 + j) * VEC, c, depth, (ACC *)(filters + j),
                               FILTER_POINT(FILTER_DEPTH));
         for (int e = 0; e < POINTS; e++)
             multiply(sums + e * POINT_SUMS, V + e * g.point + c, g.row,
                      (const ACC *)filters + e * FILTER_POINT(FILTER_DEPTH), VECTORS * VEC, depth, rows, used, c > 0);
     }
 #else
-    U += U_offset + (group * DIVIDE_UP(DIVIDE_UP(g.k, VEC), VECTORS) + k_block) * POINTS * FILTER_POINT(g.c);
-    for (int e = 0; e < POINTS; e++)
-        for (long c = 0; c < g.c; c += DEPTH)
-            multiply(sums + e * POINT_SUMS, V + e * g.point + c, g.row,
-                     U + e * FILTER_POINT(g.c) + c * VECTORS * VEC, VECTORS * VEC,
-                     min(g.c - c, (long)DEPTH), rows, used, c > 0);
+    const long filter = POINTS * FILTER_POINT(g.c);
+    U += U_offset + (group * DIVIDE_UP(DIVIDE_UP(g.k, VEC), VECTORS) + k_block) * g.taps_d * filter;
+    for (int e = 0; e < POINTS; e++) {
+        int more = 0;
+        for (long t = 0; t < g.taps_d; t++) {
+            const long source = source_slice(&g, slice, t);
+            for (long c = 0; c < g.c && source >= 0; c += DEPTH, more = 1)
+                multiply(sums + e * POINT_SUMS, V + (source * blocks * POINTS + e) * g.point + c, g.row,
+                         U + t * filter + e * FILTER_POINT(g.c) + c * VECTORS * VEC, VECTORS * VEC,
+                         min(g.c - c, (long)DEPTH), rows, used, more);
+        }
+        for (long i = 0; i < rows * VECTORS && !more; i++)
+            sums[e * POINT_SUMS + i] = zero_vector();
+    }
 #endif
     const long most = RUN / g.dilation_w * g.dilation_w;
     for (long i = 0, run; i < count; i += run) {
         run = min(min(count - i, most), g.tiles_w - (first + i) % g.tiles_w);
         for (int j = 0; j < used; j++)
-            store_run(sums + i * VECTORS + j, first + i, run, y + y_offset, &g, group, (v0 + j) * VEC, alpha, beta);
+            store_run(sums + i * VECTORS + j, g.out_slice + slice, first + i, run, y + y_offset, &g, group,
+                      (v0 + j) * VEC, alpha, beta);
     }
 }
 

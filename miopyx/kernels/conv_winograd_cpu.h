@@ -72,17 +72,29 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define INLINE static inline __attribute__((always_inline))
 
 /* A tile is a number in [0, tiles): first the image, then the tile's row, then its column.  Outputs of a tile lie
- * `dilation` apart, and tiles that begin within `dilation` of each other are neighbours.  Tiles are kept in blocks. */
+ * `dilation` apart, and tiles that begin within `dilation` of each other are neighbours.  Tiles are kept in blocks.
+ * A third axis, the depth, is not transformed: each of its slices has tiles of its own, and the products with the
+ * filter's slices are summed.  Planes are images of one slice and filters of one tap along the depth. */
 typedef struct {
     long groups, c, k;              /* channels of a group: of the image that is read, and of the other one */
-    long tiles_h, tiles_w, tiles;   /* of an image, and of all */
+    long tiles_h, tiles_w, tiles;   /* of an image's slice, and of that slice of all images */
     long block;                     /* tiles of a block, a multiple of 4 and of the dilation */
     long dilation_h, dilation_w, pad_h, pad_w;
     long images, h, w;              /* the image that tiles are read from */
     long out_h, out_w;              /* the image that they cover */
     long row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
     long flip;                      /* w is read for backward data: c and k change places, taps are reversed */
+    long taps_d, dilation_d, pad_d;
+    long depth, slice, slices;      /* of the image that is read: all its slices; those whose tiles there are */
+    long out_depth, out_slice, out_slices;
 } mx_winograd;
+
+/* Which of the slices whose tiles there are tap t of slice `out` of the others reads; a negative number: none. */
+static inline long source_slice(const mx_winograd *g, long out, long t)
+{
+    const long s = g->out_slice + out - g->pad_d + t * g->dilation_d - g->slice;
+    return s < g->slices ? s : -1;
+}
 
 INLINE vec zero_vector(void)
 {

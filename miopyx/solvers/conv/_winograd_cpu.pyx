@@ -1,7 +1,7 @@
-"""Winograd convolutions on CPU devices: stride 1, one and two spatial axes, packed NCHW and NHWC.
+"""Winograd convolutions on CPU devices: stride 1, packed, channels first or last.
 
 F2 has 4 points an axis, which is F(2, 3) for three taps; F4 has 6: F(4, 3) for three, F(2, 5) for five.  An axis
-without taps has one.  Where a problem has few tiles, filters are transformed by who multiplies them and never stored.
+without taps has one.  The depth of three spatial axes is not transformed: its taps are summed.  Where a problem has few tiles, filters are transformed by who multiplies them and never stored.
 
 An Inf or NaN among the inputs reaches all outputs of its tile, also those that do not depend on it.
 """
@@ -39,10 +39,12 @@ cdef enum:
     TILE_COST = 24             # of transforming a value of a tile, in products
     FILTER_COST = 10
     FIVE_COST = 48000          # of each point of backward weights for filters of 5x5, whatever there is to do
+    LEAST_SLICES = 4           # of outputs in a round, since the tiles of those beside them are made once more
+    SLICE_COST = 16            # of the tiles of a slice beyond their number, since blocks do not go across slices
 
 # Tunables.  BLOCK: tiles whose sums a work-item holds, or that backward weights keeps together.  ROUND_MIB: size of the
-# transformed tiles of a round, at least an image's; they should stay in a cache.  A round of backward weights adds to
-# sums in memory.
+# transformed tiles of a round, at least those of an image or of LEAST_SLICES of its slices; they should stay in a
+# cache.  A round of backward weights adds to sums in memory.
 cdef tuple BLOCKS = (16, 32, 64)
 cdef tuple WEIGHTS_BLOCKS = (64, 128, 256)
 cdef tuple ROUNDS = (1, 2, 4)
@@ -60,8 +62,11 @@ cdef struct mx_winograd:
     int64_t out_h, out_w
     int64_t row, point
     int64_t flip
+    int64_t taps_d, dilation_d, pad_d
+    int64_t depth, slice, slices
+    int64_t out_depth, out_slice, out_slices
 
-# How a problem is computed: g describes its first round, d the tiles of dy for backward weights.
+# How a problem is computed: g describes its largest round, d the tiles of dy for backward weights.
 cdef struct plan_t:
     mx_winograd g, d
     int64_t points_h, points_w, taps_h, taps_w
@@ -114,7 +119,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     cdef mx_winograd* g = &a.g
     cdef const mx_tensor* source = &p.x
     cdef const mx_tensor* cover = &p.y
-    cdef int64_t image, k_blocks, c_blocks, images, unit = 4
+    cdef int64_t image, images, slices, k_blocks, c_blocks, unit = 4
+    cdef int64_t of_slice, of_more  # bytes of an image's tiles
     cdef bint backward = p.direction == MX_BACKWARD_DATA, weights = p.direction == MX_BACKWARD_WEIGHTS
     memset(&a, 0, sizeof(a))
     a.taps_h, a.taps_w = p.w.len[3], p.w.len[4]
@@ -128,10 +134,13 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     g.dilation_h = p.dilation[1] if a.taps_h > 1 else 1
     g.dilation_w = p.dilation[2] if a.taps_w > 1 else 1
     g.pad_h, g.pad_w = p.pad[1], p.pad[2]
+    g.taps_d, g.dilation_d, g.pad_d = p.w.len[2], p.dilation[0], p.pad[0]
     if backward:
         source, cover = cover, source
         g.c, g.k, g.flip = g.k, g.c, 1
         g.pad_h, g.pad_w = g.dilation_h * (a.taps_h - 1) - g.pad_h, g.dilation_w * (a.taps_w - 1) - g.pad_w
+        g.pad_d = g.dilation_d * (g.taps_d - 1) - g.pad_d
+    g.depth, g.out_depth = source.len[2], cover.len[2]
     g.h, g.w, g.out_h, g.out_w = source.len[3], source.len[4], cover.len[3], cover.len[4]
     g.tiles_h = _along(g.out_h, _tile(a.points_h, a.taps_h), g.dilation_h)
     g.tiles_w = _along(g.out_w, _tile(a.points_w, a.taps_w), g.dilation_w)
@@ -139,25 +148,38 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.d = a.g
     a.d.c, a.d.row = g.k, _up(g.k, a.vec)
     a.d.h, a.d.w, a.d.pad_h, a.d.pad_w = g.out_h, g.out_w, 0, 0
+    a.d.depth = g.out_depth
 
     points = a.points_h * a.points_w
-    image = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * (g.row + (a.d.row if weights else 0)))
+    of_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * g.row)
+    of_more = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * a.d.row) if weights else 0
+    image = capped_sum(capped_product(of_slice, g.depth), capped_product(of_more, g.out_depth))
     images = min(source.len[0], max(1, (round_mib << 20) // max(image, 1)))
     a.rounds = _ceil(source.len[0], images)
     g.images = a.d.images = _ceil(source.len[0], a.rounds)
+    slices = g.out_depth
+    if image > round_mib << 20:
+        slices = ((round_mib << 20) - capped_product(of_slice, g.dilation_d * (g.taps_d - 1))) // max(
+            capped_sum(of_slice, of_more), 1)
+        slices = min(g.out_depth, max(LEAST_SLICES, slices))
+    g.out_slices = _ceil(g.out_depth, _ceil(g.out_depth, slices))
+    a.rounds *= _ceil(g.out_depth, g.out_slices)
+    g.slices = min(g.depth, g.out_slices + g.dilation_d * (g.taps_d - 1))
+    a.d.slices = g.out_slices
     g.tiles = a.d.tiles = g.images * g.tiles_h * g.tiles_w
 
     k_blocks, c_blocks = _ceil(_ceil(g.k, a.vec), a.vectors), _ceil(_ceil(g.c, a.vec), a.vectors)
     if weights:
         a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
         a.blocks = _ceil(g.tiles, block)
-        a.filters = 0 if a.fused else capped_product(p.groups * points * g.k, g.row * a.acc)
+        a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * points * g.k, g.row * a.acc)
     else:
-        a.fused = g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS
+        a.fused = (g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS and g.out_depth == 1
+                   and g.taps_d == 1)
         a.blocks = 1 if a.fused else max(_ceil(g.tiles, block), min(
-            _ceil(UNITS * dev.compute_units, k_blocks * p.groups), g.tiles // LEAST_BLOCK))
+            _ceil(UNITS * dev.compute_units, k_blocks * p.groups * g.out_slices), g.tiles // LEAST_BLOCK))
         a.filters = 0 if a.fused else capped_product(
-            p.groups * k_blocks * points, (g.c * a.vectors + 1) * a.vec * a.acc)
+            p.groups * k_blocks * g.taps_d * points, (g.c * a.vectors + 1) * a.vec * a.acc)
         while unit % g.dilation_w:
             unit += 4
     # Even numbers of tiles, in which neighbours that are less than the dilation apart are together.
@@ -165,8 +187,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.blocks = _ceil(g.tiles, g.block)
     g.point = g.block * g.row + a.vec
     a.d.point = g.block * a.d.row + a.vec
-    a.tiles = capped_product(p.groups * a.blocks * points, g.point * a.acc)
-    a.more = capped_product(p.groups * a.blocks * points, a.d.point * a.acc) if weights else 0
+    a.tiles = capped_product(p.groups * g.slices * a.blocks * points, g.point * a.acc)
+    a.more = capped_product(p.groups * g.out_slices * a.blocks * points, a.d.point * a.acc) if weights else 0
     return a
 
 
@@ -186,11 +208,28 @@ cdef bint _can(Device dev, const plan_t* a, bint weights) noexcept:
     return (weights or a.g.block <= LARGEST_BLOCK) and _bytes(a) <= dev.max_alloc
 
 
-cdef mx_winograd _round(const mx_winograd* g, int64_t images) noexcept nogil:
+cdef mx_winograd _round(const mx_winograd* g, int64_t images, int64_t out_slice) noexcept nogil:
+    """Of some images the slices of outputs from `out_slice` on, and those slices that they read."""
     cdef mx_winograd r = g[0]
     r.images = images
     r.tiles = images * g.tiles_h * g.tiles_w
+    r.out_slice, r.out_slices = out_slice, min(g.out_slices, g.out_depth - out_slice)
+    r.slice = min(max(0, out_slice - g.pad_d), g.depth)
+    r.slices = max(0, min(g.depth, out_slice + r.out_slices - g.pad_d + g.dilation_d * (g.taps_d - 1)) - r.slice)
     return r
+
+
+cdef mx_winograd _round_of_dy(const mx_winograd* d, const mx_winograd* g) noexcept nogil:
+    """What `_round` chose, where it is dy whose tiles are made."""
+    cdef mx_winograd r = d[0]
+    r.images, r.tiles, r.slice, r.slices = g.images, g.tiles, g.out_slice, g.out_slices
+    return r
+
+
+cdef list _rounds(const mx_winograd* g, int64_t images):
+    """The first image and the first slice of outputs of each."""
+    cdef int64_t n, s
+    return [(n, s) for n in range(0, images, g.images) for s in range(0, g.out_depth, g.out_slices)]
 
 
 cdef Arg _struct(const mx_winograd* g):
@@ -218,19 +257,19 @@ cdef class _Winograd(ConvSolver):
             return "data type"
         if p.x.type != p.w.type or p.y.type != p.w.type:
             return "data type"
-        if p.spatial == 3:
-            return "three spatial axes"
         if not _all_packed(p) and not _all_last(p):
             return "tensors are neither packed NCHW nor packed NHWC"
         for i in range(3 - p.spatial, 3):
             if p.step[i] != 1:
                 return "not a stride of 1"
+            if i == 0:
+                continue
             if p.w.len[2 + i] > min(LARGEST_TAPS, self.points - 1):
                 return "a large filter"
             if p.w.len[2 + i] > 1 and p.dilation[i] > LARGEST_DILATION:
                 return "a large dilation"
         if p.w.len[3] == 1 and p.w.len[4] == 1:
-            return "a 1x1 filter"
+            return "a filter of one tap along the height and the width"
         if p.direction == MX_BACKWARD_WEIGHTS:
             products = p.y.len[0] * spatial_size(&p.y)
         else:
@@ -261,16 +300,20 @@ cdef class _Winograd(ConvSolver):
         cdef plan_t a = _usual(dev, p, self.points)
         cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
         cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
+        cdef double depth = a.g.depth, out_depth = a.g.out_depth, slices = out_depth * a.g.taps_d
         cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
-                              * a.g.out_h * a.g.out_w)
+                              * a.g.out_h * a.g.out_w * slices)
         cdef double filters = c * k_vectors, products = tiles * c * k_vectors
         if p.direction == MX_BACKWARD_WEIGHTS:
             direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
             filters, products = k * c_vectors, tiles * k * c_vectors
             if a.taps_h * a.taps_w == 25:
                 products += <double> FIVE_COST / p.groups
+        if slices > 1:
+            products *= slices * (1 + <double> SLICE_COST / a.g.tiles)
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
-            products + FILTER_COST * filters + TILE_COST * tiles * (c_vectors + k_vectors)))
+            products + FILTER_COST * a.g.taps_d * filters
+            + TILE_COST * tiles * (c_vectors * depth + k_vectors * out_depth)))
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.direction == MX_BACKWARD_WEIGHTS:
@@ -302,7 +345,8 @@ cdef class _Winograd(ConvSolver):
         spec = self.spec(p, a, "conv_winograd_cpu.cl", "winograd_tiles", {"PARTS": 1, "EVALUATE": int(evaluate)})
         args = (Arg.slot_of(slot, type_size(<int> p.w.type), offset), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, to),
                 _struct(g))
-        return Step(spec, args, (g.images * g.tiles_h * _ceil(g.tiles_w, run), _ceil(g.c, a.vec), g.groups), (1, 1, 1))
+        return Step(spec, args, (g.images * g.tiles_h * _ceil(g.tiles_w, run), _ceil(g.c, a.vec),
+                                 g.groups * g.slices), (1, 1, 1))
 
 
 cdef class _WinogradData(_Winograd):
@@ -315,7 +359,7 @@ cdef class _WinogradData(_Winograd):
         cdef int source_slot = SLOT_X, result_slot = SLOT_Y
         cdef int size = type_size(<int> p.w.type)
         cdef bint wide = a.acc == 8
-        cdef int64_t n, k_blocks = _ceil(_ceil(a.g.k, a.vec), a.vectors)
+        cdef int64_t n, s, k_blocks = _ceil(_ceil(a.g.k, a.vec), a.vectors)
         cdef mx_winograd g
         if p.direction == MX_BACKWARD_DATA:
             source, result = result, source
@@ -324,17 +368,19 @@ cdef class _WinogradData(_Winograd):
         if not a.fused:
             spec = self.spec(p, &a, "conv_winograd_cpu.cl", "winograd_filters", {"PARTS": 2})
             args = (Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&a.g))
-            steps.append(Step(spec, args, (_ceil(a.g.k, a.vec), _ceil(a.g.c, FILTER_DEPTH), a.g.groups), (1, 1, 1)))
+            steps.append(Step(spec, args, (_ceil(a.g.k, a.vec), _ceil(a.g.c, FILTER_DEPTH),
+                                           a.g.groups * a.g.taps_d), (1, 1, 1)))
         spec = self.spec(p, &a, "conv_winograd_cpu.cl", "winograd_multiply",
                          {"PARTS": 4, "FUSED": int(a.fused), "BLOCK": LARGEST_BLOCK, "FILTER_DEPTH": FILTER_DEPTH})
-        for n in range(0, source.len[0], a.g.images):
-            g = _round(&a.g, min(a.g.images, source.len[0] - n))
-            steps.append(self.transform_tiles(p, &a, &g, source_slot, _image_bytes(source, n), a.filters, False))
+        for n, s in _rounds(&a.g, source.len[0]):
+            g = _round(&a.g, min(a.g.images, source.len[0] - n), s)
+            if g.slices > 0:
+                steps.append(self.transform_tiles(p, &a, &g, source_slot, _image_bytes(source, n), a.filters, False))
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
                     Arg.slot_of(SLOT_W, size) if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc),
                     Arg.slot_of(result_slot, size, _image_bytes(result, n)), _struct(&g), Arg.alpha(wide),
                     Arg.beta(wide))
-            steps.append(Step(spec, args, (_ceil(g.tiles, g.block), k_blocks, g.groups), (1, 1, 1)))
+            steps.append(Step(spec, args, (_ceil(g.tiles, g.block), k_blocks, g.groups * g.out_slices), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=0 if a.fused else 1)
 
 
@@ -345,27 +391,29 @@ cdef class _WinogradWeights(_Winograd):
         cdef plan_t a = self.plan(dev, p, config)
         cdef int size = type_size(<int> p.w.type)
         cdef bint wide = a.acc == 8
-        cdef int64_t n, count, rows = WEIGHTS_ROWS_FUSED if a.fused else WEIGHTS_ROWS
+        cdef int64_t n, s, rows = WEIGHTS_ROWS_FUSED if a.fused else WEIGHTS_ROWS
         cdef int64_t blocks = _ceil(_ceil(a.g.c, a.vec), a.vectors) * _ceil(a.g.k, rows)
         cdef mx_winograd g, d
         cdef Arg weights = Arg.slot_of(SLOT_W, size)
         spec = self.spec(p, &a, "conv_winograd_cpu_weights.cl", "winograd_weights",
                          {"PARTS": 1, "FUSED": int(a.fused), "BLOCK": rows})
         steps = []
-        for n in range(0, p.x.len[0], a.g.images):
-            count = min(a.g.images, p.x.len[0] - n)
-            g, d = _round(&a.g, count), _round(&a.d, count)
-            steps.append(self.transform_tiles(p, &a, &g, SLOT_X, _image_bytes(&p.x, n), a.filters, False))
+        for n, s in _rounds(&a.g, p.x.len[0]):
+            g = _round(&a.g, min(a.g.images, p.x.len[0] - n), s)
+            d = _round_of_dy(&a.d, &g)
+            if g.slices > 0:
+                steps.append(self.transform_tiles(p, &a, &g, SLOT_X, _image_bytes(&p.x, n), a.filters, False))
             steps.append(self.transform_tiles(p, &a, &d, SLOT_Y, _image_bytes(&p.y, n), a.filters + a.tiles, True))
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
                     Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters + a.tiles),
                     weights if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&g), _struct(&d))
-            args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.value_of(struct.pack("q", n > 0)),)
-            steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups), (1, 1, 1)))
+            args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.value_of(struct.pack("q", n + s > 0)),)
+            steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups * g.taps_d),
+                              (1, 1, 1)))
         if not a.fused:
             spec = self.spec(p, &a, "conv_winograd_cpu_weights.cl", "winograd_gather_weights", {"PARTS": 2})
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _struct(&a.g), Arg.alpha(wide), Arg.beta(wide))
-            steps.append(Step(spec, args, (_ceil(a.g.c, a.vec), a.g.k, a.g.groups), (1, 1, 1)))
+            steps.append(Step(spec, args, (_ceil(a.g.c, a.vec), a.g.k, a.g.groups * a.g.taps_d), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))
 
 

@@ -9,8 +9,8 @@
  * Ownership: a work-item, alone in its group, makes a block of outputs and sums over all channels in their order, so
  * that results depend neither on the number of cores nor on the sizes of blocks.
  * Memory: tiles are kept as [group][slice][block][point][tile][channel], filters as
- * [group][block of k][tap along the depth][point][c][k], both transformed.  Tiles beyond the last are never written, and
- * what is computed from them is not stored.  Channels beyond the last are zeros.
+ * [group][block of k][tap along the depth][point][c][k], both transformed.  Tiles beyond the last are never written,
+ * and what is computed from them is not stored.  Channels beyond the last are zeros.
  * An Inf or NaN of an input reaches all outputs of its tile.
  */
 #ifndef PARTS /* what to build: 1 winograd_tiles, 2 winograd_filters, 4 winograd_multiply */

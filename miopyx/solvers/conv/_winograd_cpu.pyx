@@ -1,7 +1,8 @@
 """Winograd convolutions on CPU devices: stride 1, packed, channels first or last.
 
 F2 has 4 points an axis, which is F(2, 3) for three taps; F4 has 6: F(4, 3) for three, F(2, 5) for five.  An axis
-without taps has one.  The depth of three spatial axes is not transformed: its taps are summed.  Where a problem has few tiles, filters are transformed by who multiplies them and never stored.
+without taps has one.  The depth of three spatial axes is not transformed: its taps are summed.  Where a problem has few
+tiles, filters are transformed by who multiplies them and never stored.
 
 An Inf or NaN among the inputs reaches all outputs of its tile, also those that do not depend on it.
 """

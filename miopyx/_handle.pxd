@@ -50,7 +50,6 @@ cdef class Handle:
     cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept
     cdef int _grow_table(self) except -1
     cdef int _clear(self) except -1
-    cdef int _forget(self) except -1
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept
     cdef int drop_arena(self) except -1

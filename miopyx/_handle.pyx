@@ -115,7 +115,9 @@ cdef class Handle:
         if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
                 or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
             # Programs and invokers belong to a context and a device, times to a device.
+            left = list(self.programs.values())
             self._clear()
+            programs.store(left)
             self.drop_arena()
             self.device = Device(info, context)
         elif queue is not None and queue != self.queue:
@@ -191,15 +193,20 @@ cdef class Handle:
             check(code, "clFinish")
 
     def destroy(self):
-        """Let go of everything; using the handle afterwards is a BadParmError."""
+        """Let go of everything; using the handle afterwards is a BadParmError.
+
+        What the cache of programs lacks of this handle's is written, which on PoCL takes part of a second a program.
+        """
         acquire(&self.lock)
         try:
             if self.alive and self.born == fork_generation:
                 self.drop_arena()
+            left = list(self.programs.values())
             self.alive = False
             self._clear()
         finally:
             mx_lock_drop(&self.lock)
+        programs.store(left)
 
     def __enter__(self):
         self.require_alive()
@@ -304,14 +311,6 @@ cdef class Handle:
 
     cdef int _clear(self) except -1:
         """Forget what was prepared."""
-        try:
-            if self.programs and self.born == fork_generation:
-                programs.store()
-        finally:
-            self._forget()
-        return 0
-
-    cdef int _forget(self) except -1:
         cdef entry_t* table = self.table
         cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
         self._forget_memo()

@@ -65,7 +65,6 @@ cdef int check(cl_int code, str call) except -1
 
 
 cdef class Program:
-    cdef object __weakref__
     cdef void* ptr
     cdef void* device
     cdef long long born

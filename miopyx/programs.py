@@ -6,8 +6,8 @@ replaced, since some drivers abort the process on a damaged binary.  Files appea
 no lock.
 
 PoCL makes no binary when it builds a program: it generates code once more when it is asked for one, for any size of
-work-group, and takes longer over it than over the build.  So its entries are written when the program is let go of
-(its handle is destroyed, the process ends), not while somebody waits for the first result.
+work-group, and takes longer over it than over the build.  So its entries are written when the handle is destroyed, when
+another handle wants the same program, or when the process ends: not while somebody waits for the first result.
 
 The folder has sixteen parts, by the first digit of an entry's name.  A write trims its own part to a sixteenth of the
 limit, so no write looks through more than that.
@@ -21,8 +21,8 @@ import logging
 import os
 import re
 import stat
-import weakref
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,14 +45,16 @@ _log = logging.getLogger("miopyx")
 
 
 class _Later(NamedTuple):
-    """An entry that is not written yet.  The program is not kept for it, nor used by a child of fork."""
+    """An entry that is not written yet, and the process that built its program: a child of fork must not use it."""
 
-    program: weakref.ref[_opencl.Program]
+    program: _opencl.Program
+    folder: Path
     head: bytes
     process: int
 
 
 _later: dict[Path, _Later] = {}
+_ends_by_multiprocessing = 0  # the process that is known to
 
 
 @cache
@@ -95,25 +97,41 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
     if folder is not None:
         head = header(device.info, file, options)
         path = _path(folder, head)
-        _later[path] = _Later(weakref.ref(program), head, os.getpid())
+        _later[path] = _Later(program, folder, head, os.getpid())
         if device.info.runtime not in _MAKE_BINARIES_WHEN_ASKED:
             _store_later(path)
+        else:
+            _store_at_end_of_worker()
     return program
 
 
 @atexit.register
-def store() -> None:
-    """Write all entries that are not written yet."""
-    for path in list(_later):
-        _store_later(path)
+def store(some: Collection[_opencl.Program] | None = None) -> None:
+    """Write the entries that are not written yet, of some programs or of all."""
+    wanted = {id(program) for program in some or ()}
+    for path, entry in list(_later.items()):
+        if some is None or id(entry.program) in wanted:
+            _store_later(path)
 
 
 def _store_later(path: Path) -> None:
-    entry = _later.pop(path, None)
-    program = None if entry is None or entry.process != os.getpid() else entry.program()
-    binary = None if program is None else program.binary()
-    if entry is not None and binary is not None:
-        _store(path, entry.head, binary)
+    entry = _later.get(path)
+    if entry is None:
+        return
+    if entry.process == os.getpid() and entry.folder.parent.exists():  # else somebody cleared up
+        binary = entry.program.binary()
+        if binary is not None:
+            _store(path, entry.head, binary)
+    _later.pop(path, None)
+
+
+def _store_at_end_of_worker() -> None:
+    """See that `store` is called at the end of multiprocessing's workers, too, which call nothing of `atexit`."""
+    global _ends_by_multiprocessing
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _ends_by_multiprocessing != os.getpid():
+        _ends_by_multiprocessing = os.getpid()
+        util.Finalize(None, store, exitpriority=0)
 
 
 def _for_sm_90a(ptx: bytes) -> bytes:

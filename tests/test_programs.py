@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -121,14 +122,43 @@ def test_a_late_entry_is_written_for_another_handle(opencl_name, folder, late, c
         assert compiled == {"source": 1, "binary": 1}
 
 
-def test_a_late_entry_does_not_keep_its_program(device, folder, late):
-    programs.build(device, FILE, OPTIONS)
-    programs.store()
+def test_destroying_a_handle_writes_no_entry_of_another(opencl_name, folder, late):
+    bias, other = (KernelSpec(FILE, "bias_finish", ROWS=1, **more) for more in ({}, {"Y_TYPE": "half"}))
+    with miopyx.Handle(opencl_name) as first:
+        first.program(bias)
+        with miopyx.Handle(opencl_name) as second:
+            second.program(other)
+        assert len(files(folder)) == 1
+    assert len(files(folder)) == 2
+
+
+def test_an_interrupted_write_is_done_later(device, folder, late, monkeypatch):
+    for options in (OPTIONS, OPTIONS + " -D Y_TYPE=half"):
+        programs.build(device, FILE, options)
+
+    def interrupt(path, data):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "write_atomically", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            programs.store()
     assert files(folder) == []
+    programs.store()
+    assert len(files(folder)) == 2
+
+
+def test_a_removed_folder_does_not_come_back(device, folder, late, monkeypatch, tmp_path):
+    monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path / "removed"))
+    config.forget()
+    programs.build(device, FILE, OPTIONS)
+    shutil.rmtree(tmp_path / "removed")
+    programs.store()
+    assert not (tmp_path / "removed").exists()
 
 
 def test_a_late_entry_goes_where_it_was_to_go(device, folder, late, monkeypatch, tmp_path_factory):
-    _program = programs.build(device, FILE, OPTIONS)
+    programs.build(device, FILE, OPTIONS)
     monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path_factory.mktemp("other")))
     config.forget()
     programs.store()
@@ -136,7 +166,7 @@ def test_a_late_entry_goes_where_it_was_to_go(device, folder, late, monkeypatch,
 
 
 def test_a_child_of_fork_writes_no_late_entry(device, folder, late):
-    _program = programs.build(device, FILE, OPTIONS)
+    programs.build(device, FILE, OPTIONS)
     child = os.fork()
     if child == 0:
         programs.store()
@@ -441,6 +471,31 @@ def test_a_second_process_compiles_nothing(opencl_name, tmp_path):
     second, = finish([start(opencl_name, tmp_path)])
     assert first == {"right": True, "source": 1, "binary": 0}
     assert second == {"right": True, "source": 0, "binary": 1}
+
+
+# The same, with a handle that is gone before the process ends.
+LOCAL = "def main():\n" + "".join(f"    {line}\n" for line in CHILD.splitlines()) + "main()\n"
+
+# The same in a worker, which does not end as other processes do.
+WORKER = """
+import multiprocessing, sys
+def work(name):
+    import miopyx
+    from miopyx._core import KernelSpec
+    miopyx.Handle(name).program(KernelSpec("conv_bias.cl", "bias_backward", ROWS=1))
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+    child.start()
+    child.join()
+    print("ready", flush=True)
+    print(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("code", [LOCAL, WORKER])
+def test_what_nobody_destroyed_is_written(opencl_name, tmp_path, code):
+    finish([start(opencl_name, tmp_path, code)])
+    assert len(entries(tmp_path)) == 1
 
 
 def test_processes_at_once(opencl_name, tmp_path):

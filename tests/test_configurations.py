@@ -10,15 +10,15 @@ from miopyx.solvers import registry
 
 
 def case(n, c, k, lens, filter=3, stride=1, groups=1):
-    pads, strides = (filter // 2, filter // 2), (stride, stride)
-    return conv_case(n, c, k, lens, (filter, filter), pads, strides, groups=groups)
+    axes = len(lens)
+    return conv_case(n, c, k, lens, (filter,) * axes, (filter // 2,) * axes, (stride,) * axes, groups=groups)
 
 
 # Several rounds and blocks of tiles; several sets of channels; several tiles of rows.
 CASES = {
     "CpuImplicitGemm": (case(3, 70, 80, (30, 29), stride=2), case(2, 600, 40, (7, 9), 1)),
-    "CpuWinogradF4": (case(3, 40, 48, (57, 56)),),
-    "CpuWinogradF2": (case(2, 33, 32, (40, 56)),),
+    "CpuWinogradF4": (case(3, 40, 48, (57, 56)), case(2, 16, 20, (13, 40, 41))),
+    "CpuWinogradF2": (case(2, 33, 32, (40, 56)), case(1, 20, 16, (9, 30, 41))),
     "CpuGrouped": (case(3, 64, 64, (57, 50), groups=16), case(2, 48, 48, (57, 56), groups=48),
                    case(2, 40, 40, (57, 56), 5, 2, groups=40), case(1, 64, 64, (30, 29), groups=4)),
 }

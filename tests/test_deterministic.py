@@ -13,9 +13,10 @@ from miopyx._problem import ConvProblem
 from miopyx.solvers import registry
 
 RUNS = 100
-# c, k, length, filter, stride, groups: sums long enough to be split, and groups of one channel.
-SHAPES = {"3x3": (20, 24, 13, 3, 1, 1), "1x1": (32, 40, 14, 1, 1, 1), "strided": (12, 10, 15, 3, 2, 1),
-          "depthwise": (24, 24, 14, 3, 1, 24), "grouped": (32, 32, 9, 3, 1, 2), "long sum": (4, 5, 40, 3, 1, 1)}
+# c, k, length, filter, stride, groups, axes: sums long enough to be split, and groups of one channel.
+SHAPES = {"3x3": (20, 24, 13, 3, 1, 1, 2), "1x1": (32, 40, 14, 1, 1, 1, 2), "strided": (12, 10, 15, 3, 2, 1, 2),
+          "depthwise": (24, 24, 14, 3, 1, 24, 2), "grouped": (32, 32, 9, 3, 1, 2, 2),
+          "long sum": (4, 5, 40, 3, 1, 1, 2), "3x3x3": (12, 10, 7, 3, 1, 1, 3)}
 TYPES = ("float32", "float16", "bfloat16", "float64", "int8", "float8_e4m3fnuz")
 
 
@@ -30,12 +31,13 @@ def bits(handle, desc, fill):
 def test_same_bits_each_time(handle, rng, shape, dtype, layout):
     if dtype != "float32" and (shape != "3x3" or layout == "nhwc"):
         return  # types differ in how values are read and written, not in the order of sums
-    c, k, length, filter, stride, groups = SHAPES[shape]
-    conv = ConvolutionDescriptor((filter // 2,) * 2, (stride,) * 2, groups=groups)
+    c, k, length, filter, stride, groups, axes = SHAPES[shape]
+    conv = ConvolutionDescriptor((filter // 2,) * axes, (stride,) * axes, groups=groups)
     miopyx.miopenSetConvolutionAttribute(conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, 1)
-    order = {"layout": miopyx.miopenTensorNHWC} if layout == "nhwc" else {}
-    x = TensorDescriptor(dtype, (2, c, length, length), **order)
-    w = TensorDescriptor(dtype, (k, c // groups, filter, filter), **order)
+    last = miopyx.miopenTensorNHWC if axes == 2 else miopyx.miopenTensorNDHWC
+    order = {"layout": last} if layout == "nhwc" else {}
+    x = TensorDescriptor(dtype, (2, c, *(length,) * axes), **order)
+    w = TensorDescriptor(dtype, (k, c // groups, *(filter,) * axes), **order)
     y = TensorDescriptor("int32" if dtype == "int8" else dtype, conv.output_lens(x, w), **order)
     data = [rng.integers(-128, 128, d.lens) if dtype == "int8" else rng.standard_normal(d.lens) for d in (x, w, y)]
     data = [handle.upload(a.astype(d.dtype).view(np.uint8).ravel()) for a, d in zip(data, (x, w, y), strict=True)]

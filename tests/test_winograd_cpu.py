@@ -115,6 +115,15 @@ def test_volumes_in_rounds(cpu, host, rng, direction):
     run(cpu, host, rng, "F4", of, "float32", LAYOUTS[rng.integers(2)], direction)
 
 
+@pytest.mark.parametrize("direction", range(3))
+def test_rounds_that_see_no_slice(cpu, host, rng, direction):
+    """Pads along the depth are longer than a round's slices."""
+    of = case(2, 16, 16, (2, 60, 64), (2, 3, 3), (20, 1, 1))
+    example, solver = Example(of, "float32", LAYOUTS[rng.integers(2)], rng, host), solver_of("F4", direction)
+    smallest = tuple(values[0] for _, values in solver.parameters(cpu.device, example.problem(direction)))
+    check(cpu, example, direction, solver, rng, smallest)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "16 bits"])
 def test_other_types(cpu, host, rng, dtype):
     dtype = dtype if dtype == "float64" else ("float16", "bfloat16")[rng.integers(2)]
@@ -135,9 +144,11 @@ def test_batches_in_rounds(cpu, host, rng, direction):
 
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("family", SHARE)
-def test_error_by_norm(cpu, host, rng, family, direction):
+@pytest.mark.parametrize("lens", [(12, 12), (4, 12, 12)])
+def test_error_by_norm(cpu, host, rng, family, direction, lens):
     """Of a sum in float32, one product after the other."""
-    example = Example(case(2, 48, 48, (12, 12)), "float32", "packed", rng, host)
+    ones = (1,) * len(lens)
+    example = Example(case(2, 48, 48, lens, (3,) * len(lens), ones), "float32", "packed", rng, host)
     want = example.truth(direction)
     error, direct = (np.linalg.norm(got - want) / np.linalg.norm(want) for got in (
         example.run(cpu, direction, solver_of(family, direction)), direct_sum(direction, *example.data)))
@@ -146,33 +157,32 @@ def test_error_by_norm(cpu, host, rng, family, direction):
 
 
 def direct_sum(direction: int, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The convolution with a 3x3 filter and pads of 1, each result summed in one chain of float32."""
-    n, c, h, _ = x.shape
+    """The convolution with 3 taps and pads of 1 along each axis, each result summed in one chain of float32."""
+    lens = x.shape[2:]
     total = np.zeros((y, x, w)[direction].shape, "f4")
+    padded = np.pad(y if direction == 1 else x, ((0, 0), (0, 0), *[(1, 1)] * len(lens)))
     if direction == 2:
-        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        for image in range(n):
-            for i in range(h):
-                for j in range(h):
-                    total += y[image, :, i, j][:, None, None, None] * padded[image, None, :, i:i + 3, j:j + 3]
+        for image in range(len(x)):
+            for at in np.ndindex(lens):
+                seen = padded[image, None, :, *(slice(i, i + 3) for i in at)]
+                total += y[image, :, None, *(slice(i, i + 1) for i in at)] * seen
         return total
-    source = x if direction == 0 else y
-    filters = w if direction == 0 else w[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)
-    padded = np.pad(source, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    for channel in range(c):
-        for r in range(3):
-            for s in range(3):
-                total += filters[None, :, channel, r, s, None, None] * padded[:, channel, None, r:r + h, s:s + h]
+    filters = w if direction == 0 else np.flip(w, tuple(range(2, w.ndim))).swapaxes(0, 1)
+    for channel in range(x.shape[1]):
+        for tap in np.ndindex((3,) * len(lens)):
+            seen = padded[:, channel, None, *(slice(t, t + length) for t, length in zip(tap, lens, strict=True))]
+            total += filters[None, :, channel, *(slice(t, t + 1) for t in tap)] * seen
     return total
 
 
 @pytest.mark.parametrize("direction", range(3))
 def test_cores_change_no_bit(cpu, pretend, host, rng, direction):
     other = pretend(cpu.device.name, compute_units=64)
-    example, solver = Example(case(2, 40, 70, (20, 21)), "float32", "packed", rng, host), solver_of("F4", direction)
-    results = [example.run(handle, direction, solver) for handle in (cpu, other, cpu)]
-    np.testing.assert_array_equal(results[0], results[1])
-    np.testing.assert_array_equal(results[0], results[2])
+    for of in (case(2, 40, 70, (20, 21)), VOLUMES["3x3x3"]):
+        example, solver = Example(of, "float32", "packed", rng, host), solver_of("F4", direction)
+        results = [example.run(handle, direction, solver) for handle in (cpu, other, cpu)]
+        np.testing.assert_array_equal(results[0], results[1])
+        np.testing.assert_array_equal(results[0], results[2])
 
 
 def test_nan_stays_in_its_tile(cpu, rng):
@@ -187,6 +197,19 @@ def test_nan_stays_in_its_tile(cpu, rng):
     assert wrong[0, :, 4:7, 4:7].all()
     wrong[0, :, 4:8, 4:8] = False
     assert not wrong.any()
+
+
+def test_nan_stays_in_its_slices(cpu, rng):
+    lens = [(1, 8, 5, 8, 8), (16, 8, 3, 3, 3), (1, 16, 5, 8, 8)]
+    desc, conv = [TensorDescriptor("float32", s) for s in lens], ConvolutionDescriptor((1, 1, 1), (1, 1, 1), (1, 1, 1))
+    x, w = (rng.standard_normal(s).astype("f4") for s in lens[:2])
+    x[0, 3, 3, 2, 6] = np.nan
+    buffers = [Tensor(cpu, d, v) for d, v in zip(desc, (x, w, None), strict=True)]
+    plan(cpu, 0, desc, conv, solver_of("F4", 0).id)(*[b.argument() for b in buffers])
+    cpu.finish()
+    wrong = np.isnan(buffers[2].values())
+    assert wrong[0, :, 2:5, 1:4, 5:8].all()
+    assert not wrong[0, :, :2].any()
 
 
 def problem(direction, n, c, k, size, filter=(3, 3), pad=1, stride=1, dilation=1, dtype="float32", layouts=(0, 0, 0)):
@@ -214,6 +237,16 @@ def test_what_is_refused(cpu, host):
     assert why(direction=2, n=1, size=2) == "too few pixels"
     assert why(layouts=(0, 1, 0)) == "tensors are neither packed NCHW nor packed NHWC"
     assert why(layouts=(1, 1, 1)) is None
+    for direction in range(3):
+        def volume(lens, pad, dilation, filter=(3, 3, 3), direction=direction):
+            return solver_of("F4", direction).why_not(cpu.device, problem_of(
+                case(1, 16, 16, lens, filter, pad, dilation), direction=direction))
+
+        assert volume((20, 12, 12), (8, 1, 1), (8, 1, 1)) is None
+        assert volume((20, 12, 12), (9, 1, 1), (9, 1, 1)) == "a large dilation"
+        # More bytes than 64 bits count.
+        assert volume((2**30, 1, 1), (0, 2**25, 2**25), (8, 1, 1),
+                      (2**27 - 1, 3, 3)) == "workspace is beyond the limit"
     if cpu.device.fp64:
         assert why(dtype="float64") == "data type"
         assert why("F2", dtype="float64") is None
@@ -232,3 +265,8 @@ def test_index(cpu, direction):
         first, second = (of(name, *shape) for name in names)
         assert first > second > 1 > of(gemm, *shape)
     assert of(names[0], 1, 256, 256, 3) < 1
+    implicit = registry.BY_NAME["CpuImplicitGemm" + DIRECTIONS[direction]]
+    volumes = [problem_of(case(n, c, c, lens, (3, 3, 3), (1, 1, 1)), direction=direction)
+               for n, c, lens in ((2, 64, (8, 28, 28)), (1, 512, (2, 7, 7)))]
+    order = [solver_of("F4", direction).wti(cpu.device, p) > implicit.wti(cpu.device, p) for p in volumes]
+    assert order == [True, False]

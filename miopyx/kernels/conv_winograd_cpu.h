@@ -84,9 +84,9 @@ typedef struct {
     long out_h, out_w;              /* the image that they cover */
     long row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
     long flip;                      /* w is read for backward data: c and k change places, taps are reversed */
-    long taps_d, dilation_d, pad_d;
-    long depth, slice, slices;      /* of the image that is read: all its slices; those whose tiles there are */
-    long out_depth, out_slice, out_slices;
+    long taps_d, dilation_d, pad_d; /* along the depth */
+    long depth, slice, slices;      /* of the image that is read: slices; the first and the number of those with tiles */
+    long out_depth, out_slice, out_slices; /* of the other: slices; the first and the number of those of this round */
 } mx_winograd;
 
 /* Which of the slices whose tiles there are tap t of slice `out` of the others reads; a negative number: none. */

@@ -2,7 +2,7 @@
 
 F2 has 4 points an axis, which is F(2, 3) for three taps; F4 has 6: F(4, 3) for three, F(2, 5) for five.  An axis
 without taps has one.  The depth of three spatial axes is not transformed: its taps are summed.  Where a problem has few
-tiles, filters are transformed by who multiplies them and never stored.
+tiles, filters are transformed by the work-items that multiply them and never stored.
 
 An Inf or NaN among the inputs reaches all outputs of its tile, also those that do not depend on it.
 """
@@ -40,8 +40,8 @@ cdef enum:
     TILE_COST = 24             # of transforming a value of a tile, in products
     FILTER_COST = 10
     FIVE_COST = 48000          # of each point of backward weights for filters of 5x5, whatever there is to do
-    LEAST_SLICES = 4           # of outputs in a round, since the tiles of those beside them are made once more
-    SLICE_COST = 16            # of the tiles of a slice beyond their number, since blocks do not go across slices
+    LEAST_SLICES = 4           # of outputs in a round, since the tiles of those beside them are made anew
+    SLICE_COST = 16            # of reading a transformed filter again, for another slice, in products
 
 # Tunables.  BLOCK: tiles whose sums a work-item holds, or that backward weights keeps together.  ROUND_MIB: size of the
 # transformed tiles of a round, at least those of an image or of LEAST_SLICES of its slices; they should stay in a
@@ -120,8 +120,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     cdef mx_winograd* g = &a.g
     cdef const mx_tensor* source = &p.x
     cdef const mx_tensor* cover = &p.y
-    cdef int64_t image, images, slices, k_blocks, c_blocks, unit = 4
-    cdef int64_t of_slice, of_more  # bytes of an image's tiles
+    cdef int64_t image, images, halo, slices, k_blocks, c_blocks, unit = 4
+    cdef int64_t x_slice, dy_slice  # bytes of the tiles of an image's slice
     cdef bint backward = p.direction == MX_BACKWARD_DATA, weights = p.direction == MX_BACKWARD_WEIGHTS
     memset(&a, 0, sizeof(a))
     a.taps_h, a.taps_w = p.w.len[3], p.w.len[4]
@@ -152,20 +152,19 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.d.depth = g.out_depth
 
     points = a.points_h * a.points_w
-    of_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * g.row)
-    of_more = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * a.d.row) if weights else 0
-    image = capped_sum(capped_product(of_slice, g.depth), capped_product(of_more, g.out_depth))
+    x_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * g.row)
+    dy_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * a.d.row) if weights else 0
+    image = capped_sum(capped_product(x_slice, g.depth), capped_product(dy_slice, g.out_depth))
     images = min(source.len[0], max(1, (round_mib << 20) // max(image, 1)))
     a.rounds = _ceil(source.len[0], images)
     g.images = a.d.images = _ceil(source.len[0], a.rounds)
-    slices = g.out_depth
+    slices, halo = g.out_depth, g.dilation_d * (g.taps_d - 1)
     if image > round_mib << 20:
-        slices = ((round_mib << 20) - capped_product(of_slice, g.dilation_d * (g.taps_d - 1))) // max(
-            capped_sum(of_slice, of_more), 1)
-        slices = min(g.out_depth, max(LEAST_SLICES, slices))
+        slices = ((round_mib << 20) - capped_product(x_slice, halo)) // max(capped_sum(x_slice, dy_slice), 1)
+        slices = min(g.out_depth, max(LEAST_SLICES, halo, slices))
     g.out_slices = _ceil(g.out_depth, _ceil(g.out_depth, slices))
     a.rounds *= _ceil(g.out_depth, g.out_slices)
-    g.slices = min(g.depth, g.out_slices + g.dilation_d * (g.taps_d - 1))
+    g.slices = min(g.depth, g.out_slices + halo)
     a.d.slices = g.out_slices
     g.tiles = a.d.tiles = g.images * g.tiles_h * g.tiles_w
 
@@ -173,14 +172,14 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     if weights:
         a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
         a.blocks = _ceil(g.tiles, block)
-        a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * points * g.k, g.row * a.acc)
+        a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * g.k, capped_product(points, g.row * a.acc))
     else:
         a.fused = (g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS and g.out_depth == 1
                    and g.taps_d == 1)
         a.blocks = 1 if a.fused else max(_ceil(g.tiles, block), min(
             _ceil(UNITS * dev.compute_units, k_blocks * p.groups * g.out_slices), g.tiles // LEAST_BLOCK))
         a.filters = 0 if a.fused else capped_product(
-            p.groups * k_blocks * g.taps_d * points, (g.c * a.vectors + 1) * a.vec * a.acc)
+            p.groups * k_blocks * g.taps_d, capped_product(points, (g.c * a.vectors + 1) * a.vec * a.acc))
         while unit % g.dilation_w:
             unit += 4
     # Even numbers of tiles, in which neighbours that are less than the dilation apart are together.
@@ -188,8 +187,9 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.blocks = _ceil(g.tiles, g.block)
     g.point = g.block * g.row + a.vec
     a.d.point = g.block * a.d.row + a.vec
-    a.tiles = capped_product(p.groups * g.slices * a.blocks * points, g.point * a.acc)
-    a.more = capped_product(p.groups * g.out_slices * a.blocks * points, a.d.point * a.acc) if weights else 0
+    a.tiles = capped_product(capped_product(p.groups * g.slices, a.blocks), points * g.point * a.acc)
+    a.more = capped_product(
+        capped_product(p.groups * g.out_slices, a.blocks), points * a.d.point * a.acc) if weights else 0
     return a
 
 
@@ -263,9 +263,7 @@ cdef class _Winograd(ConvSolver):
         for i in range(3 - p.spatial, 3):
             if p.step[i] != 1:
                 return "not a stride of 1"
-            if i == 0:
-                continue
-            if p.w.len[2 + i] > min(LARGEST_TAPS, self.points - 1):
+            if i > 0 and p.w.len[2 + i] > min(LARGEST_TAPS, self.points - 1):
                 return "a large filter"
             if p.w.len[2 + i] > 1 and p.dilation[i] > LARGEST_DILATION:
                 return "a large dilation"
@@ -301,19 +299,17 @@ cdef class _Winograd(ConvSolver):
         cdef plan_t a = _usual(dev, p, self.points)
         cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
         cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
-        cdef double depth = a.g.depth, out_depth = a.g.out_depth, slices = out_depth * a.g.taps_d
+        cdef double out_depth = a.g.out_depth, depth = <double> _ceil(a.g.out_depth, a.g.out_slices) * a.g.slices
         cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
-                              * a.g.out_h * a.g.out_w * slices)
+                              * a.g.out_h * a.g.out_w * out_depth * a.g.taps_d)
         cdef double filters = c * k_vectors, products = tiles * c * k_vectors
         if p.direction == MX_BACKWARD_WEIGHTS:
             direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
             filters, products = k * c_vectors, tiles * k * c_vectors
             if a.taps_h * a.taps_w == 25:
                 products += <double> FIVE_COST / p.groups
-        if slices > 1:
-            products *= slices * (1 + <double> SLICE_COST / a.g.tiles)
         return .9 * direct / (p.groups * a.points_h * a.points_w * (
-            products + FILTER_COST * a.g.taps_d * filters
+            a.g.taps_d * (products * out_depth + filters * (FILTER_COST + SLICE_COST * (out_depth - 1)))
             + TILE_COST * tiles * (c_vectors * depth + k_vectors * out_depth)))
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):

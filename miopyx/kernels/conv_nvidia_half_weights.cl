@@ -24,18 +24,10 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
 #define DEPTH 64
-#define ROW_BYTES 128
 #define BLOCK_BYTES (DEPTH * ROW_BYTES)
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS (BN / 64)
@@ -140,13 +132,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const uint b_row = shared + (Y_BLOCKS + warp_n / 64) * BLOCK_BYTES + (lane & 15) * ROW_BYTES;
     const int a_chunk = (lane >> 3 & 1) + warp_m % 64 / 8, b_chunk = (lane >> 4) + warp_n % 64 / 8;
     float sums[WM / 16][WN / 8][4];
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                sums[i][j][l] = 0;
+    MX_EACH_SUM(i, j, l, 1)
+        sums[i][j][l] = 0;
 
     int stage = 0, fill = AHEAD;
     for (int slice = 0; slice < own_slices; slice++) {
@@ -169,27 +156,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int j = 0; j < WN / 16; j++)
                 MX_LDMATRIX_T(b[2 * j][0], b[2 * j][1], b[2 * j + 1][0], b[2 * j + 1][1],
                               b_row + at + k * 16 * ROW_BYTES + ((2 * j + b_chunk ^ swizzle) << 4));
-#pragma unroll
-            for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                                 : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]), "+f"(sums[i][j][2]), "+f"(sums[i][j][3])
-                                 : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j][0]), "r"(b[j][1]));
+            MX_EACH_PRODUCT(i, j)
+                MX_MULTIPLY(sums[i][j], a[i], b[j]);
         }
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
     parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
     const int m_first = m0 + warp_m + (lane >> 2), n_first = n0 + warp_n + (lane & 3) * 2;
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l += 2) {
-                const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
-                if (m < g.filters && n < columns)
-                    *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
-            }
+    MX_EACH_SUM(i, j, l, 2) {
+        const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
+        if (m < g.filters && n < columns)
+            *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
+    }
 }

@@ -255,7 +255,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         else:
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
-        name = "conv_nvidia_half"
+        name = "conv_nvidia_mma"
         vector = widest(g, last)
         filters_tile, pixels_tile, threads = 128, 128, 128
         if g.filters <= 64:

@@ -21,7 +21,7 @@ cdef enum:
     CHUNK = 16             # channels that are copied together
     DEPTH = 128            # of a slice
 
-# The struct of kernels/conv_nvidia_int8.cl.
+# The struct of kernels/conv_nvidia_pack_bytes.cl.
 cdef struct mx_nv_bytes:
     int images, groups, pixels, w, channels, reduced
     int from_n, from_g, from_c, from_h, from_w
@@ -72,7 +72,7 @@ cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_
     g.by_w = divisor(g.w)
     args = (Arg.slot_of(slot, 1), Arg.slot_of(SLOT_WORKSPACE, 1, to),
             Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
-    return Step(KernelSpec("conv_nvidia_int8.cl", "pack_bytes"), args, (tiles * 256,), (256,))
+    return Step(KernelSpec("conv_nvidia_pack_bytes.cl", "pack_bytes"), args, (tiles * 256,), (256,))
 
 
 cdef class NvInt8Fwd(ConvSolver):
@@ -156,8 +156,9 @@ cdef class NvInt8Fwd(ConvSolver):
         if k.x:
             steps.append(_pack(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
         spec = KernelSpec(
-            "conv_nvidia_int8.cl", "conv_nvidia_int8", Y_TYPE=type_token(p.y.type), LAST=int(last),
-            VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float", **TILE_DEFINES[chosen])
+            "conv_nvidia_mma.cl", "conv_nvidia_mma", X_TYPE="int8", Y_TYPE=type_token(p.y.type), ACC="int",
+            LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float",
+            **TILE_DEFINES[chosen])
         args = (
             Arg.slot_of(SLOT_WORKSPACE if k.x else SLOT_X, 1, k.x_offset if k.x else 0),
             Arg.slot_of(SLOT_WORKSPACE if k.w else SLOT_W, 1),

@@ -26,6 +26,15 @@ static inline int mx_quotient(int n, const mx_nv_divisor by)
     return (int)(mul_hi((uint)n << 1, by.magic) >> by.shift);
 }
 
+/* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
+ * with 16 bits each, beyond any x behind the last column. */
+static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
+{
+    const int tap = column / g->reduced, c = column - tap * g->reduced;
+    const int dh = tap / g->taps_w * g->tap_h, dw = tap % g->taps_w * g->tap_w;
+    return (int2)(c + dh * g->x_h + dw * g->x_w, column < columns ? dh << 16 | dw : 0x40000000);
+}
+
 static inline uint mx_shared(__local const void *p)
 {
     uint address;

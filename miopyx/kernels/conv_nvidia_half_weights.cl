@@ -67,14 +67,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* This work-item copies chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = item >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-    int column_at[X_BLOCKS], corner[X_BLOCKS]; /* offset of a column's channel and tap, its h and w with 16 bits each */
+    int2 column_at[X_BLOCKS];
 #pragma unroll
-    for (int b = 0; b < X_BLOCKS; b++) {
-        const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced, c = column - tap * g.reduced;
-        const int dh = tap / g.taps_w * g.tap_h, dw = tap % g.taps_w * g.tap_w;
-        column_at[b] = c + dh * g.x_h + dw * g.x_w;
-        corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
-    }
+    for (int b = 0; b < X_BLOCKS; b++)
+        column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     int pixel = split * slices * DEPTH + item;
 
@@ -104,9 +100,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 COPY16(at + b * BLOCK_BYTES, Y + (valid ? place.x + k : 0), valid);                                   \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((place.z >> 16) + (corner[b] >> 16)) < (uint)g.h                            \
-                                   && (uint)((short)place.z + (corner[b] & 0xffff)) < (uint)g.w;                      \
-                COPY16(at + (Y_BLOCKS + b) * BLOCK_BYTES, X + (valid ? place.y + column_at[b] : 0), valid);           \
+                const bool valid = (uint)((place.z >> 16) + (column_at[b].y >> 16)) < (uint)g.h                       \
+                                   && (uint)((short)place.z + (column_at[b].y & 0xffff)) < (uint)g.w;                 \
+                COPY16(at + (Y_BLOCKS + b) * BLOCK_BYTES, X + (valid ? place.y + column_at[b].x : 0), valid);         \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)

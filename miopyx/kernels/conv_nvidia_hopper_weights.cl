@@ -105,15 +105,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if PIXELS_CLOSEST
             int pixel = first * DEPTH + chunk * 8;
 #else
-            /* Of a column: offset of its channel and tap, the tap's h and w with 16 bits each. */
-            int column_at[X_BLOCKS], corner[X_BLOCKS];
+            int2 column_at[X_BLOCKS];
 #pragma unroll
-            for (int b = 0; b < X_BLOCKS; b++) {
-                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced, c = column - tap * g.reduced;
-                const int dh = tap / g.taps_w * g.tap_h, dw = tap % g.taps_w * g.tap_w;
-                column_at[b] = c + dh * g.x_h + dw * g.x_w;
-                corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
-            }
+            for (int b = 0; b < X_BLOCKS; b++)
+                column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
 #endif
@@ -165,10 +160,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k : 0), valid);       \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((hw >> 16) + (corner[b] >> 16)) < (uint)g.h                                 \
-                                   && (uint)((short)hw + (corner[b] & 0xffff)) < (uint)g.w;                           \
+                const bool valid = (uint)((hw >> 16) + (column_at[b].y >> 16)) < (uint)g.h                            \
+                                   && (uint)((short)hw + (column_at[b].y & 0xffff)) < (uint)g.w;                      \
                 COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
-                        X + (valid ? x_at + column_at[b] : 0), valid);                                                \
+                        X + (valid ? x_at + column_at[b].x : 0), valid);                                              \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)

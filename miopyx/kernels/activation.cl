@@ -11,9 +11,6 @@
 #ifndef T /* storage type of all tensors */
 #define T float
 #endif
-#ifndef ACC /* type of the arithmetic */
-#define ACC float
-#endif
 #ifndef MODE /* miopenActivationMode_t */
 #define MODE 3
 #endif

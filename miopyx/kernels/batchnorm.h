@@ -26,9 +26,6 @@
 #ifndef VARIANCE_TYPE
 #define VARIANCE_TYPE float
 #endif
-#ifndef ACC /* type of the arithmetic: double where x is double */
-#define ACC float
-#endif
 #ifndef WHAT /* 0 training, 1 inference, 2 backward */
 #define WHAT 0
 #endif

@@ -2,11 +2,16 @@
  *
  * Conventions.  A buffer is a pair of arguments, a pointer and an offset in elements.  alpha and beta come last, of
  * type SCALAR, and an output becomes alpha * result + beta * output; with beta == 0 the old output is not read, because
- * it may be anything, NaN included.  A file defines defaults for ACC and for the storage types of its buffers before it
- * takes this text in.
+ * it may be anything, NaN included.  A file defines defaults for the storage types of its buffers before it takes this
+ * text in.
  */
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+/* The type of the arithmetic: double where a tensor is double, int for sums of int8, else float. */
+#ifndef ACC
+#define ACC float
 #endif
 
 /* The type of alpha and beta.  double when the output tensor is double or holds integers beyond 2^24 exactly. */

@@ -19,9 +19,6 @@
 #ifndef B_TYPE /* storage type of b (db) */
 #define B_TYPE Y_TYPE
 #endif
-#ifndef ACC /* type of the sums */
-#define ACC float
-#endif
 #ifndef ROWS /* work-items: 1 large ones, 0 small ones */
 #define ROWS 0
 #endif

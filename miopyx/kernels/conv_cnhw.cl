@@ -22,9 +22,6 @@
 #ifndef T_TYPE /* storage type of t */
 #define T_TYPE X_TYPE
 #endif
-#ifndef ACC /* type in which alpha and beta are applied */
-#define ACC float
-#endif
 #ifndef ROWS /* work-items: 1 large ones, 0 one for each element */
 #define ROWS 0
 #endif

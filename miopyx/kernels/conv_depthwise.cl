@@ -56,7 +56,6 @@
 #ifndef WEIGHTS /* floats in local memory, at least taps * inputs * lanes * VEC */
 #define WEIGHTS 2048
 #endif
-#define ACC float
 #include "common.h"
 
 /* Tap r of row t of a tile meets row AT(...) of x, from the tile's first one, if it HITs one at all. */

@@ -46,7 +46,6 @@
 #else
 #define IN 1
 #endif
-#define ACC float
 #include "common.h"
 
 #define ROWS ((TH - 1) * STEP_H + (RR - 1) * TAP_H + 1)

@@ -10,9 +10,6 @@
  * u = 0 ... FFT_H / 2, then columns 1 ... FFT_W / 2 - 1 with all rows.  With FFT_H == 1, transforms are along rows
  * only, and two tiles are taken together where otherwise two rows of a tile are.
  */
-#ifndef ACC /* type of transforms and sums: double when the tensors are */
-#define ACC float
-#endif
 #ifndef X_TYPE /* storage type of the tensor */
 #define X_TYPE float
 #endif

@@ -10,9 +10,6 @@
  *     GPU: local (256, 1, 1), groups (FREQUENCIES * tiles of columns, tiles of rows, groups of channels).
  * Local memory on GPUs: DEPTH complex columns of A and rows of B.
  */
-#ifndef ACC
-#define ACC float
-#endif
 #ifndef VEC
 #define VEC 16
 #endif

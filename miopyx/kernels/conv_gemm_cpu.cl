@@ -21,9 +21,6 @@
 #ifndef C_TYPE
 #define C_TYPE A_TYPE
 #endif
-#ifndef ACC /* type of products and sums: double when C is double, int when A and B are int8 */
-#define ACC float
-#endif
 #ifndef PARTS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
 #define PARTS 3
 #endif

@@ -17,9 +17,6 @@
 #ifndef C_TYPE
 #define C_TYPE A_TYPE
 #endif
-#ifndef ACC /* type of products and sums: double when C is double, int when A and B are int8 */
-#define ACC float
-#endif
 #include "common.h"
 #include "gpu_tile.h"
 

@@ -13,9 +13,6 @@
 #ifndef X_TYPE
 #define X_TYPE float
 #endif
-#ifndef ACC
-#define ACC float
-#endif
 #ifndef VEC
 #define VEC 16
 #endif

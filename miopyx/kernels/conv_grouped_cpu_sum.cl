@@ -4,9 +4,6 @@
 #ifndef X_TYPE
 #define X_TYPE float
 #endif
-#ifndef ACC
-#define ACC float
-#endif
 #ifndef LANES
 #define LANES 1
 #endif

@@ -19,9 +19,6 @@
 #ifndef COL_TYPE /* storage type of the column matrix */
 #define COL_TYPE X_TYPE
 #endif
-#ifndef ACC /* type of the sums of col2im */
-#define ACC float
-#endif
 #ifndef ROWS /* work-items: 1 large ones, 0 one for each element */
 #define ROWS 0
 #endif

@@ -6,15 +6,13 @@
  * over all taps and channels in one fixed order, so that results do not depend on the number of cores.
  * NDRange: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the
  * largest phase.
+ * Products are ACC, float for int8 too.
  * Registers: ROWS pixels, whose elements are broadcast from where they lie, by V vectors of output channels.
  * Tuning: no definition changes a bit of the results.
  * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
  */
 #ifndef OUT_TYPE
 #define OUT_TYPE float
-#endif
-#ifndef ACC /* type of the products: double where the tensors are, else float, which also holds those of int8 */
-#define ACC float
 #endif
 #ifndef SUM /* int where the products are of int8: sums of a block are exact in float, longer ones are not */
 #define SUM ACC
@@ -155,31 +153,31 @@ DEFINE_MULTIPLY(3, ROWS_3)
 DEFINE_MULTIPLY(4, ROWS_4)
 #endif
 
-/* What a work-item computes: pixels of a phase and tiles of channels. */
+/* What a work-item computes: a chunk of the pixels of a phase and some tiles of channels; phases times shares of the
+ * tiles are `parts`. */
 APART void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
                       __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
-                      const SCALAR alpha, const SCALAR beta, long id0, long groups0, long id1, long groups1,
-                      long id2)
+                      const SCALAR alpha, const SCALAR beta, int part, int parts, long chunk, long chunks,
+                      int group)
 {
     const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
 #if BACKWARD
     /* Phases run fastest, so that a range of work-groups has some of each: they differ in their taps. */
-    const int phases = g.step[0] * g.step[1] * g.step[2], phase = (int)id0 % phases;
+    const int phases = g.step[0] * g.step[1] * g.step[2], phase = part % phases;
 #else
     const int phases = 1, phase = 0;
 #endif
-    const int share = (int)id0 / phases, shares = (int)groups0 / phases;
+    const int share = part / phases, shares = parts / phases;
     const int first_tile = (int)((long)share * tiles / shares), last_tile = (int)((long)(share + 1) * tiles / shares);
-    const int group = (int)id2;
     const axis_t d = axis_of(g, 0, phase / (g.step[1] * g.step[2]), BACKWARD);
     const axis_t h = axis_of(g, 1, phase / g.step[2] % g.step[1], BACKWARD);
     const axis_t w = axis_of(g, 2, phase % g.step[2], BACKWARD);
 
     /* Pixels are dealt in units of DEAL, and fill whole tiles of rows with the last one repeated. */
     const long pixels = (long)g.images * d.count * h.count * w.count, deals = (pixels + DEAL - 1) / DEAL;
-    const long first = (long)(id1 * deals / groups1 * DEAL);
-    const int count = (int)(min((long)((id1 + 1) * deals / groups1 * DEAL), pixels) - first);
+    const long first = (long)(chunk * deals / chunks * DEAL);
+    const int count = (int)(min((long)((chunk + 1) * deals / chunks * DEAL), pixels) - first);
     if (count <= 0)
         return;
 

@@ -11,9 +11,6 @@
 #ifndef IN_TYPE /* storage type of what is read */
 #define IN_TYPE float
 #endif
-#ifndef ACC /* what is written */
-#define ACC float
-#endif
 #ifndef VEC
 #define VEC 16
 #endif
@@ -61,15 +58,13 @@ static inline void transpose(vec *a)
     }
 }
 
-/* A vector of a group's lanes, part of their depth. */
+/* Vector v of a group's lanes, part of their depth. */
 APART void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
-                       int taps, int channels, long zeros, long id0, long id1, long groups1, long id2)
+                       int taps, int channels, long zeros, int v, long part, long parts, long group)
 {
     const int lanes = BACKWARD ? channels : filters;
     const long depth = (long)taps * (BACKWARD ? filters : channels);
     const int vectors = (lanes + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
-    const int v = (int)id0;
-    const long group = id2, part = id1, parts = groups1;
     /* The tile of the vector: tile t begins with vector t * vectors / tiles. */
     const int tile = (int)(((long)(v + 1) * tiles - 1) / vectors);
     const int first = (int)((long)tile * vectors / tiles);
@@ -131,9 +126,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 
 /* A part of the lines. */
 APART void convert_part(__global const STORAGE(IN_TYPE) *restrict in, __global ACC *restrict out, long lines,
-                        long length, long left, long right, long id0, long groups0)
+                        long length, long left, long right, long part, long parts)
 {
-    const long part = id0, parts = groups0;
     if (lines == 1) {
         /* Pieces of the one line: zeros come before the first and behind the last. */
         const long vectors = (length + VEC - 1) / VEC, first = vectors * part / parts * VEC;

@@ -16,9 +16,6 @@
 #ifndef IN_TYPE
 #define IN_TYPE float
 #endif
-#ifndef ACC
-#define ACC float
-#endif
 #ifndef VEC
 #define VEC 16
 #endif
@@ -110,22 +107,21 @@ DEFINE_COPY_ROWS(3)
 DEFINE_COPY_ROWS(4)
 #endif
 
-/* A tile of columns of a chunk of filters, over the pixels of a part. */
+/* A tile of columns of a chunk of filters, over the pixels of a part; groups times parts are `sheets`. */
 APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
                     __global ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
-                    const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, long id0, long groups0,
-                    long id1, long groups1, long id2, long groups2)
+                    const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, int tile, int tiles,
+                    int chunk, int chunks, int sheet, int sheets)
 {
     const mx_nhwc g = *geometry;
     const int taps = g.taps[0] * g.taps[1] * g.taps[2], columns = taps * g.inputs;
-    const int vectors = (columns + VEC - 1) / VEC, tiles = (int)groups0, tile = (int)id0;
+    const int vectors = (columns + VEC - 1) / VEC;
     const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
     const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
-    const int group = (int)id2 % g.groups, part = (int)id2 / g.groups;
-    const int parts = (int)groups2 / g.groups;
-    const int row_tiles = (g.outputs + rows - 1) / rows, chunks = (int)groups1;
-    const int k0 = (int)((long)id1 * row_tiles / chunks) * rows;
-    const int padded = (int)((long)(id1 + 1) * row_tiles / chunks) * rows - k0;
+    const int group = sheet % g.groups, part = sheet / g.groups, parts = sheets / g.groups;
+    const int row_tiles = (g.outputs + rows - 1) / rows;
+    const int k0 = (int)((long)chunk * row_tiles / chunks) * rows;
+    const int padded = (int)((long)(chunk + 1) * row_tiles / chunks) * rows - k0;
     const int filters = min(padded, g.outputs - k0);
     const int j0 = v0 * VEC, width = used * VEC, j1 = min(j0 + width, columns);
     if (filters <= 0)
@@ -279,9 +275,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
 
 /* A piece of dw from its parts. */
 APART void sum_piece(__global const ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
-                     long elements, int parts, const SCALAR alpha, const SCALAR beta, long id0, long groups0)
+                     long elements, int parts, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
 {
-    const long vectors = elements / VEC, piece = id0, pieces = groups0;
+    const long vectors = elements / VEC;
     for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {
         vec sum = (vec)((ACC)0);
         for (int part = 0; part < parts; part++)

@@ -22,9 +22,6 @@
 #ifndef C_TYPE
 #define C_TYPE IMAGE_TYPE
 #endif
-#ifndef ACC /* type of products and sums */
-#define ACC float
-#endif
 #ifndef DIRECTION
 #define DIRECTION 0
 #endif

@@ -26,6 +26,15 @@ static inline int mx_quotient(int n, const mx_nv_divisor by)
     return (int)(mul_hi((uint)n << 1, by.magic) >> by.shift);
 }
 
+/* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
+ * with 16 bits each, beyond any x behind the last column. */
+static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
+{
+    const int tap = column / g->reduced, c = column - tap * g->reduced;
+    const int dh = tap / g->taps_w * g->tap_h, dw = tap % g->taps_w * g->tap_w;
+    return (int2)(c + dh * g->x_h + dw * g->x_w, column < columns ? dh << 16 | dw : 0x40000000);
+}
+
 static inline uint mx_shared(__local const void *p)
 {
     uint address;
@@ -33,22 +42,62 @@ static inline uint mx_shared(__local const void *p)
     return address;
 }
 
+/* VEC elements of 16 bits. */
+#define VECTOR MX_JOIN(MX_VECTOR_, VEC)
+#define MX_VECTOR_1 ushort
+#define MX_VECTOR_2 uint
+#define MX_VECTOR_4 uint2
+#define MX_VECTOR_8 uint4
+
+/* The type of 16 bits that is multiplied, as PTX calls it, and a word of two floats rounded to it, the first in its
+ * lower half.  Of a float X_TYPE these are halves. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_bfloat16
+#define MX_HALF "bf16"
+#else
+#define MX_HALF "f16"
+#endif
+#define MX_NARROW(word, first, second) \
+    asm("cvt.rn." MX_HALF "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
+
+/* Of local memory, where operands of 16 or 8 bits lie. */
+#define ROW_BYTES 128
+
 /* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
-#define MX_COPY16(to, from, valid)                                                                   \
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 16 : 0) \
-                 : "memory")
-/* The same through the first-level cache, for what is read again soon. */
-#define MX_COPY16_NEAR(to, from, valid)                                                              \
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 16 : 0) \
-                 : "memory")
-#define MX_COPY8(to, from, valid)                                                                  \
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 8 : 0) \
-                 : "memory")
-#define MX_COPY4(to, from, valid)                                                                  \
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(from)), "r"((valid) ? 4 : 0) \
-                 : "memory")
+#define MX_COPY_BYTES(cache, bytes, to, from, valid)                                                                  \
+    asm volatile("cp.async." cache ".shared.global [%0], [%1], " #bytes ", %2;" ::"r"(to), "l"((ulong)(from)),        \
+                 "r"((valid) ? bytes : 0) : "memory")
+#define MX_COPY16(to, from, valid) MX_COPY_BYTES("cg", 16, to, from, valid)
+/* The same through the first-level cache, for what is read again soon, and for less than 16 bytes. */
+#define MX_COPY16_NEAR(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
+#define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
+#define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)
 #define MX_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define MX_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
+
+/* From tap to tap until c is one of its channels, or there are no more taps. */
+#define MX_SKIP_TAPS(c, tap_h, tap_w)               \
+    while (c >= g.reduced && tap_h < g.taps_h) {    \
+        c -= g.reduced;                             \
+        if (++tap_w == g.taps_w)                    \
+            tap_w = 0, tap_h++;                     \
+    }
+
+/* A ring of STAGES slices, for kernels whose COPY_SLICE(stage) copies the next of them.  Before the loop over all
+ * `count`, and at the beginning of each turn, which finds its slice in `stage` and goes on with the next. */
+#define MX_BEGIN_SLICES(count)                              \
+    int stage = 0, fill = STAGES - 1;                       \
+    for (int ahead = 0; ahead < STAGES - 1; ahead++) {      \
+        if (ahead < (count))                                \
+            COPY_SLICE(ahead);                              \
+        MX_COMMIT();                                        \
+    }
+#define MX_NEXT_SLICE(slice, count)                         \
+    MX_WAIT(STAGES - 2);                                    \
+    barrier(CLK_LOCAL_MEM_FENCE);                           \
+    if ((slice) + STAGES - 1 < (count))                     \
+        COPY_SLICE(fill);                                   \
+    MX_COMMIT();                                            \
+    fill = fill == STAGES - 1 ? 0 : fill + 1
 
 /* Four 8 x 16-byte matrices; lane l gives row l % 8 of matrix l / 8 and gets word l % 4 of row l / 4 of each. */
 #define MX_LDMATRIX(a, b, c, d, from)                                                    \
@@ -59,6 +108,37 @@ static inline uint mx_shared(__local const void *p)
 #define MX_LDMATRIX_T(a, b, c, d, from)                                                    \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"  \
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
+
+/* d += a b, or d = a b, by a warp: 16 x 8 numbers, over 32 bytes of the other axis; floats count with 19 bits.  Lane l
+ * has words l % 4 of rows l / 4 and l / 4 + 8 of a, then words l % 4 + 4 of both; words l % 4 and l % 4 + 4 of column
+ * l / 4 of b; columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of d, then of row l / 4 + 8. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_int8
+#define MX_MMA "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+#define MX_SUM "r"
+#else
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define MX_MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#else
+#define MX_MMA "mma.sync.aligned.m16n8k16.row.col.f32." MX_HALF "." MX_HALF ".f32"
+#endif
+#define MX_SUM "f"
+#endif
+#define MX_ADD_PRODUCT(d, a0, a1, a2, a3, b0, b1)                                                                     \
+    asm volatile(MX_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                            \
+                 : "+" MX_SUM((d)[0]), "+" MX_SUM((d)[1]), "+" MX_SUM((d)[2]), "+" MX_SUM((d)[3])                     \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+#define MX_PRODUCT(d, a0, a1, a2, a3, b0, b1)                                                                         \
+    asm volatile(MX_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"                        \
+                 : "=f"((d)[0]), "=f"((d)[1]), "=f"((d)[2]), "=f"((d)[3])                                             \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f))
+#define MX_MULTIPLY(d, a, b) MX_ADD_PRODUCT(d, (a)[0], (a)[1], (a)[2], (a)[3], (b)[0], (b)[1])
+
+/* Each product d of a warp that owns WM x WN numbers, and each of its sums [WM / 16][WN / 8][4], or each `step`th. */
+#define MX_EACH_PRODUCT(i, j)                                  \
+    _Pragma("unroll") for (int i = 0; i < WM / 16; i++)        \
+        _Pragma("unroll") for (int j = 0; j < WN / 8; j++)
+#define MX_EACH_SUM(i, j, l, step) \
+    MX_EACH_PRODUCT(i, j) _Pragma("unroll") for (int l = 0; l < 4; l += (step))
 
 /* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
  * amid what runs fast. */

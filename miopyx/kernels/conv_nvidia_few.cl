@@ -19,7 +19,6 @@
 #define BLOCKS 2
 #endif
 #define THREADS (512 / BLOCKS)
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_few.h"
@@ -27,23 +26,6 @@
 #define PARTS (WIDE ? 2 : 1) /* hi and lo */
 #define WARPS_N (4 / BLOCKS)
 
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-#elif MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#define NARROW "cvt.rn.f16x2.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#define NARROW "cvt.rn.bf16x2.f32"
-#endif
-#define MULTIPLY(sums, a0, a1, a2, a3, b0, b1)                                                                  \
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                         \
-                 : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                           \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
-#define BEGIN(sums, a0, a1, a2, a3, b0, b1)                                                                     \
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"                     \
-                 : "=f"((sums)[0]), "=f"((sums)[1]), "=f"((sums)[2]), "=f"((sums)[3])                           \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f))
 /* x[pixels' half][k's part] by w[4], the half number `of` of the columns, added to sums or beginning them. */
 #if LAST
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (x)[0][0], (x)[1][0], (x)[0][1], (x)[1][1], (w)[of], (w)[(of) + 2])
@@ -162,13 +144,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 float fresh[2][2][4];
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    PRODUCT(BEGIN, fresh[i >> 1][i & 1], lo[i >> 1], w_hi, i & 1);
+                    PRODUCT(MX_PRODUCT, fresh[i >> 1][i & 1], lo[i >> 1], w_hi, i & 1);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    PRODUCT(MULTIPLY, fresh[i >> 1][i & 1], hi[i >> 1], w_lo, i & 1);
+                    PRODUCT(MX_ADD_PRODUCT, fresh[i >> 1][i & 1], hi[i >> 1], w_lo, i & 1);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    PRODUCT(MULTIPLY, fresh[i >> 1][i & 1], hi[i >> 1], w_hi, i & 1);
+                    PRODUCT(MX_ADD_PRODUCT, fresh[i >> 1][i & 1], hi[i >> 1], w_hi, i & 1);
 #pragma unroll
                 for (int i = 0; i < 16; i++)
                     sums[i >> 3][b][i >> 2 & 1][i & 3] += fresh[i >> 3][i >> 2 & 1][i & 3];
@@ -180,7 +162,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 const uint w[4] = {w4.x, w4.y, w4.z, w4.w};
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    PRODUCT(MULTIPLY, sums[i >> 1][b][i & 1], x[i >> 1], w, i & 1);
+                    PRODUCT(MX_ADD_PRODUCT, sums[i >> 1][b][i & 1], x[i >> 1], w, i & 1);
             }
 #endif
         }
@@ -220,8 +202,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                         y[l * apart] = v[l];
 #else
             uint2 four;
-            asm(NARROW " %0, %1, %2;" : "=r"(four.x) : "f"(v[1]), "f"(v[0]));
-            asm(NARROW " %0, %1, %2;" : "=r"(four.y) : "f"(v[3]), "f"(v[2]));
+            MX_NARROW(four.x, v[0], v[1]);
+            MX_NARROW(four.y, v[2], v[3]);
             if (VEC == 4 && ((ulong)y & 7) == 0)
                 *(__global uint2 *)y = four;
             else

@@ -16,7 +16,6 @@
 #ifndef STEPS
 #define STEPS 10
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_few.h"
@@ -25,12 +24,6 @@
 #define PIXELS (TILE_H * TILE_W)
 #define PITCH (LAST ? 144 : 272) /* bytes of a pixel's filters, or of a filter's pixels */
 #define DY_BYTES (LAST ? PIXELS * 144 : 64 * 272)
-
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
 
 /* One sum over the tiles of a worker, without what is outside x. */
 static inline float mx_exactly(__global const ushort *X, __global const ushort *Y, const mx_nv_few g, int worker,
@@ -137,10 +130,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                     const uint b1 = (uint)one[8 * apart] | (uint)one[9 * apart] << 16;
 #pragma unroll
                     for (int m = 0; m < 4; m++)
-                        asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                                     : "+f"(sums[b][m][0]), "+f"(sums[b][m][1]), "+f"(sums[b][m][2]),
-                                       "+f"(sums[b][m][3])
-                                     : "r"(a[m][0]), "r"(a[m][1]), "r"(a[m][2]), "r"(a[m][3]), "r"(b0), "r"(b1));
+                        MX_ADD_PRODUCT(sums[b][m], a[m][0], a[m][1], a[m][2], a[m][3], b0, b1);
                 }
             }
         }

@@ -21,7 +21,6 @@
 #define VEC 1
 #endif
 #define X_TYPE float
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 
@@ -37,17 +36,6 @@
 #define W_COPIES (BM * 4 / THREADS)
 #define X_SHARE (THREADS / BN) /* work-items that share a pixel's column */
 #define X_BLOCKS (DEPTH / X_SHARE / 4) /* of 4 channels, a work-item */
-
-#define MMA_FIRST(d, a, b)                                                                              \
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-                 "{%10, %10, %10, %10};"                                                                \
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                       \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f))
-#define MMA(d, a, b)                                                                                    \
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-                 "{%0, %1, %2, %3};"                                                                    \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                       \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 static inline void mx_copy_slowly(uint to, __global const float *from, bool valid)
 {
@@ -88,19 +76,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         if (share == 0)
             places[column] = inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1;
     }
-#define MOVE(c, tap_h, tap_w)                       \
-    while (c >= g.reduced && tap_h < g.taps_h) {    \
-        c -= g.reduced;                             \
-        if (++tap_w == g.taps_w)                    \
-            tap_w = 0, tap_h++;                     \
-    }
     int wc = (item & 3) * 4, w_tap_h = 0, w_tap_w = 0;
-    MOVE(wc, w_tap_h, w_tap_w);
+    MX_SKIP_TAPS(wc, w_tap_h, w_tap_w);
     int xc[X_BLOCKS], x_tap_h[X_BLOCKS], x_tap_w[X_BLOCKS];
 #pragma unroll
     for (int i = 0; i < X_BLOCKS; i++) {
         xc[i] = (share * X_BLOCKS + i) * 4, x_tap_h[i] = x_tap_w[i] = 0;
-        MOVE(xc[i], x_tap_h[i], x_tap_w[i]);
+        MX_SKIP_TAPS(xc[i], x_tap_h[i], x_tap_w[i]);
     }
 
 #define COPY_SLICE(stage)                                                                               \
@@ -115,7 +97,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 mx_copy_slowly(w_to + (stage)*STAGE_BYTES + i * (THREADS / 4) * W_PITCH * 4, from, valid); \
         }                                                                                               \
         wc += DEPTH;                                                                                    \
-        MOVE(wc, w_tap_h, w_tap_w);                                                                     \
+        MX_SKIP_TAPS(wc, w_tap_h, w_tap_w);                                                             \
         _Pragma("unroll") for (int i = 0; i < X_BLOCKS; i++) {                                          \
             const int dh = x_tap_h[i] * g.tap_h, dw = x_tap_w[i] * g.tap_w;                             \
             const bool meets = inside && x_tap_h[i] < g.taps_h && (uint)(h + dh) < (uint)g.h            \
@@ -127,37 +109,22 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                          X + (valid ? at + l * g.x_c : 0), valid);                                      \
             }                                                                                           \
             xc[i] += DEPTH;                                                                             \
-            MOVE(xc[i], x_tap_h[i], x_tap_w[i]);                                                        \
+            MX_SKIP_TAPS(xc[i], x_tap_h[i], x_tap_w[i]);                                                \
         }                                                                                               \
     } while (0)
 
     const int slices_all = (g.taps_h * g.taps_w * g.reduced + DEPTH - 1) / DEPTH;
-    for (int ahead = 0; ahead < STAGES - 1; ahead++) {
-        if (ahead < slices_all)
-            COPY_SLICE(ahead);
-        MX_COMMIT();
-    }
+    MX_BEGIN_SLICES(slices_all);
 
     const int warp_m = warp % WARPS_M * WM, warp_n = warp / WARPS_M * WN;
     const uint a_row = shared + ((warp_m + (lane & 15)) * W_PITCH + (lane >> 4) * 4) * 4;
     const int b_at = BM * W_PITCH + (lane & 3) * X_PITCH + warp_n + (lane >> 2);
     float sums[WM / 16][WN / 8][4];
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                sums[i][j][l] = 0;
+    MX_EACH_SUM(i, j, l, 1)
+        sums[i][j][l] = 0;
 
-    int stage = 0, fill = STAGES - 1;
     for (int slice = 0; slice < slices_all; slice++) {
-        MX_WAIT(STAGES - 2);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (slice + STAGES - 1 < slices_all)
-            COPY_SLICE(fill);
-        MX_COMMIT();
-        fill = fill == STAGES - 1 ? 0 : fill + 1;
+        MX_NEXT_SLICE(slice, slices_all);
         const uint a_at = a_row + stage * STAGE_BYTES;
         __local const uint *b_from = (__local const uint *)slices + stage * (STAGE_BYTES / 4) + b_at;
         stage = stage == STAGES - 1 ? 0 : stage + 1;
@@ -187,61 +154,52 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++) {
+                        const uint *a = a_lo[o], *b = b_hi[j];
                         if (k == 0)
-                            MMA_FIRST(part[i + o][j], a_lo[o], b_hi[j]);
+                            MX_PRODUCT(part[i + o][j], a[0], a[1], a[2], a[3], b[0], b[1]);
                         else
-                            MMA(part[i + o][j], a_lo[o], b_hi[j]);
+                            MX_MULTIPLY(part[i + o][j], a, b);
                     }
 #pragma unroll
                 for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MMA(part[i + o][j], a_hi[o], b_lo[j]);
+                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_lo[j]);
 #pragma unroll
                 for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MMA(part[i + o][j], a_hi[o], b_hi[j]);
+                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_hi[j]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-            for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    sums[i][j][l] += part[i][j][l];
+        MX_EACH_SUM(i, j, l, 1)
+            sums[i][j][l] += part[i][j][l];
     }
 
     if (slices_all == 0)
         barrier(CLK_LOCAL_MEM_FENCE); /* `places`: no slice waited for it */
     const bool wide = VEC == 2 && ((ulong)Y & 7) == 0;
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l += 2) {
-                const int m = m0 + warp_m + i * 16 + (l << 2) + (lane >> 2), n = warp_n + j * 8 + (lane & 3) * 2;
-                const int first = places[n], second = places[n + 1];
-                if (m >= g.filters || first < 0)
-                    continue;
-                __global float *y = Y + (long)m * g.y_c;
-                float2 result;
-                result.x = alpha * sums[i][j][l], result.y = alpha * sums[i][j][l + 1];
-                if (wide) { /* VEC divides the pixels of an image */
-                    if (beta != 0)
-                        result.x += beta * y[first], result.y += beta * y[first + 1];
-                    *(__global float2 *)(y + first) = result;
-                } else {
-                    if (beta != 0)
-                        result.x += beta * y[first];
-                    y[first] = result.x;
-                    if (second >= 0) {
-                        if (beta != 0)
-                            result.y += beta * y[second];
-                        y[second] = result.y;
-                    }
-                }
+    MX_EACH_SUM(i, j, l, 2) {
+        const int m = m0 + warp_m + i * 16 + (l << 2) + (lane >> 2), n = warp_n + j * 8 + (lane & 3) * 2;
+        const int first = places[n], second = places[n + 1];
+        if (m >= g.filters || first < 0)
+            continue;
+        __global float *y = Y + (long)m * g.y_c;
+        float2 result;
+        result.x = alpha * sums[i][j][l], result.y = alpha * sums[i][j][l + 1];
+        if (wide) { /* VEC divides the pixels of an image */
+            if (beta != 0)
+                result.x += beta * y[first], result.y += beta * y[first + 1];
+            *(__global float2 *)(y + first) = result;
+        } else {
+            if (beta != 0)
+                result.x += beta * y[first];
+            y[first] = result.x;
+            if (second >= 0) {
+                if (beta != 0)
+                    result.y += beta * y[second];
+                y[second] = result.y;
             }
+        }
+    }
 }

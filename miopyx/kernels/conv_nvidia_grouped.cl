@@ -14,7 +14,6 @@
 #ifndef TAPS /* room for so many */
 #define TAPS 9
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_grouped.h"
@@ -60,13 +59,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     const uint x_at = mx_shared(pixels), w_at = mx_shared(weights);
     const int copied = channel0 + item % CHUNKS * 8;
     const uint to = x_at + item % CHUNKS * 16;
-#define COPY_TILE(stage, tile)                                                              \
-    do {                                                                                    \
-        if (aligned)                                                                        \
-            MX_COPY_TILE(MX_COPY16, to + (stage) * (SLOTS * PITCH), X, g, tile, copied);    \
-        else                                                                                \
-            MX_COPY_TILE(mx_copy_halves, to + (stage) * (SLOTS * PITCH), X, g, tile, copied); \
-    } while (0)
+#define COPY_TILE_WITH(COPY16, stage, tile) \
+    MX_COPY_TILE(COPY16, to + (stage) * (SLOTS * PITCH), X, g, tile, copied)
     COPY_TILE(0, worker);
     MX_COMMIT();
 
@@ -127,14 +121,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                                                            + (corner.q + in.q) * g.y_w
                                                      : -1;
         }
-        if (STAGES == 2) {
-            if (tile + g.workers < g.tiles)
-                COPY_TILE(stage ^ 1, tile + g.workers);
-            MX_COMMIT();
-            MX_WAIT(1);
-        } else
-            MX_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        BEGIN_TILE();
 
         float sums[STEPS][2][4];
 #pragma unroll
@@ -161,8 +148,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                         MX_LDMATRIX(a[m][0], a[m][1], a[m][2], a[m][3], base[m] + at);
 #pragma unroll
                     for (int m = 0; m < STEPS; m++) {
-                        MULTIPLY(sums[m][0], a[m], w[0]);
-                        MULTIPLY(sums[m][1], a[m], w[1]);
+                        MX_MULTIPLY(sums[m][0], a[m], w[0]);
+                        MX_MULTIPLY(sums[m][1], a[m], w[1]);
                     }
                 }
         }
@@ -189,8 +176,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                         v[l] += beta * LOAD(X_TYPE)(y, l);
                 }
                 uint2 four;
-                asm(NARROW " %0, %1, %2;" : "=r"(four.x) : "f"(v[1]), "f"(v[0]));
-                asm(NARROW " %0, %1, %2;" : "=r"(four.y) : "f"(v[3]), "f"(v[2]));
+                MX_NARROW(four.x, v[0], v[1]);
+                MX_NARROW(four.y, v[2], v[3]);
                 if (wide)
                     *(__global uint2 *)y = four;
                 else {
@@ -209,13 +196,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                 for (int l = 0; l < 4; l++)
                     STORE_MIXED(X_TYPE, y, l, mx_exactly(X, W, g, at, output + l), alpha, beta);
             }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (STAGES == 2)
-            stage ^= 1;
-        else {
-            if (tile + g.workers < g.tiles)
-                COPY_TILE(0, tile + g.workers);
-            MX_COMMIT();
-        }
+        END_TILE();
     }
 }

@@ -30,18 +30,6 @@
 #define PITCH (16 * CHUNKS + 16)
 #define PIXELS (WARPS / BLOCKS * STEPS * 16)
 
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#define NARROW "cvt.rn.f16x2.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#define NARROW "cvt.rn.bf16x2.f32"
-#endif
-#define MULTIPLY(sums, a, b)                                                                                    \
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                         \
-                 : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                           \
-                 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
-
 typedef struct {
     int images, p, q; /* of the grid */
     int h, w; /* of x */
@@ -102,5 +90,37 @@ static inline bool mx_on_grid(int i, mx_nv_pixel corner, mx_nv_pixel in, const m
                                && (uint)w < (uint)g.w;                                                          \
             COPY16((to) + slot * PITCH, X + (valid ? (corner.n + n) * g.x_n + h * g.x_h + w * g.x_w + (c) : 0), \
                    valid);                                                                                      \
+        }                                                                                                       \
+    } while (0)
+
+/* The ring of a work-group's tiles.  The kernel says COPY_TILE_WITH(COPY16, stage, tile), and whether all is `aligned`.
+ * A tile begins when it has come, while the next one is copied; with one stage the next is copied when it ends. */
+#define COPY_TILE(stage, tile)                                                                                  \
+    do {                                                                                                        \
+        if (aligned)                                                                                            \
+            COPY_TILE_WITH(MX_COPY16, stage, tile);                                                             \
+        else                                                                                                    \
+            COPY_TILE_WITH(mx_copy_halves, stage, tile);                                                        \
+    } while (0)
+#define BEGIN_TILE()                                                                                            \
+    do {                                                                                                        \
+        if (STAGES == 2) {                                                                                      \
+            if (tile + g.workers < g.tiles)                                                                     \
+                COPY_TILE(stage ^ 1, tile + g.workers);                                                         \
+            MX_COMMIT();                                                                                        \
+            MX_WAIT(1);                                                                                         \
+        } else                                                                                                  \
+            MX_WAIT(0);                                                                                         \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                           \
+    } while (0)
+#define END_TILE()                                                                                              \
+    do {                                                                                                        \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                           \
+        if (STAGES == 2)                                                                                        \
+            stage ^= 1;                                                                                         \
+        else {                                                                                                  \
+            if (tile + g.workers < g.tiles)                                                                     \
+                COPY_TILE(0, tile + g.workers);                                                                 \
+            MX_COMMIT();                                                                                        \
         }                                                                                                       \
     } while (0)

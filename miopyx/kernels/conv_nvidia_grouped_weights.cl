@@ -12,7 +12,6 @@
 #ifndef LINES
 #define LINES 3
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_grouped.h"
@@ -75,13 +74,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                                 + copied : 0), valid);                                                          \
         }                                                                                                       \
     } while (0)
-#define COPY_TILE(stage, tile)                              \
-    do {                                                    \
-        if (aligned)                                        \
-            COPY_TILE_WITH(MX_COPY16, stage, tile);         \
-        else                                                \
-            COPY_TILE_WITH(mx_copy_halves, stage, tile);    \
-    } while (0)
     COPY_TILE(0, worker);
     MX_COMMIT();
 
@@ -108,14 +100,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     int stage = 0;
 #pragma unroll 1
     for (int tile = worker; tile < g.tiles; tile += g.workers) {
-        if (STAGES == 2) {
-            if (tile + g.workers < g.tiles)
-                COPY_TILE(stage ^ 1, tile + g.workers);
-            MX_COMMIT();
-            MX_WAIT(1);
-        } else
-            MX_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        BEGIN_TILE();
 #pragma unroll
         for (int m = 0; m < STEPS; m++) {
             if (pixel0 + m * 16 >= count)
@@ -129,18 +114,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                     break;
                 MX_LDMATRIX_T(b[0][0], b[0][1], b[1][0], b[1][1],
                               base[m] + stage * STAGE_BYTES + (t / S * g.tap_h * g.columns + t % S * g.tap_w) * PITCH);
-                MULTIPLY(sums[t][0], a, b[0]);
-                MULTIPLY(sums[t][1], a, b[1]);
+                MX_MULTIPLY(sums[t][0], a, b[0]);
+                MX_MULTIPLY(sums[t][1], a, b[1]);
             }
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (STAGES == 2)
-            stage ^= 1;
-        else {
-            if (tile + g.workers < g.tiles)
-                COPY_TILE(0, tile + g.workers);
-            MX_COMMIT();
-        }
+        END_TILE();
     }
 
     /* The warps' sums of each tap, one after the other, of what is in a group. */

@@ -24,18 +24,10 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
 #define DEPTH 64
-#define ROW_BYTES 128
 #define BLOCK_BYTES (DEPTH * ROW_BYTES)
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS (BN / 64)
@@ -75,14 +67,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* This work-item copies chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = item >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-    int column_at[X_BLOCKS], corner[X_BLOCKS]; /* offset of a column's channel and tap, its h and w with 16 bits each */
+    int2 column_at[X_BLOCKS];
 #pragma unroll
-    for (int b = 0; b < X_BLOCKS; b++) {
-        const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced, c = column - tap * g.reduced;
-        const int dh = tap / g.taps_w * g.tap_h, dw = tap % g.taps_w * g.tap_w;
-        column_at[b] = c + dh * g.x_h + dw * g.x_w;
-        corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
-    }
+    for (int b = 0; b < X_BLOCKS; b++)
+        column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     int pixel = split * slices * DEPTH + item;
 
@@ -112,9 +100,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 COPY16(at + b * BLOCK_BYTES, Y + (valid ? place.x + k : 0), valid);                                   \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((place.z >> 16) + (corner[b] >> 16)) < (uint)g.h                            \
-                                   && (uint)((short)place.z + (corner[b] & 0xffff)) < (uint)g.w;                      \
-                COPY16(at + (Y_BLOCKS + b) * BLOCK_BYTES, X + (valid ? place.y + column_at[b] : 0), valid);           \
+                const bool valid = (uint)((place.z >> 16) + (column_at[b].y >> 16)) < (uint)g.h                       \
+                                   && (uint)((short)place.z + (column_at[b].y & 0xffff)) < (uint)g.w;                 \
+                COPY16(at + (Y_BLOCKS + b) * BLOCK_BYTES, X + (valid ? place.y + column_at[b].x : 0), valid);         \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)
@@ -140,13 +128,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const uint b_row = shared + (Y_BLOCKS + warp_n / 64) * BLOCK_BYTES + (lane & 15) * ROW_BYTES;
     const int a_chunk = (lane >> 3 & 1) + warp_m % 64 / 8, b_chunk = (lane >> 4) + warp_n % 64 / 8;
     float sums[WM / 16][WN / 8][4];
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                sums[i][j][l] = 0;
+    MX_EACH_SUM(i, j, l, 1)
+        sums[i][j][l] = 0;
 
     int stage = 0, fill = AHEAD;
     for (int slice = 0; slice < own_slices; slice++) {
@@ -169,27 +152,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int j = 0; j < WN / 16; j++)
                 MX_LDMATRIX_T(b[2 * j][0], b[2 * j][1], b[2 * j + 1][0], b[2 * j + 1][1],
                               b_row + at + k * 16 * ROW_BYTES + ((2 * j + b_chunk ^ swizzle) << 4));
-#pragma unroll
-            for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                                 : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]), "+f"(sums[i][j][2]), "+f"(sums[i][j][3])
-                                 : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j][0]), "r"(b[j][1]));
+            MX_EACH_PRODUCT(i, j)
+                MX_MULTIPLY(sums[i][j], a[i], b[j]);
         }
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
     parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
     const int m_first = m0 + warp_m + (lane >> 2), n_first = n0 + warp_n + (lane & 3) * 2;
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l += 2) {
-                const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
-                if (m < g.filters && n < columns)
-                    *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
-            }
+    MX_EACH_SUM(i, j, l, 2) {
+        const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
+        if (m < g.filters && n < columns)
+            *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
+    }
 }

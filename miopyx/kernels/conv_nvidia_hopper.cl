@@ -13,9 +13,6 @@
  * NDRange: one axis, local THREADS, global THREADS * any number.
  * Local memory: the ring; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
  */
-#if !SM_90A
-#error "wgmma needs SM_90A"
-#endif
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
@@ -55,18 +52,11 @@
 #ifndef W_ACROSS
 #define W_ACROSS 0
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
-
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MX_WG_TYPE "f16.f16"
-#else
-#define MX_WG_TYPE "bf16.bf16"
-#endif
 #include "conv_nvidia_wgmma.h"
+#include "conv_nvidia_hopper.h"
 
-#define ROW_BYTES 128
 #if LAST
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #define BN BF
@@ -79,10 +69,8 @@
 #define CONSUMERS (IN_TURNS ? 2 : GROUPS)
 #define THREADS (128 * CONSUMERS + 128)
 #define STAGE_BYTES ((BP + BF) * ROW_BYTES)
-#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define X_ROWS (BP / ROWS_AT_ONCE)
 #define W_ROWS (BF / ROWS_AT_ONCE)
-#define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 #define X_BLOCKS (BP / 64)
 #define W_BLOCKS (BF / 64)
 
@@ -100,17 +88,6 @@
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
 
 #define RUNS (8 / X_RUN)
-#if X_RUN == 4
-#define MX_COPY_X MX_COPY8
-#define MX_COPY_X_ELEMENTS mx_copy_four
-#else
-#if NEAR
-#define MX_COPY_X MX_COPY16_NEAR
-#else
-#define MX_COPY_X MX_COPY16
-#endif
-#define MX_COPY_X_ELEMENTS mx_copy_halves
-#endif
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
@@ -169,11 +146,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define NEXT_SLICE()                                                                                                  \
     c += 64;                                                                                                          \
-    while (c >= g.reduced && tap_h < g.taps_h) {                                                                      \
-        c -= g.reduced;                                                                                               \
-        if (++tap_w == g.taps_w)                                                                                      \
-            tap_w = 0, tap_h++;                                                                                       \
-    }
+    MX_SKIP_TAPS(c, tap_h, tap_w)
 #define SOME (tap_h < g.taps_h)
 #endif
 
@@ -248,10 +221,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            mx_barrier_begin(full + 8 * i, 128);
-            mx_barrier_begin(empty + 8 * i, IN_TURNS ? 4 : 4 * CONSUMERS); /* warps */
-        }
+        mx_ring_begin(full, STAGES, 128, IN_TURNS ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
     }
@@ -265,10 +235,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int slice = 0; slice < slices_all; slice++) {
                 mx_barrier_wait(empty + 8 * stage, phase);
                 if (aligned) {
-                    COPY_SLICE(MX_COPY_X, MX_COPY16, stage, slice);
-                    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
+                    COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);
+                    mx_barrier_arrive_copied(full + 8 * stage);
                 } else {
-                    COPY_SLICE(MX_COPY_X_ELEMENTS, mx_copy_halves, stage, slice);
+                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, mx_copy_halves, stage, slice);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 NEXT_SLICE();
@@ -292,44 +262,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (stage >= STAGES)
                 stage -= STAGES, phase ^= 1;
             float sums[WG_ROWS][BN / 2];
-#pragma unroll
-            for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < BN / 2; j++)
-                    sums[i][j] = 0;
+            MX_EACH_SUM_OF_GROUP(i, j)
+                sums[i][j] = 0;
             uint before = 0;
             if (IN_TURNS && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
             turns++;
-            for (int slice = 0; slice < slices_all; slice++) {
-                mx_barrier_wait(full + 8 * stage, phase);
-                MX_WG_PUBLISH();
-                MX_WG_FENCE();
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-#pragma unroll
-                    for (int i = 0; i < WG_ROWS; i++)
-                        WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),
-                              b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), "1", TRANS);
-                MX_WG_COMMIT();
-                MX_WG_WAIT(1);
-                if (lane == 0 && slice > 0)
-                    mx_barrier_arrive(before);
-                before = empty + 8 * stage;
-                if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
-            }
+            MX_MULTIPLY_SLICES(sums, slices_all);
             if (IN_TURNS && lane == 0)
                 mx_barrier_arrive(turn + 8 * (1 - role));
             MX_WG_WAIT(0);
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
             skip = IN_TURNS ? slices_all : 0;
-#pragma unroll
-            for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < BN / 2; j++)
-                    MX_WG_HOLD(sums[i][j]);
+            MX_EACH_SUM_OF_GROUP(i, j)
+                MX_WG_HOLD(sums[i][j]);
 
             const int above = tile / across, n0 = (tile - above * across) * BF;
             const int group = above / down, m0 = (above - group * down) * BP;

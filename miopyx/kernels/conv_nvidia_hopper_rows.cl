@@ -12,9 +12,6 @@
  * two pixels by four channels; CHUNKS of them, `tap_w` apart, are the taps of a row.
  * NDRange: one axis, local THREADS, global THREADS * ceil(tiles / each).
  */
-#if !SM_90A
-#error "wgmma needs SM_90A"
-#endif
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
@@ -39,21 +36,13 @@
 #ifndef VEC
 #define VEC 1
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
-
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MX_WG_TYPE "f16.f16"
-#else
-#define MX_WG_TYPE "bf16.bf16"
-#endif
 #include "conv_nvidia_wgmma.h"
 
 #define BP 256
 #define CONSUMERS (BP / 64)
 #define THREADS (128 * CONSUMERS + 128)
-#define ROW_BYTES 128
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #if CHUNKS
 #define POSITION_BYTES 16
@@ -117,10 +106,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     Y += y_offset + g.conv.y_first;
     const bool x_aligned = ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
     if (item == 0)
-        for (int i = 0; i < BLOCKS; i++) {
-            mx_barrier_begin(full + 8 * i, 128);
-            mx_barrier_begin(empty + 8 * i, 4 * CONSUMERS); /* warps */
-        }
+        mx_ring_begin(full, BLOCKS, 128, 4 * CONSUMERS);
     for (int i = item; i < DEPTHS * W_BYTES / 16; i += THREADS) {
         const int chunk = i & 7, row = i / 8 % BF, depth = i / (8 * BF);
         const int k = W_ACROSS ? depth * 64 : depth * 64 + chunk * 8, tap = k / g.conv.reduced;
@@ -186,7 +172,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }
 #endif
             if (x_aligned)
-                asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * slot) : "memory");
+                mx_barrier_arrive_copied(full + 8 * slot);
             else
                 mx_barrier_arrive(full + 8 * slot);
             position += 64;

@@ -3,22 +3,6 @@
  * Expects LAST, BN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
  * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
  */
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define NARROW "cvt.rn.f16x2.f32"
-#else
-#define NARROW "cvt.rn.bf16x2.f32"
-#endif
-
-#if VEC == 8
-#define VECTOR uint4
-#elif VEC == 4
-#define VECTOR uint2
-#elif VEC == 2
-#define VECTOR uint
-#else
-#define VECTOR ushort
-#endif
-
 static inline uint mx_exchange(uint value, int with)
 {
     uint other;
@@ -105,7 +89,7 @@ static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int 
             uint pairs[4];
 #pragma unroll
             for (int l = 0; l < 4; l++)
-                asm(NARROW " %0, %1, %2;" : "=r"(pairs[l]) : "f"(sum[l * 4 + 1]), "f"(sum[l * 4]));
+                MX_NARROW(pairs[l], sum[l * 4], sum[l * 4 + 1]);
             run.all = mx_turn((uint4)(pairs[0], pairs[1], pairs[2], pairs[3]), lane);
 #pragma unroll
             for (int l = 0; l < 8 / VEC; l++)

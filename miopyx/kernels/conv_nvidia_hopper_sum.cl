@@ -19,7 +19,6 @@
 #ifndef SHARES /* 1 to 8; many parts need many work-items for each element */
 #define SHARES 1
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 

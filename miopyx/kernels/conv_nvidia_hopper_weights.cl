@@ -14,9 +14,6 @@
  * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
  * chunk c ^ (r % 8).
  */
-#if !SM_90A
-#error "wgmma needs SM_90A"
-#endif
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
@@ -41,49 +38,29 @@
 #ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
 #define NEAR 0
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
-
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-#define MX_WG_TYPE "f16.f16"
-#else
-#define MX_WG_TYPE "bf16.bf16"
-#endif
 #include "conv_nvidia_wgmma.h"
 
+#define X_RUN (PIXELS_CLOSEST == 4 ? 4 : 8)
+#include "conv_nvidia_hopper.h"
+
 #define DEPTH 64
-#define ROW_BYTES 128
-#define BLOCK_BYTES (DEPTH * ROW_BYTES)
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS (BN / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
 #define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
-#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define COPIES (DEPTH / ROWS_AT_ONCE)
 #define WGMMA MX_JOIN(MX_WGMMA_, BN)
 #if PIXELS_CLOSEST
 #define TRANS "0, 0"
-#define STEP 32 /* bytes to the next 16 pixels */
+#define A_STEP 32 /* bytes to the next 16 pixels */
 #else
 #define TRANS "1, 1"
-#define STEP (16 * ROW_BYTES)
+#define A_STEP (16 * ROW_BYTES)
 #endif
-#if PIXELS_CLOSEST == 4
-#define MX_COPY_X MX_COPY8
-#define MX_COPY_Y MX_COPY8
-#define MX_COPY_ELEMENTS mx_copy_four
-#else
-#if NEAR
-#define MX_COPY_X MX_COPY16_NEAR
-#else
-#define MX_COPY_X MX_COPY16
-#endif
-#define MX_COPY_Y MX_COPY16
-#define MX_COPY_ELEMENTS mx_copy_halves
-#endif
-#define ALIGNED (PIXELS_CLOSEST == 4 ? 8 : 16) /* bytes */
+#define B_STEP A_STEP
 
 static inline int mx_from_lane(int value, int lane)
 {
@@ -111,15 +88,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     Y += y_offset;
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
     if (item == 0)
-        for (int i = 0; i < STAGES; i++) {
-            mx_barrier_begin(full + 8 * i, 128);
-            mx_barrier_begin(empty + 8 * i, 4 * CONSUMERS); /* warps */
-        }
+        mx_ring_begin(full, STAGES, 128, 4 * CONSUMERS);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
         /* Always chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
-        const bool aligned = (((ulong)X | (ulong)Y) & (ALIGNED - 1)) == 0;
+        const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
         const int chunk = item & 7, row0 = (item & 127) >> 3;
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
         int stage = 0, phase = 1;
@@ -131,15 +105,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if PIXELS_CLOSEST
             int pixel = first * DEPTH + chunk * 8;
 #else
-            /* Of a column: offset of its channel and tap, the tap's h and w with 16 bits each. */
-            int column_at[X_BLOCKS], corner[X_BLOCKS];
+            int2 column_at[X_BLOCKS];
 #pragma unroll
-            for (int b = 0; b < X_BLOCKS; b++) {
-                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced, c = column - tap * g.reduced;
-                const int dh = tap / g.taps_w * g.tap_h, dw = tap % g.taps_w * g.tap_w;
-                column_at[b] = c + dh * g.x_h + dw * g.x_w;
-                corner[b] = column < columns ? dh << 16 | dw : 0x40000000;
-            }
+            for (int b = 0; b < X_BLOCKS; b++)
+                column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
 #endif
@@ -191,10 +160,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k : 0), valid);       \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((hw >> 16) + (corner[b] >> 16)) < (uint)g.h                                 \
-                                   && (uint)((short)hw + (corner[b] & 0xffff)) < (uint)g.w;                           \
+                const bool valid = (uint)((hw >> 16) + (column_at[b].y >> 16)) < (uint)g.h                            \
+                                   && (uint)((short)hw + (column_at[b].y & 0xffff)) < (uint)g.w;                      \
                 COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
-                        X + (valid ? x_at + column_at[b] : 0), valid);                                                \
+                        X + (valid ? x_at + column_at[b].x : 0), valid);                                              \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)
@@ -202,10 +171,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 pixel += DEPTH;
                 mx_barrier_wait(empty + 8 * stage, phase);
                 if (aligned) {
-                    COPY_SLICE(MX_COPY_X, MX_COPY_Y);
-                    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
+                    COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY_RUN);
+                    mx_barrier_arrive_copied(full + 8 * stage);
                 } else {
-                    COPY_SLICE(MX_COPY_ELEMENTS, MX_COPY_ELEMENTS);
+                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_RUN_UNALIGNED);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 if (++stage == STAGES)
@@ -221,38 +190,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int own = min(left, slices - first);
             left -= own;
             float sums[WG_ROWS][BN / 2];
-#pragma unroll
-            for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < BN / 2; j++)
-                    sums[i][j] = 0;
+            MX_EACH_SUM_OF_GROUP(i, j)
+                sums[i][j] = 0;
             uint before = 0;
-            for (int slice = 0; slice < own; slice++) {
-                mx_barrier_wait(full + 8 * stage, phase);
-                MX_WG_PUBLISH();
-                MX_WG_FENCE();
-#pragma unroll
-                for (int k = 0; k < DEPTH / 16; k++)
-#pragma unroll
-                    for (int i = 0; i < WG_ROWS; i++)
-                        WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * STEP) >> 4),
-                              b_matrix + ((stage * STAGE_BYTES + k * STEP) >> 4), "1", TRANS);
-                MX_WG_COMMIT();
-                MX_WG_WAIT(1);
-                if (lane == 0 && slice > 0)
-                    mx_barrier_arrive(before);
-                before = empty + 8 * stage;
-                if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
-            }
+            MX_MULTIPLY_SLICES(sums, own);
             MX_WG_WAIT(0);
             if (lane == 0)
                 mx_barrier_arrive(before);
-#pragma unroll
-            for (int i = 0; i < WG_ROWS; i++)
-#pragma unroll
-                for (int j = 0; j < BN / 2; j++)
-                    MX_WG_HOLD(sums[i][j]);
+            MX_EACH_SUM_OF_GROUP(i, j)
+                MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             __global float *to = parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN) + pair;

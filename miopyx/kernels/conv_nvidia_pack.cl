@@ -18,7 +18,6 @@
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#define ACC float
 #include "common.h"
 
 typedef struct {

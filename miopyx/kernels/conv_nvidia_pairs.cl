@@ -9,9 +9,6 @@
  * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
  * NDRange: one axis, local THREADS, global THREADS * any number.
  */
-#if !SM_90A
-#error "wgmma needs SM_90A"
-#endif
 #ifndef BF /* filters of a tile: 64 or 128 */
 #define BF 128
 #endif
@@ -22,9 +19,9 @@
 #define VEC 1
 #endif
 #define X_TYPE float
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
+#include "conv_nvidia_wgmma.h"
 #include "conv_nvidia_pairs.h"
 
 #define BP 128
@@ -156,10 +153,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     scales += scales_offset;
     Y += y_offset + g.y_first;
     if (item == 0)
-        for (int i = 0; i < STAGES; i++) {
-            mx_barrier_begin(full + 8 * i, 128);
-            mx_barrier_begin(empty + 8 * i, 4 * CONSUMERS); /* warps */
-        }
+        mx_ring_begin(full, STAGES, 128, 4 * CONSUMERS);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role >= CONSUMERS) {
@@ -226,7 +220,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                 for (int b = 0; b < F_BLOCKS; b++)
                     if (b < count)
                         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                                     "[%0], [%1], %2, [%3];" ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
+                                     "[%0], [%1], %2, [%3];"
+                                     ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
                                      "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (W_BLOCK / 16)),
                                      "r"(W_BLOCK), "r"(bar) : "memory");
             }

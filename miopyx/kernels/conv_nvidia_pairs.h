@@ -1,12 +1,9 @@
 /* Floats as pairs of halves, for wgmma: value * scale = hi + lo / 2048, 11 bits each, and a product is hi hi +
  * (hi lo + lo hi) / 2048.  `scale` is a power of two that takes the largest of a row of 64 to [2^14, 2^15); so what is
  * up to 2^29 times less keeps all 22 bits, and below that an error of 2^-50 of the largest is left.
- * After conv_nvidia.h.
+ * After conv_nvidia.h, and conv_nvidia_wgmma.h where they are multiplied.
  */
-#define MX_WG_TYPE "f16.f16"
-#include "conv_nvidia_wgmma.h"
 
-#define ROW_BYTES 128 /* 64 halves of the summed axis; 16-byte chunk c of row r lies at chunk c ^ (r % 8) */
 #define BLOCK_BYTES (64 * ROW_BYTES)
 #define MX_LO 2048.0f
 
@@ -21,12 +18,12 @@ static inline uint2 mx_pair(float a, float b)
 {
     uint2 pair;
     float hi_a, hi_b;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair.x) : "f"(b), "f"(a));
+    MX_NARROW(pair.x, a, b);
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
         : "=f"(hi_a), "=f"(hi_b) : "r"(pair.x));
     a = (a - hi_a) * MX_LO;
     b = (b - hi_b) * MX_LO;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair.y) : "f"(b), "f"(a));
+    MX_NARROW(pair.y, a, b);
     return pair;
 }
 

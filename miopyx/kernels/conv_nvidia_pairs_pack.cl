@@ -8,7 +8,6 @@
  * of join_residues: one axis, local 256, global columns / at_once * rows * ceil(images / IMAGES) or more.
  */
 #define X_TYPE float
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_pairs.h"

@@ -10,16 +10,13 @@
  * parts[split][group][filter][column]: a group of work-items owns a tile of 128 x 128 for `slices` slices.
  * NDRange: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
  */
-#if !SM_90A
-#error "wgmma needs SM_90A"
-#endif
 #ifndef STAGES
 #define STAGES 3
 #endif
 #define X_TYPE float
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
+#include "conv_nvidia_wgmma.h"
 #include "conv_nvidia_pairs.h"
 
 #define BM 128
@@ -78,10 +75,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     X += x_offset + (long)group * g.x_g;
     Y += y_offset + (long)group * g.y_g;
     if (item == 0)
-        for (int i = 0; i < STAGES; i++) {
-            mx_barrier_begin(full + 8 * i, 128 * PRODUCERS);
-            mx_barrier_begin(empty + 8 * i, 4 * CONSUMERS); /* warps */
-        }
+        mx_ring_begin(full, STAGES, 128 * PRODUCERS, 4 * CONSUMERS);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role >= CONSUMERS) {

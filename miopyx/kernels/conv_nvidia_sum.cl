@@ -10,7 +10,6 @@
 #ifndef SHARES /* 1 to 8; many splits need many work-items for each element */
 #define SHARES 1
 #endif
-#define ACC float
 #include "common.h"
 
 typedef struct {

@@ -10,7 +10,6 @@
 #ifndef WARPS_M /* a warp owns 64 filters x 32 columns */
 #define WARPS_M 2
 #endif
-#define ACC float
 #include "common.h"
 #include "conv_nvidia.h"
 
@@ -26,12 +25,6 @@
 #define STAGE_WORDS ((BM + BN) * PITCH)
 #define Y_ROWS (BM / 16)
 #define X_ROWS (BN / 16)
-
-#define MMA(d, a, b)                                                                                    \
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-                 "{%0, %1, %2, %3};"                                                                    \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                       \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_weights(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
@@ -88,13 +81,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     } while (0)
 
     float sums[WM / 16][WN / 8][4];
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                sums[i][j][l] = 0;
+    MX_EACH_SUM(i, j, l, 1)
+        sums[i][j][l] = 0;
     const int warp_m = warp % WARPS_M * WM, warp_n = warp / WARPS_M * WN;
     const uint a_row = shared + ((warp_m + (lane & 15)) * PITCH + (lane >> 4) * 4) * 4;
     const uint b_row = shared + ((BM + warp_n + (lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 4) * 4;
@@ -115,13 +103,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
         MX_COMMIT();
         const uint at = slice % STAGES * STAGE_WORDS * 4;
         float part[WM / 16][WN / 8][4];
-#pragma unroll
-        for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-            for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    part[i][j][l] = 0;
+        MX_EACH_SUM(i, j, l, 1)
+            part[i][j][l] = 0;
 #pragma unroll
         for (int k = 0; k < DEPTH / 8; k++) {
             uint b[WN / 8][2], b_hi[WN / 8][2], b_lo[WN / 8][2];
@@ -143,34 +126,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
                     SPLIT(a[l], a_hi[l], a_lo[l]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MMA(part[i][j], a_lo, b_hi[j]);
+                    MX_MULTIPLY(part[i][j], a_lo, b_hi[j]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MMA(part[i][j], a_hi, b_lo[j]);
+                    MX_MULTIPLY(part[i][j], a_hi, b_lo[j]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MMA(part[i][j], a_hi, b_hi[j]);
+                    MX_MULTIPLY(part[i][j], a_hi, b_hi[j]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-            for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    sums[i][j][l] += part[i][j][l];
+        MX_EACH_SUM(i, j, l, 1)
+            sums[i][j][l] += part[i][j][l];
     }
 
     parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
-#pragma unroll
-    for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-        for (int j = 0; j < WN / 8; j++)
-#pragma unroll
-            for (int l = 0; l < 4; l++) {
-                const int m = m0 + warp_m + i * 16 + (l >> 1) * 8 + (lane >> 2);
-                const int n = n0 + warp_n + j * 8 + (lane & 3) * 2 + (l & 1);
-                if (m < g.filters && n < columns)
-                    parts[(long)m * columns + n] = sums[i][j][l];
-            }
+    MX_EACH_SUM(i, j, l, 1) {
+        const int m = m0 + warp_m + i * 16 + (l >> 1) * 8 + (lane >> 2);
+        const int n = n0 + warp_n + j * 8 + (lane & 3) * 2 + (l & 1);
+        if (m < g.filters && n < columns)
+            parts[(long)m * columns + n] = sums[i][j][l];
+    }
 }

@@ -1,10 +1,14 @@
 /* wgmma, which OpenCL C's compiler does not assemble: its lines travel as PTX comments that begin with //@, and the
- * host takes that mark away when it builds the PTX anew for sm_90a.  Needs MX_WG_TYPE, "f16.f16" or "bf16.bf16".
+ * host takes that mark away when it builds the PTX anew for sm_90a.  Needs SM_90A.  After conv_nvidia.h.
  *
- * A matrix lies in local memory at a multiple of 1024 bytes in rows of 128 bytes; 16-byte chunk c of row r at chunk
+ * A matrix lies in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
  * c ^ (r % 8).  Rows of 64 numbers of the summed axis (trans "0, 0"), or rows of one summed index with 64 rows or
  * columns of the product each (trans "1, 1"), the next 64 `apart` bytes further on.
  */
+#if !SM_90A
+#error "wgmma needs SM_90A"
+#endif
+
 static inline ulong mx_wg_matrix(uint shared, uint apart)
 {
     return (ulong)(shared >> 4 & 0x3fff) | (ulong)(apart >> 4 & 0x3fff) << 16 | (ulong)(1024 >> 4) << 32 | 1ul << 62;
@@ -23,6 +27,7 @@ static inline ulong mx_wg_matrix(uint shared, uint apart)
 
 /* d (64 x N floats) = a b, plus what d was where `keep` is "1" and not "0": work-item i of 128 has rows i / 32 * 16 +
  * i % 32 / 4 (+ 8 for d[j] with j & 2) and columns j / 4 * 8 + i % 4 * 2 + j % 2. */
+#define MX_WG_TYPE MX_HALF "." MX_HALF
 #define MX_FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MX_EIGHT(d, i) MX_FOUR(d, i), MX_FOUR(d, (i) + 4)
 #define MX_WGMMA_32(d, a, b, keep, trans)                                                                             \
@@ -90,6 +95,12 @@ static inline void mx_barrier_arrive(uint barrier_at)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_at) : "memory");
 }
 
+/* Once all of the work-item's copies are there. */
+static inline void mx_barrier_arrive_copied(uint barrier_at)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier_at) : "memory");
+}
+
 static inline void mx_barrier_wait(uint barrier_at, int parity)
 {
     int done;
@@ -97,4 +108,13 @@ static inline void mx_barrier_wait(uint barrier_at, int parity)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(barrier_at), "r"(parity) : "memory");
     while (!done);
+}
+
+/* Barriers of a ring: `full` of each stage, at which work-items that copy arrive, then `empty`, at which warps do. */
+static inline void mx_ring_begin(uint full, int stages, int copiers, int warps)
+{
+    for (int i = 0; i < stages; i++) {
+        mx_barrier_begin(full + 8 * i, copiers);
+        mx_barrier_begin(full + 8 * (stages + i), warps);
+    }
 }

@@ -17,9 +17,6 @@
 #ifndef X_TYPE /* storage type of the tensor */
 #define X_TYPE float
 #endif
-#ifndef ACC /* type of products, sums and of the workspace */
-#define ACC float
-#endif
 #ifndef TILE /* 2 or 4 */
 #define TILE 4
 #endif

@@ -22,9 +22,6 @@
 #ifndef T_TYPE /* storage type of all tensors */
 #define T_TYPE float
 #endif
-#ifndef ACC /* type of the arithmetic and of the scales */
-#define ACC float
-#endif
 #ifndef BACKWARD /* 0 forward, 1 backward */
 #define BACKWARD 0
 #endif

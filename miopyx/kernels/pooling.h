@@ -18,9 +18,6 @@
 #ifndef TYPE
 #define TYPE float
 #endif
-#ifndef ACC
-#define ACC float
-#endif
 #ifndef MODE
 #define MODE 0
 #endif

@@ -19,9 +19,6 @@
 #ifndef T /* storage type of all tensors */
 #define T float
 #endif
-#ifndef ACC /* type of the arithmetic */
-#define ACC float
-#endif
 #ifndef LOG /* 1: the logarithm of softmax */
 #define LOG 0
 #endif

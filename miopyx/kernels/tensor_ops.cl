@@ -38,9 +38,6 @@
 #ifndef C_TYPE
 #define C_TYPE float
 #endif
-#ifndef ACC /* type of the arithmetic */
-#define ACC float
-#endif
 #ifndef CLAMP
 #define CLAMP 0
 #endif

@@ -14,7 +14,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport ConvSolver, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    INT_LIMIT, divisor, mx_nv_divisor, refuse_axes, span, stride_of, sum_parts, up,
+    INT_LIMIT, divisor, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
 )
 
 cdef enum:
@@ -177,7 +177,7 @@ cdef class _Depthwise(ConvSolver):
             return "data type"
         if p.groups == 1:
             return "one group"
-        why = refuse_axes(p)
+        why = refuse_sizes(p, 0)
         if why is not None:
             return why
         s = _shape(p)
@@ -189,8 +189,6 @@ cdef class _Depthwise(ConvSolver):
             return "neither channels nor rows lie together"
         if max(p.step[1], p.step[2]) > 8 or max(p.dilation[1], p.dilation[2]) > 16:
             return "a large stride or dilation"
-        if max(span(&p.x), span(&p.w), span(&p.y)) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         t = self.tile_of(p, &s)
         if not self.holds(p, &s, &t):
             return "a large stride or dilation"

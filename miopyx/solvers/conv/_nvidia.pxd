@@ -4,8 +4,7 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Solution, Step
 from miopyx._types cimport mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport ConvSolver
-from miopyx.solvers.conv._nvidia_common cimport mx_nv_conv
+from miopyx.solvers.conv._nvidia_common cimport _NvSolver, mx_nv_conv
 
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
@@ -49,7 +48,7 @@ cdef struct parts_t:
     int64_t groups, slots             # with wgmma: of work-items, parts
 
 
-cdef class _NvImplicitGemm(ConvSolver):
+cdef class _NvImplicitGemm(_NvSolver):
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)
@@ -74,7 +73,6 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
 cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil
-cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil

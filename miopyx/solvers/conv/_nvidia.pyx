@@ -14,10 +14,10 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, is_pointwise, type_token
+from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, IMPLICIT_GEMM, INT_LIMIT, divides, mx_nv_conv, refuse_axes, set_grid, set_taps, span, stride_of, sum_parts,
-    taps_of, taps_t, tensor_cores, up, weight_count,
+    ALIGN, INT_LIMIT, _NvSolver, divides, mx_nv_conv, refuse_sizes, set_packed_w, set_residue, set_taps, set_x, set_y,
+    stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
@@ -182,39 +182,20 @@ cdef list _turning(const mx_conv_problem* p, const roles_t* r):
                  (256,))]
 
 
-cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t groups, int64_t channels, bint packed) noexcept nogil:
-    g.h, g.w = <int> x.len[3], <int> x.len[4]
-    if packed:
-        g.x_c, g.x_g = 1, <int> up(channels, 8)
-        g.x_w = <int> groups * g.x_g
-        g.x_h = g.x_w * g.w
-        g.x_n = g.x_h * g.h
-    else:
-        g.x_n, g.x_c, g.x_h, g.x_w = (
-            <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
-        g.x_g = <int> (channels * x.stride[1]) if groups > 1 else 0
-
-
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
     """Everything but the grid and the taps."""
     cdef mx_nv_conv g
-    cdef const mx_tensor* x = r.x
     cdef const mx_tensor* y = r.y
     memset(&g, 0, sizeof(g))
     g.filters, g.channels, g.reduced, g.groups = <int> r.filters, <int> r.channels, <int> r.reduced, <int> p.groups
-    set_x(&g, x, p.groups, r.channels, r.packs_x)
+    set_x(&g, r.x, r.channels, up(r.channels, 8) if r.packs_x else 0)
     if r.packs_w:
-        g.w_w = <int> r.reduced
-        g.w_h = g.w_w * <int> r.taps_across
-        g.w_k = g.w_h * <int> p.w.len[3]
-        g.w_g = g.w_k * <int> r.filters
+        set_packed_w(&g, r.reduced, p.w.len[3], r.taps_across)
     else:
         g.w_k = <int> (r.w_reduced if r.w_across else r.w_row)
         g.w_h, g.w_w = <int> p.w.stride[3], <int> p.w.stride[4]
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
-    g.y_n, g.y_c, g.y_h, g.y_w = (
-        <int> stride_of(y, 0), <int> stride_of(y, 1), <int> stride_of(y, 3), <int> stride_of(y, 4))
-    g.y_g = <int> (r.filters * y.stride[1]) if p.groups > 1 else 0
+    set_y(&g, y, r.filters)
     if r.turns_y:
         g.y_c, g.y_g, g.y_w = 1, <int> r.filters, <int> up(y.len[1], 8)
         g.y_h = g.y_w * <int> y.len[4]
@@ -255,7 +236,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         else:
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
-        name = "conv_nvidia_half"
+        name = "conv_nvidia_mma"
         vector = widest(g, last)
         filters_tile, pixels_tile, threads = 128, 128, 128
         if g.filters <= 64:
@@ -267,22 +248,16 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
                 (groups * threads,), (threads,))
 
 
-cdef class _NvImplicitGemm(ConvSolver):
-    def __cinit__(self):
-        self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.assembly = True
-
+cdef class _NvImplicitGemm(_NvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
         if not tensor_cores(dev):
             return "needs NVIDIA's tensor cores"
         if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
             return "data type"
-        why = refuse_axes(p)
+        why = refuse_sizes(p, self.copied(p))
         if why is not None:
             return why
-        if max(span(&p.x), span(&p.w), span(&p.y), self.copied(p)) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
@@ -352,23 +327,12 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
         cdef mx_nv_conv whole = operands(p, &r), g
-        cdef taps_t th, tw
         cdef int64_t a, b
         steps = self.packing(p, &r)
         for a in range(min(p.step[1], p.x.len[3])):
-            th = taps_of(p, 1, a)
             for b in range(min(p.step[2], p.x.len[4])):
-                tw = taps_of(p, 2, b)
                 g = whole
-                set_grid(&g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
-                         (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
-                g.step_h = g.step_w = 1
-                g.taps_h, g.taps_w = <int> th.count, <int> tw.count
-                if th.count == 0 or tw.count == 0:
-                    g.taps_h = g.taps_w = 0
-                g.first_h, g.first_w, g.tap_h, g.tap_w = <int> th.start, <int> tw.start, <int> th.move, <int> tw.move
-                g.w_first = <int> th.first * whole.w_h + <int> tw.first * whole.w_w
-                g.w_h, g.w_w = <int> th.every * whole.w_h, <int> tw.every * whole.w_w
+                set_residue(&g, p, a, b)
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 steps.append(self.multiply(dev, p, &r, &g))
@@ -451,9 +415,9 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
     memset(&y, 0, sizeof(y))
     set_taps(g, p)
     g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
-    g.reduced = <int> s.reduced
-    set_x(g, &p.x, p.groups, p.w.len[1], s.packs_x)
-    set_x(&y, &p.y, p.groups, g.filters, s.packs_y)
+    y.groups, g.reduced = g.groups, <int> s.reduced
+    set_x(g, &p.x, g.channels, up(g.channels, 8) if s.packs_x else 0)
+    set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
     steps = []
     if s.narrow.used:
@@ -529,13 +493,8 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         memset(&g, 0, sizeof(g))
         set_taps(&g, p)
         g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
-        g.h, g.w = <int> p.x.len[3], <int> p.x.len[4]
-        g.x_c, g.x_w, g.x_h, g.x_n = (
-            <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 4), <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 0))
-        g.x_g = g.channels * g.x_c
-        g.y_c, g.y_w, g.y_h, g.y_n = (
-            <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 4), <int> stride_of(&p.y, 3), <int> stride_of(&p.y, 0))
-        g.y_g = g.filters * g.y_c
+        set_x(&g, &p.x, g.channels, 0)
+        set_y(&g, &p.y, g.filters)
         spec = KernelSpec("conv_nvidia_weights.cl", "conv_nvidia_weights", WARPS_M=1 if g.filters <= 64 else 2)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]),

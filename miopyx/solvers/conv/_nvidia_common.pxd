@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Step
 from miopyx._types cimport mx_conv_problem, mx_tensor
+from miopyx.solvers.conv._base cimport ConvSolver
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
 
@@ -34,6 +34,10 @@ cdef struct taps_t:
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
 cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil
+cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
+cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil
+cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t taps_w) noexcept nogil
+cdef void set_residue(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil
 cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
@@ -43,4 +47,8 @@ cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_parts(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
-cdef str refuse_axes(const mx_conv_problem* p)
+cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)
+
+
+cdef class _NvSolver(ConvSolver):
+    pass

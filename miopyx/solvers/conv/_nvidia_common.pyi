@@ -1,1 +1,3 @@
-# Nothing of this module is visible from Python.
+from ._base import ConvSolver
+
+class _NvSolver(ConvSolver): ...

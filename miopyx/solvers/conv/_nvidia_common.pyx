@@ -7,10 +7,17 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step
 from miopyx._types cimport MX_FLOAT, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport ConvSolver, type_token
 
 cdef enum:
+    IMPLICIT_GEMM = 5
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
+
+
+cdef class _NvSolver(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = IMPLICIT_GEMM
+        self.dynamic = self.deterministic = self.assembly = True
 
 
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
@@ -70,6 +77,47 @@ cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
     g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
 
 
+cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil:
+    """x, or its copy with `packed` of a group's `channels` closest where that is not zero."""
+    g.h, g.w = <int> x.len[3], <int> x.len[4]
+    if packed:
+        g.x_c, g.x_g = 1, <int> packed
+        g.x_w = g.groups * g.x_g
+        g.x_h = g.x_w * g.w
+        g.x_n = g.x_h * g.h
+    else:
+        g.x_n, g.x_c, g.x_h, g.x_w = (
+            <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
+        g.x_g = <int> (channels * x.stride[1]) if g.groups > 1 else 0
+
+
+cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil:
+    g.y_n, g.y_c, g.y_h, g.y_w = (
+        <int> stride_of(y, 0), <int> stride_of(y, 1), <int> stride_of(y, 3), <int> stride_of(y, 4))
+    g.y_g = <int> (filters * y.stride[1]) if g.groups > 1 else 0
+
+
+cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t taps_w) noexcept nogil:
+    g.w_w = <int> reduced
+    g.w_h = g.w_w * <int> taps_w
+    g.w_k = g.w_h * <int> taps_h
+    g.w_g = g.w_k * g.filters
+
+
+cdef void set_residue(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
+    """The pixels of dx that leave a, b when divided by the stride, and the taps of each in dy; g has w as it lies."""
+    cdef taps_t th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
+    set_grid(g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
+             (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
+    g.step_h = g.step_w = 1
+    g.taps_h, g.taps_w = <int> th.count, <int> tw.count
+    if th.count == 0 or tw.count == 0:
+        g.taps_h = g.taps_w = 0
+    g.first_h, g.first_w, g.tap_h, g.tap_w = <int> th.start, <int> tw.start, <int> th.move, <int> tw.move
+    g.w_first = <int> th.first * g.w_h + <int> tw.first * g.w_w
+    g.w_h, g.w_w = <int> th.every * g.w_h, <int> tw.every * g.w_w
+
+
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil:
     cdef taps_t t
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
@@ -112,8 +160,8 @@ cdef bint has_wgmma(Device dev):
     return dev.info.isa[2:] == "90"
 
 
-cdef str refuse_axes(const mx_conv_problem* p):
-    """Why the kernels' coordinates cannot hold a problem's, or None."""
+cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied):
+    """Why the kernels' coordinates and offsets cannot hold a problem's, or `copied` elements, or None."""
     cdef int i
     if p.spatial > 2:
         return "three spatial axes"
@@ -121,4 +169,6 @@ cdef str refuse_axes(const mx_conv_problem* p):
         if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
                 or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
             return "an axis is too long"
+    if max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2:
+        return "a tensor is too large for 32-bit offsets"
     return None

@@ -10,10 +10,9 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    IMPLICIT_GEMM, INT_LIMIT, divisor, has_wgmma, mx_nv_divisor, refuse_axes, span, stride_of, sum_parts,
-    tensor_cores, up,
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up,
 )
 
 cdef enum:
@@ -99,11 +98,7 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     return k
 
 
-cdef class _NvFewChannels(ConvSolver):
-    def __cinit__(self):
-        self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.assembly = True
-
+cdef class _NvFewChannels(_NvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g
         cdef plan_t k
@@ -118,13 +113,11 @@ cdef class _NvFewChannels(ConvSolver):
             return "many channels"
         if p.w.type == MX_FLOAT and p.w.len[1] * p.w.len[3] * p.w.len[4] < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        why = refuse_axes(p)
+        why = refuse_sizes(p, 0)
         if why is not None:
             return why
         if p.w.type != MX_FLOAT and p.w.len[4] > 1 and p.dilation[2] > 1:
             return "dilation"
-        if max(span(&p.x), span(&p.w), span(&p.y)) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         if p.w.len[3] * p.w.len[4] * p.w.len[1] > 1024 or p.step[1] * p.step[2] > 64 or max(
                 p.dilation[1] * p.w.len[3], p.dilation[2] * p.w.len[4]) > 256:
             return "a large filter, stride or dilation"

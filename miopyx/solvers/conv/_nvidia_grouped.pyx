@@ -10,10 +10,9 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    IMPLICIT_GEMM, INT_LIMIT, divisor, has_wgmma, mx_nv_divisor, refuse_axes, span, stride_of, sum_parts, taps_of,
-    taps_t, tensor_cores, up,
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -145,11 +144,7 @@ cdef void _set_residue(mx_nv_grouped* g, const mx_conv_problem* p, int64_t a, in
     g.y_h, g.y_w = <int> (p.step[1] * g.y_h), <int> (p.step[2] * g.y_w)
 
 
-cdef class _NvGrouped(ConvSolver):
-    def __cinit__(self):
-        self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.assembly = True
-
+cdef class _NvGrouped(_NvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
         cdef int64_t each = p.w.len[1]
@@ -163,11 +158,9 @@ cdef class _NvGrouped(ConvSolver):
             return "channels and filters of a group"
         if not (_in_place(&p.x) and _in_place(&p.y)):
             return "channels are not closest, or no multiple of 8"
-        why = refuse_axes(p)
+        why = refuse_sizes(p, 0)
         if why is not None:
             return why
-        if max(span(&p.x), span(&p.w), span(&p.y)) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         if p.w.len[3] * p.w.len[4] > 121 or (self.direction == MX_BACKWARD_WEIGHTS and p.w.len[4] > MOST_TAPS):
             return "a large filter"
         if self.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 64:

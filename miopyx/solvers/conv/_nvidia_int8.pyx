@@ -9,11 +9,11 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._types cimport MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from miopyx.solvers.conv._nvidia cimport only_read
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, IMPLICIT_GEMM, INT_LIMIT, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_axes, set_taps, span,
+    ALIGN, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
     stride_of, tensor_cores, up,
 )
 
@@ -21,7 +21,7 @@ cdef enum:
     CHUNK = 16             # channels that are copied together
     DEPTH = 128            # of a slice
 
-# The struct of kernels/conv_nvidia_int8.cl.
+# The struct of kernels/conv_nvidia_pack_bytes.cl.
 cdef struct mx_nv_bytes:
     int images, groups, pixels, w, channels, reduced
     int from_n, from_g, from_c, from_h, from_w
@@ -72,16 +72,14 @@ cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_
     g.by_w = divisor(g.w)
     args = (Arg.slot_of(slot, 1), Arg.slot_of(SLOT_WORKSPACE, 1, to),
             Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
-    return Step(KernelSpec("conv_nvidia_int8.cl", "pack_bytes"), args, (tiles * 256,), (256,))
+    return Step(KernelSpec("conv_nvidia_pack_bytes.cl", "pack_bytes"), args, (tiles * 256,), (256,))
 
 
-cdef class NvInt8Fwd(ConvSolver):
+cdef class NvInt8Fwd(_NvSolver):
     """int8 forward to int32, float32 or int8 in one launch, after those that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1117, "NvInt8Fwd", MX_FORWARD
-        self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.assembly = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
@@ -90,12 +88,10 @@ cdef class NvInt8Fwd(ConvSolver):
             return "needs NVIDIA's tensor cores"
         if p.w.type != MX_INT8:
             return "data type"
-        why = refuse_axes(p)
+        k = _packing(p)
+        why = refuse_sizes(p, k.workspace)
         if why is not None:
             return why
-        k = _packing(p)
-        if max(span(&p.x), span(&p.w), span(&p.y), k.workspace) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
@@ -119,26 +115,13 @@ cdef class NvInt8Fwd(ConvSolver):
         set_taps(&g, p)
         g.filters, g.channels = <int> (p.w.len[0] // p.groups), <int> p.w.len[1]
         g.reduced, g.groups = <int> k.reduced, <int> p.groups
-        g.h, g.w = <int> p.x.len[3], <int> p.x.len[4]
-        if k.x:
-            g.x_c, g.x_g = 1, <int> k.reduced
-            g.x_w = <int> (p.groups * k.reduced)
-            g.x_h = g.x_w * g.w
-            g.x_n = g.x_h * g.h
-        else:
-            g.x_n, g.x_c, g.x_h, g.x_w = (
-                <int> stride_of(&p.x, 0), 1, <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 4))
-            g.x_g = g.channels
+        set_x(&g, &p.x, g.channels, k.reduced if k.x else 0)
         if k.w:
-            g.w_w = <int> k.reduced
-            g.w_h = g.w_w * g.taps_w
-            g.w_k = g.w_h * g.taps_h
+            set_packed_w(&g, k.reduced, g.taps_h, g.taps_w)
         else:
             g.w_k, g.w_h, g.w_w = <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
-        g.w_g = g.w_k * g.filters
-        g.y_n, g.y_c, g.y_h, g.y_w = (
-            <int> stride_of(&p.y, 0), <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 3), <int> stride_of(&p.y, 4))
-        g.y_g = g.filters * g.y_c
+            g.w_g = g.w_k * g.filters
+        set_y(&g, &p.y, g.filters)
 
         cdef bint last = g.y_c == 1 and g.filters > 1, wide = wide_scalars(dev, p.y.type)
         slices = up(g.taps_h * g.taps_w * g.reduced, DEPTH) // DEPTH
@@ -156,8 +139,9 @@ cdef class NvInt8Fwd(ConvSolver):
         if k.x:
             steps.append(_pack(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
         spec = KernelSpec(
-            "conv_nvidia_int8.cl", "conv_nvidia_int8", Y_TYPE=type_token(p.y.type), LAST=int(last),
-            VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float", **TILE_DEFINES[chosen])
+            "conv_nvidia_mma.cl", "conv_nvidia_mma", X_TYPE="int8", Y_TYPE=type_token(p.y.type), ACC="int",
+            LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float",
+            **TILE_DEFINES[chosen])
         args = (
             Arg.slot_of(SLOT_WORKSPACE if k.x else SLOT_X, 1, k.x_offset if k.x else 0),
             Arg.slot_of(SLOT_WORKSPACE if k.w else SLOT_W, 1),

@@ -16,10 +16,9 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, IMPLICIT_GEMM, INT_LIMIT, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_axes, set_grid,
-    set_taps, span, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
+    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_residue,
+    set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -93,27 +92,14 @@ cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
     return s
 
 
-cdef void _set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels) noexcept nogil:
-    g.h, g.w = <int> x.len[3], <int> x.len[4]
-    g.x_n, g.x_c, g.x_h, g.x_w = (
-        <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
-    g.x_g = <int> (channels * x.stride[1]) if g.groups > 1 else 0
-
-
-cdef void _set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil:
-    g.y_n, g.y_c, g.y_h, g.y_w = (
-        <int> stride_of(y, 0), <int> stride_of(y, 1), <int> stride_of(y, 3), <int> stride_of(y, 4))
-    g.y_g = <int> (filters * y.stride[1]) if g.groups > 1 else 0
-
-
 cdef mx_nv_pairs _operands(const mx_conv_problem* p, const sides_t* s) noexcept nogil:
     """Everything but the grid and the taps."""
     cdef mx_nv_pairs o
     memset(&o, 0, sizeof(o))
     o.g.filters, o.g.channels, o.g.groups = <int> s.filters, <int> s.channels, <int> p.groups
     o.g.reduced = <int> up(s.channels, DEPTH)
-    _set_x(&o.g, s.x, s.channels)
-    _set_y(&o.g, s.y, s.filters)
+    set_x(&o.g, s.x, s.channels, 0)
+    set_y(&o.g, s.y, s.filters)
     o.g.w_k, o.w_c = <int> s.w_row, <int> s.w_reduced
     o.g.w_h, o.g.w_w = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
     o.g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
@@ -150,11 +136,7 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
-cdef class _NvPairs(ConvSolver):
-    def __cinit__(self):
-        self.algorithm = IMPLICIT_GEMM
-        self.dynamic = self.deterministic = self.assembly = True
-
+cdef class _NvPairs(_NvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs wgmma"
@@ -162,11 +144,9 @@ cdef class _NvPairs(ConvSolver):
             return "data type"
         if self.products(p) < LEAST:
             return "too few products for pairs of halves"
-        why = refuse_axes(p)
+        why = refuse_sizes(p, 0)
         if why is not None:
             return why
-        if max(span(&p.x), span(&p.w), span(&p.y)) >= INT_LIMIT // 2:
-            return "a tensor is too large for 32-bit offsets"
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
             return "workspace is beyond the limit"
         return None
@@ -245,14 +225,7 @@ cdef class NvPairsBwd(_NvPairs):
                 if th.count == 0 or tw.count == 0:
                     continue
                 o = whole
-                set_grid(&o.g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
-                         (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
-                o.g.step_h = o.g.step_w = 1
-                o.g.taps_h, o.g.taps_w = <int> th.count, <int> tw.count
-                o.g.first_h, o.g.first_w = <int> th.start, <int> tw.start
-                o.g.tap_h, o.g.tap_w = <int> th.move, <int> tw.move
-                o.g.w_first = <int> (th.first * g.w_h + tw.first * g.w_w)
-                o.g.w_h, o.g.w_w = <int> (th.every * g.w_h), <int> (tw.every * g.w_w)
+                set_residue(&o.g, p, a, b)
                 o.tap = <int> (th.first * whole.tap_row + tw.first)
                 o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
                 steps.append(_multiply(dev, &s, &o, to))
@@ -315,8 +288,8 @@ cdef class NvPairsWrw(_NvPairs):
         set_taps(&g, p)
         g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
         g.reduced = <int> s.reduced
-        _set_x(&g, &p.x, p.w.len[1])
-        _set_y(&g, &p.y, g.filters)
+        set_x(&g, &p.x, p.w.len[1], 0)
+        set_y(&g, &p.y, g.filters)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
         return Solution([

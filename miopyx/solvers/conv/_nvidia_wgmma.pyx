@@ -15,7 +15,7 @@ from miopyx.solvers.conv._nvidia cimport (
     operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, roles_of, roles_t, weights_read, widest,
 )
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, stride_of, up,
+    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, stride_of, up,
 )
 
 cdef enum:
@@ -240,9 +240,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         g.filters = <int> m.filters
         g.step_h = g.step_w = g.tap_h = g.tap_w = 1
         g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
-        g.w_w = <int> r.reduced
-        g.w_h = g.w_w * g.taps_w
-        g.w_k = g.w_h * g.taps_h
+        set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
         g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
         g.y_h = g.y_w * <int> m.q
         g.y_n = g.y_h * <int> m.p

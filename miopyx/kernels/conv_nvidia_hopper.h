@@ -1,0 +1,44 @@
+/* What conv_nvidia_hopper.cl and conv_nvidia_hopper_weights.cl share, after conv_nvidia_wgmma.h: slices of 64 numbers
+ * of the summed axis, in a ring of STAGES that 128 work-items copy them into and the others multiply from.
+ */
+#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
+#define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
+
+/* How X_RUN elements of either operand are copied, those of x with NEAR through the first-level cache. */
+#if X_RUN == 4
+#define MX_COPY_RUN MX_COPY8
+#define MX_COPY_RUN_UNALIGNED mx_copy_four
+#else
+#define MX_COPY_RUN MX_COPY16
+#define MX_COPY_RUN_UNALIGNED mx_copy_halves
+#endif
+#if X_RUN == 8 && NEAR
+#define MX_COPY_RUN_OF_X MX_COPY16_NEAR
+#else
+#define MX_COPY_RUN_OF_X MX_COPY_RUN
+#endif
+
+/* Each of a work-item's sums. */
+#define MX_EACH_SUM_OF_GROUP(i, j)                           \
+    _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \
+        _Pragma("unroll") for (int j = 0; j < BN / 2; j++)
+
+/* sums[WG_ROWS][BN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
+ * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
+#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
+    for (int slice = 0; slice < (count); slice++) {                                                                   \
+        mx_barrier_wait(full + 8 * stage, phase);                                                                     \
+        MX_WG_PUBLISH();                                                                                              \
+        MX_WG_FENCE();                                                                                                \
+        _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
+            _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \
+                WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),                \
+                      b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), "1", TRANS);                              \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(1);                                                                                                \
+        if (lane == 0 && slice > 0)                                                                                   \
+            mx_barrier_arrive(before);                                                                                \
+        before = empty + 8 * stage;                                                                                   \
+        if (++stage == STAGES)                                                                                        \
+            stage = 0, phase ^= 1;                                                                                    \
+    }

@@ -1,5 +1,6 @@
 """Immediate mode: solutions, their workspaces, and running one by its id."""
 
+import numpy as np
 import pytest
 from problems import DIRECTIONS, NAMES, Problem
 
@@ -50,9 +51,24 @@ def test_bad_solution_ids(handle, rng, direction):
         problem.immediate(direction, refused, 0)
 
 
-def buffer_of(handle, elements):
-    import numpy as np
+def test_a_workspace_beside_the_grid_of_vectors(opencl_handle, rng, monkeypatch):
+    import pyopencl.array as cl_array
 
+    problem = Problem(opencl_handle, rng)
+    solution = next(s for s in problem.call("GetSolution", 0, 99) if s.workspace_size)
+    buffer = cl_array.zeros(opencl_handle.queue, (solution.workspace_size + 32,), np.uint8)
+    for begin in (1, 4, 8, 16):
+        monkeypatch.setattr(problem, "workspace", lambda size, begin=begin: buffer[begin:begin + size])
+        problem.poison(0)
+        if begin == 16:
+            problem.immediate(0, solution.solution_id, solution.workspace_size)
+            problem.close(0)
+        else:
+            with pytest.raises(BadParmError, match="misaligned offset"):
+                problem.immediate(0, solution.solution_id, solution.workspace_size)
+
+
+def buffer_of(handle, elements):
     return handle.upload(np.zeros(max(elements, 1), np.float32))
 
 
@@ -103,7 +119,6 @@ def test_mixed_and_ill_fitting_descriptors(handle, rng):
 
 
 def test_int8(handle, rng):
-    import numpy as np
 
     x, w = TensorDescriptor("int8", (2, 5, 7, 6)), TensorDescriptor("int8", (4, 5, 3, 3))
     conv = ConvolutionDescriptor((1, 1))

@@ -119,7 +119,6 @@ def test_mixed_and_ill_fitting_descriptors(handle, rng):
 
 
 def test_int8(handle, rng):
-
     x, w = TensorDescriptor("int8", (2, 5, 7, 6)), TensorDescriptor("int8", (4, 5, 3, 3))
     conv = ConvolutionDescriptor((1, 1))
     xs, ws = (rng.integers(-128, 128, d.lens).astype(np.int8) for d in (x, w))

@@ -101,10 +101,10 @@ cdef class Handle:
         return 0
 
     def _adopt(self, info, queue):
-        """Take a device, and its own queue where none is given."""
+        """Take a device, and its own queue where none is given; return the programs that are left behind."""
         from . import device as devices
 
-        context = None
+        context, left = None, []
         if info.kind != "host":
             _opencl.load(devices.loader_path())
             _buffers.know_buffer(*devices.memory_types())
@@ -117,7 +117,6 @@ cdef class Handle:
             # Programs and invokers belong to a context and a device, times to a device.
             left = list(self.programs.values())
             self._clear()
-            programs.store(left)
             self.drop_arena()
             self.device = Device(info, context)
         elif queue is not None and queue != self.queue:
@@ -131,6 +130,7 @@ cdef class Handle:
             check(cl.clRetainCommandQueue(self.queue_ptr), "clRetainCommandQueue")
             self.queue_profiles = devices.queue_profiles(queue)
         self.alive = True
+        return left
 
     def set_queue(self, queue):
         """Use another queue from now on (miopenSetStream)."""
@@ -148,9 +148,10 @@ cdef class Handle:
             if self.profiling and not devices.queue_profiles(queue):
                 raise BadParmError("profiling is on and the queue was made without CL_QUEUE_PROFILING_ENABLE",
                                    "streamID", queue, "a queue that profiles")
-            self._adopt(info, queue)
+            left = self._adopt(info, queue)
         finally:
             mx_lock_drop(&self.lock)
+        programs.store(left)
 
     def stream(self):
         """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""

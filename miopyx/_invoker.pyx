@@ -33,7 +33,7 @@ cdef enum:
     # About ten microseconds on the host: letting go of the GIL and getting it back costs as much as a tiny problem.
     QUICK_FLOPS = 1 << 17
     QUICK_BYTES = 1 << 16
-    WORKSPACE_ALIGNMENT = 16  # bytes: kernels keep vectors in it
+    WORKSPACE_ALIGNMENT = 16  # bytes: kernels of GPUs keep vectors in it
 
 
 cdef class Invoker:
@@ -59,7 +59,9 @@ cdef class Invoker:
                 self.slot[i].need = tensor_bytes(problem.tensor[i])
                 fill_layout(&self.slot[i].layout, problem.tensor[i], problem.rank[i])
             bytes += self.slot[i].need
-        self.slot[self.count].need, self.slot[self.count].width = self.solution.workspace, WORKSPACE_ALIGNMENT
+        self.slot[self.count].need = self.solution.workspace
+        if not handle.device.is_cpu:
+            self.slot[self.count].width = WORKSPACE_ALIGNMENT
         self.quick = problem.flops < QUICK_FLOPS and bytes < QUICK_BYTES
         self.steps = <step_t*> calloc(len(self.solution.steps), sizeof(step_t))
         if self.steps == NULL:

@@ -90,10 +90,12 @@ cdef class Program:
         return kernel
 
     def binary(self):
-        """Return the device's binary, or None where the driver gives none."""
+        """Return the device's binary, or None where the driver gives none, as in a child of fork."""
         cdef size_t size = 0
         cdef unsigned char* data
         cdef cl_int code
+        if self.born != fork_generation:
+            return None
         with nogil:  # PoCL compiles for seconds here
             code = cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARY_SIZES, sizeof(size_t), &size, NULL)
         if code != 0 or size == 0:

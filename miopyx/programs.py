@@ -6,8 +6,9 @@ replaced, since some drivers abort the process on a damaged binary.  Files appea
 no lock.
 
 PoCL makes no binary when it builds a program: it generates code once more when it is asked for one, for any size of
-work-group, and takes longer over it than over the build.  So its entries are written when the handle is destroyed, when
-another handle wants the same program, or when the process ends: not while somebody waits for the first result.
+work-group, and takes longer over it than over the build.  So its entries are written when the handle is destroyed or
+leaves the device, when another handle wants the same program, or when the process ends: not while somebody waits for
+the first result.
 
 The folder has sixteen parts, by the first digit of an entry's name.  A write trims its own part to a sixteenth of the
 limit, so no write looks through more than that.
@@ -45,16 +46,15 @@ _log = logging.getLogger("miopyx")
 
 
 class _Later(NamedTuple):
-    """An entry that is not written yet, and the process that built its program: a child of fork must not use it."""
+    """An entry that is not written yet."""
 
     program: _opencl.Program
     folder: Path
     head: bytes
-    process: int
 
 
 _later: dict[Path, _Later] = {}
-_ends_by_multiprocessing = 0  # the process that is known to
+_at_end_of_worker: Any = None
 
 
 @cache
@@ -97,7 +97,7 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
     if folder is not None:
         head = header(device.info, file, options)
         path = _path(folder, head)
-        _later[path] = _Later(program, folder, head, os.getpid())
+        _later[path] = _Later(program, folder, head)
         if device.info.runtime not in _MAKE_BINARIES_WHEN_ASKED:
             _store_later(path)
         else:
@@ -118,7 +118,7 @@ def _store_later(path: Path) -> None:
     entry = _later.get(path)
     if entry is None:
         return
-    if entry.process == os.getpid() and entry.folder.parent.exists():  # else somebody cleared up
+    if os.path.exists(entry.folder.parent):  # else somebody cleared up
         binary = entry.program.binary()
         if binary is not None:
             _store(path, entry.head, binary)
@@ -127,11 +127,10 @@ def _store_later(path: Path) -> None:
 
 def _store_at_end_of_worker() -> None:
     """See that `store` is called at the end of multiprocessing's workers, too, which call nothing of `atexit`."""
-    global _ends_by_multiprocessing
+    global _at_end_of_worker
     util = sys.modules.get("multiprocessing.util")
-    if util is not None and _ends_by_multiprocessing != os.getpid():
-        _ends_by_multiprocessing = os.getpid()
-        util.Finalize(None, store, exitpriority=0)
+    if util is not None and (_at_end_of_worker is None or not _at_end_of_worker.still_active()):
+        _at_end_of_worker = util.Finalize(None, store, exitpriority=0)
 
 
 def _for_sm_90a(ptx: bytes) -> bytes:

@@ -49,7 +49,10 @@ def has_fp64(handle):
 
 
 class Whole(Problem):
-    """A convolution of small integers: every solver's sums are exact, so any wrong element shows."""
+    """A convolution of small integers: sums are whole numbers, but for what solvers that transform round.
+
+    Any wrong element shows.
+    """
 
     def __init__(self, handle, rng, **shape):
         super().__init__(handle, rng, **shape)

@@ -51,12 +51,12 @@ def test_bad_solution_ids(handle, rng, direction):
         problem.immediate(direction, refused, 0)
 
 
-def test_a_workspace_beside_the_grid_of_vectors(opencl_handle, rng, monkeypatch):
+def test_a_workspace_beside_the_grid_of_vectors(gpu, rng, monkeypatch):
     import pyopencl.array as cl_array
 
-    problem = Problem(opencl_handle, rng)
+    problem = Problem(gpu, rng)
     solution = next(s for s in problem.call("GetSolution", 0, 99) if s.workspace_size)
-    buffer = cl_array.zeros(opencl_handle.queue, (solution.workspace_size + 32,), np.uint8)
+    buffer = cl_array.zeros(gpu.queue, (solution.workspace_size + 32,), np.uint8)
     for begin in (1, 4, 8, 16):
         monkeypatch.setattr(problem, "workspace", lambda size, begin=begin: buffer[begin:begin + size])
         problem.poison(0)

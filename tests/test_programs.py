@@ -122,6 +122,17 @@ def test_a_late_entry_is_written_for_another_handle(opencl_name, folder, late, c
         assert compiled == {"source": 1, "binary": 1}
 
 
+def test_moving_a_handle_writes_its_entries(opencl_name, folder, late):
+    import pyopencl as cl
+
+    with miopyx.Handle(opencl_name) as handle:
+        handle.program(KernelSpec(FILE, "bias_finish", ROWS=1))
+        handle.set_queue(cl.CommandQueue(handle.stream().context))
+        assert files(folder) == []
+        handle.set_queue(cl.CommandQueue(cl.Context([handle.stream().device])))
+        assert len(files(folder)) == 1
+
+
 def test_destroying_a_handle_writes_no_entry_of_another(opencl_name, folder, late):
     bias, other = (KernelSpec(FILE, "bias_finish", ROWS=1, **more) for more in ({}, {"Y_TYPE": "half"}))
     with miopyx.Handle(opencl_name) as first:
@@ -478,7 +489,7 @@ LOCAL = "def main():\n" + "".join(f"    {line}\n" for line in CHILD.splitlines()
 
 # The same in a worker, which does not end as other processes do.
 WORKER = """
-import multiprocessing, sys
+import json, multiprocessing, sys
 def work(name):
     import miopyx
     from miopyx._core import KernelSpec
@@ -488,13 +499,15 @@ if __name__ == "__main__":
     child.start()
     child.join()
     print("ready", flush=True)
-    print(child.exitcode)
+    sys.stdin.readline()
+    print(json.dumps({"right": child.exitcode == 0}))
 """
 
 
 @pytest.mark.parametrize("code", [LOCAL, WORKER])
 def test_what_nobody_destroyed_is_written(opencl_name, tmp_path, code):
-    finish([start(opencl_name, tmp_path, code)])
+    answer, = finish([start(opencl_name, tmp_path, code)])
+    assert answer["right"]
     assert len(entries(tmp_path)) == 1
 
 

@@ -85,7 +85,7 @@ typedef struct {
     long row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
     long flip;                      /* w is read for backward data: c and k change places, taps are reversed */
     long taps_d, dilation_d, pad_d; /* along the depth */
-    long depth, slice, slices;      /* of the image that is read: slices; the first and the number of those with tiles */
+    long depth, slice, slices;      /* of the image that is read: slices; the first and the number of those in tiles */
     long out_depth, out_slice, out_slices; /* of the other: slices; the first and the number of those of this round */
 } mx_winograd;
 

@@ -152,8 +152,9 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     a.d.depth = g.out_depth
 
     points = a.points_h * a.points_w
-    x_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * g.row)
-    dy_slice = capped_product(g.tiles_h * g.tiles_w, p.groups * points * a.acc * a.d.row) if weights else 0
+    x_slice = capped_product(g.tiles_h * g.tiles_w, capped_product(p.groups * points * a.acc, g.row))
+    dy_slice = capped_product(
+        g.tiles_h * g.tiles_w, capped_product(p.groups * points * a.acc, a.d.row)) if weights else 0
     image = capped_sum(capped_product(x_slice, g.depth), capped_product(dy_slice, g.out_depth))
     images = min(source.len[0], max(1, (round_mib << 20) // max(image, 1)))
     a.rounds = _ceil(source.len[0], images)
@@ -172,24 +173,24 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     if weights:
         a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
         a.blocks = _ceil(g.tiles, block)
-        a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * g.k, capped_product(points, g.row * a.acc))
+        a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * g.k, capped_product(points * a.acc, g.row))
     else:
         a.fused = (g.tiles <= LARGEST_BLOCK and k_blocks * p.groups >= FUSED_BLOCKS and g.out_depth == 1
                    and g.taps_d == 1)
         a.blocks = 1 if a.fused else max(_ceil(g.tiles, block), min(
             _ceil(UNITS * dev.compute_units, k_blocks * p.groups * g.out_slices), g.tiles // LEAST_BLOCK))
         a.filters = 0 if a.fused else capped_product(
-            p.groups * k_blocks * g.taps_d, capped_product(points, (g.c * a.vectors + 1) * a.vec * a.acc))
+            p.groups * k_blocks * g.taps_d, capped_product(points * a.vec * a.acc, g.c * a.vectors + 1))
         while unit % g.dilation_w:
             unit += 4
     # Even numbers of tiles, in which neighbours that are less than the dilation apart are together.
     g.block = a.d.block = _up(_ceil(g.tiles, a.blocks), unit)
     a.blocks = _ceil(g.tiles, g.block)
-    g.point = g.block * g.row + a.vec
-    a.d.point = g.block * a.d.row + a.vec
-    a.tiles = capped_product(capped_product(p.groups * g.slices, a.blocks), points * g.point * a.acc)
+    g.point = capped_sum(capped_product(g.block, g.row), a.vec)
+    a.d.point = capped_sum(capped_product(g.block, a.d.row), a.vec)
+    a.tiles = capped_product(capped_product(p.groups * g.slices, a.blocks), capped_product(points * a.acc, g.point))
     a.more = capped_product(
-        capped_product(p.groups * g.out_slices, a.blocks), points * a.d.point * a.acc) if weights else 0
+        capped_product(p.groups * g.out_slices, a.blocks), capped_product(points * a.acc, a.d.point)) if weights else 0
     return a
 
 

@@ -24,9 +24,13 @@ weights some filters, every element of them.
 
 from __future__ import annotations
 
+import math
+import os
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -37,12 +41,15 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from cases_reader import ConvCase, case_of_line
 
 LAYERS = Path(__file__).parent / "convolutions.txt"
-LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "fft")
+LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "grouped", "fft", "small")
 NAMES = {"F": "forward", "B": "data", "W": "weights"}
+OUTPUTS = {"F": "y", "B": "x", "W": "w"}
 FUNCTIONS = {"F": "Forward", "B": "BackwardData", "W": "BackwardWeights"}
 DYNAMIC_HYBRID = 5
+WAITED = 51            # calls that are waited for
 SLOWEST = 3.0          # a solver that Find took for so many times the winner's time is not timed alone
 CHECKED = 2e10         # operations of the part of a result that is checked
+PIECE = 1 << 20        # random numbers that a thread makes at a time
 
 
 def layers(network: str, batch: int, only: list[str]) -> Iterator[ConvCase]:
@@ -53,11 +60,20 @@ def layers(network: str, batch: int, only: list[str]) -> Iterator[ConvCase]:
             yield case_of_line(" ".join(words[1:]), n=batch)
 
 
-def random_data(layer: ConvCase, numpy_type: np.dtype) -> dict[str, np.ndarray]:
-    """Return x, w and y in float64, rounded once to a type, so that all sides begin with the same numbers."""
-    rng = np.random.default_rng()
-    return {name: rng.standard_normal(lens, dtype=np.float32).astype(numpy_type).astype(np.float64)
-            for name, lens in zip("xwy", layer.all_lens, strict=True)}
+def random_data(layer: ConvCase, numpy_type: np.dtype, layout: str) -> dict[str, np.ndarray]:
+    """Return x, w and y, normal numbers of a type; channels lie closest in memory where the layout is nhwc."""
+    def fill(rng: np.random.Generator, part: np.ndarray) -> None:
+        part[:] = rng.standard_normal(part.size, dtype=np.float32)
+
+    data = {}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        for name, lens in zip("xwy", layer.all_lens, strict=True):
+            flat = np.empty(math.prod(lens), numpy_type)
+            parts = np.array_split(flat, -(-flat.size // PIECE))
+            list(threads.map(fill, np.random.default_rng().spawn(len(parts)), parts))
+            data[name] = (np.moveaxis(flat.reshape(lens[0], *lens[2:], lens[1]), -1, 1) if layout == "nhwc"
+                          else flat.reshape(lens))
+    return data
 
 
 class Prepared:
@@ -67,7 +83,7 @@ class Prepared:
         self.side, self.layer = side, layer
         self.desc = {name: side.desc(values.shape) for name, values in data.items()}
         self.input = {name: side.array(values) for name, values in data.items()}
-        self.output = {name: side.empty(values.shape) for name, values in data.items()}
+        self.output = {name: side.empty(values.shape, value=math.nan) for name, values in data.items()}
 
     def arguments(self, direction: str) -> tuple:
         """Return the descriptors as plans and queries take them, and pairs of a name and whether it is an output."""
@@ -104,10 +120,10 @@ class Prepared:
         buffers = self.buffers(direction)
         return lambda: plan(*buffers)
 
-    def result(self, direction: str) -> np.ndarray:
-        """Return what was computed last, in float64."""
+    def result(self, direction: str, part: tuple[slice, ...]) -> np.ndarray:
+        """Return a part of what was computed last, in float64."""
         self.side.finish()
-        return self.side.read(self.output[{"F": "y", "B": "x", "W": "w"}[direction]])
+        return self.side.read(self.output[OUTPUTS[direction]], part)
 
 
 class Peer:
@@ -130,10 +146,10 @@ class Peer:
 
         self.runs = {"F": forward, "B": data_gradient, "W": weights_gradient}
 
-    def result(self, direction: str) -> np.ndarray:
+    def result(self, direction: str, part: tuple[slice, ...]) -> np.ndarray:
         self.runs[direction]()
         self.side.finish()
-        return self.side.read(self.kept[direction])
+        return self.side.read(self.kept[direction], part)
 
 
 class Truth:
@@ -142,20 +158,24 @@ class Truth:
     def __init__(self, host, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
         self.host, self.layer, self.data = host, layer, data
 
-    def errors(self, direction: str, *results: np.ndarray) -> list[float]:
-        layer, data = self.layer, dict(self.data)
-        name = {"F": "y", "B": "x", "W": "w"}[direction]
-        share = CHECKED / (2 * layer.products)
-        part: tuple[slice, ...] = ()
-        if share < 1 and direction != "W":
-            part = (slice(max(1, int(layer.n * share))),)
-            data["x"], data["y"] = (np.ascontiguousarray(data[i][part]) for i in "xy")
-        elif share < 1 and layer.groups == 1 and not layer.transposed:
-            part = (slice(max(1, int(layer.k * share))),)
-            data["w"], data["y"] = data["w"][part], np.ascontiguousarray(data["y"][:, part[0]])
-        data[name] = np.full(data[name].shape, np.nan)
+    def part(self, direction: str) -> tuple[slice, ...]:
+        """Return what is checked of a result: some images, or of the weights some filters."""
+        layer, share = self.layer, CHECKED / (2 * self.layer.products)
+        if share >= 1 or (direction == "W" and (layer.groups > 1 or layer.transposed)):
+            return ()
+        return (slice(max(1, int((layer.k if direction == "W" else layer.n) * share))),)
+
+    def errors(self, direction: str, sides: list) -> list[float]:
+        """Return each side's error in what it computed last."""
+        data, part, name = dict(self.data), self.part(direction), OUTPUTS[direction]
+        if part and direction != "W":
+            data["x"], data["y"] = (data[i][part] for i in "xy")
+        elif part:
+            data["w"], data["y"] = data["w"][part], data["y"][:, part[0]]
+        data = {i: np.ascontiguousarray(values, np.float64) for i, values in data.items()}
+        data[name].fill(math.nan)
         desc = {i: miopyx.TensorDescriptor("float64", values.shape) for i, values in data.items()}
-        x, w, y, conv = desc["x"], desc["w"], desc["y"], layer.conv()
+        x, w, y, conv = desc["x"], desc["w"], desc["y"], self.layer.conv()
         if direction == "F":
             self.host.convolution_forward(x, w, conv, y)(data["x"], data["w"], data["y"])
         elif direction == "B":
@@ -163,49 +183,84 @@ class Truth:
         else:
             self.host.convolution_backward_weights(y, x, conv, w)(data["y"], data["x"], data["w"])
         true = data[name]
-        return [float(np.linalg.norm(found[part] - true) / np.linalg.norm(true)) for found in results]
+        return [float(np.linalg.norm(side.result(direction, part) - true) / np.linalg.norm(true)) for side in sides]
+
+
+def seconds_of_calls(runs: list[tuple[Callable[[], object], Callable[[], None]]]) -> list[float]:
+    """Return for each side the median time of a call that is waited for, sides in turns."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(WAITED):
+        for found, (run, finish) in zip(times, runs, strict=True):
+            start = time.perf_counter()
+            run()
+            finish()
+            found.append(time.perf_counter() - start)
+    return [statistics.median(found) for found in times]
 
 
 def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, host, in_turns, repeat: int,
-            exhaustive: bool) -> Iterator[dict]:
-    """Yield a row for each direction; `hybrid` is a side of ours with a handle that found nothing else."""
-    data = random_data(layer, ours.numpy_type)
-    mine, other, peer = Prepared(ours, layer, data), Prepared(hybrid, layer, data), Peer(theirs, layer, data)
-    truth, conv = Truth(host, layer, data), layer.conv()
-    quick = layer.conv()
-    miopyx.miopenSetConvolutionFindMode(quick, DYNAMIC_HYBRID)
+            exhaustive: bool, sync: bool) -> Iterator[dict]:
+    """Yield a row for each direction.
+
+    `hybrid` is a side of ours with a handle that found nothing else; without it only Find's solver is measured.
+    """
+    data = random_data(layer, ours.numpy_type, ours.layout)
+    mine, peer = Prepared(ours, layer, data), Peer(theirs, layer, data)
+    other = Prepared(hybrid, layer, data) if hybrid else None
+    truth, conv, least = Truth(host, layer, data), layer.conv(), 20 if ours.handle.device.is_gpu else 1
     for direction in directions:
         solutions = mine.find(direction, conv, exhaustive)
         plan = mine.plan(direction, conv)
-        other.find(direction, quick, False)
-        quickly = other.plan(direction, quick).solver
+        mine.output[OUTPUTS[direction]] = ours.empty(mine.output[OUTPUTS[direction]][1], value=math.nan)
         mine.run(direction, plan)()
-        errors = truth.errors(direction, mine.result(direction), peer.result(direction))
+        errors = truth.errors(direction, [mine, peer])
+        winner, extra = plan.solver.name, {}
         sides = {"miopyx": mine.run(direction, plan), "torch": peer.runs[direction]}
-        if direction != "W":
-            packed = mine.plan(direction, conv)
-            packed.pack(mine.input["w"][0])
-            if packed.packed:
-                sides["packed"] = mine.run(direction, packed)
-        least = min((s.time for s in solutions if s.time > 0), default=0.0)
-        close = {s.solution_id for s in solutions if 0 < s.time <= SLOWEST * least}
-        for number in sorted(close | {plan.solver.id, quickly.id}):
-            alone = mine.plan(direction, conv, solution_id=number)
-            sides[alone.solver.name] = mine.run(direction, alone)
-        times = in_turns([(run, theirs.finish if name == "torch" else ours.finish) for name, run in sides.items()],
-                         repeat, 20 if ours.handle.device.is_gpu else 1)
+        if other:
+            quickly = solver_of_hybrid(other, direction, layer)
+            sides.update(other_sides(mine, direction, conv, solutions, [plan.solver.id, quickly.id]))
+        finish = {name: theirs.finish if name == "torch" else ours.finish for name in sides}
+        times = in_turns([(run, finish[name]) for name, run in sides.items()], repeat, least)
         medians = {name: statistics.median(found) for name, found in zip(sides, times, strict=True)}
-        singles = {name: seconds for name, seconds in medians.items() if name not in ("miopyx", "torch", "packed")}
-        winner = plan.solver.name
-        best = min(singles, key=singles.__getitem__)
+        if other:
+            singles = {name: seconds for name, seconds in medians.items() if name not in ("miopyx", "torch", "packed")}
+            best = min(singles, key=singles.__getitem__)
+            extra = {"packed": medians.get("packed"), "hybrid_solver": quickly.name,
+                     "hybrid": singles[winner] / singles[quickly.name], "alone_solver": best,
+                     "alone": singles[best] / singles[winner], "solvers": singles}
+        if sync:
+            names = ("miopyx", "torch")
+            waited = seconds_of_calls([(sides[name], finish[name]) for name in names])
+            extra |= dict(zip((f"{name}_sync" for name in names), waited, strict=True))
         yield {
             "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products, "solver": winner,
             "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
-            "torch_best": min(times[1]), "packed": medians.get("packed"), "hybrid_solver": quickly.name,
-            "hybrid": singles[winner] / singles[quickly.name], "alone_solver": best,
-            "alone": singles[best] / singles[winner],
-            "solvers": singles, "error": errors[0], "torch_error": errors[1],
+            "torch_best": min(times[1]), "error": errors[0], "torch_error": errors[1], **extra,
         }
+
+
+def solver_of_hybrid(other: Prepared, direction: str, layer: ConvCase):
+    """Return the solver that DYNAMIC_HYBRID takes."""
+    quick = layer.conv()
+    miopyx.miopenSetConvolutionFindMode(quick, DYNAMIC_HYBRID)
+    other.find(direction, quick, False)
+    return other.plan(direction, quick).solver
+
+
+def other_sides(mine: Prepared, direction: str, conv, solutions: list, also: list[int]) -> dict[str, Callable]:
+    """Return what else is measured: weights packed once, and single solvers."""
+    sides = {}
+    if direction != "W":
+        packed = mine.plan(direction, conv)
+        packed.pack(mine.input["w"][0])
+        if packed.packed:
+            sides["packed"] = mine.run(direction, packed)
+    least = min((s.time for s in solutions if s.time > 0), default=0.0)
+    close = {s.solution_id for s in solutions if 0 < s.time <= SLOWEST * least}
+    for number in sorted(close.union(also)):
+        alone = mine.plan(direction, conv, solution_id=number)
+        sides[alone.solver.name] = mine.run(direction, alone)
+    return sides
 
 
 HEADER = (f"{'layer':58} {'':7} {'GFLOP/s':>8} {'PyTorch':>8} {'ratio':>6} {'best':>6} {'packed':>6} {'hybrid':>6} "
@@ -214,12 +269,14 @@ HEADER = (f"{'layer':58} {'':7} {'GFLOP/s':>8} {'PyTorch':>8} {'ratio':>6} {'bes
 
 def line_of(row: dict) -> str:
     rate, peer = (row["flops"] / row[side] * 1e-9 for side in ("miopyx", "torch"))
-    packed = f"{row['torch'] / row['packed']:6.2f}" if row["packed"] else "     -"
+    packed, hybrid, alone = (f"{value:6.2f}" if value else f"{'-':>6}" for value in (
+        row["torch"] / row["packed"] if row.get("packed") else None, row.get("hybrid"), row.get("alone")))
     others = [f"{label} {row[f'{label}_solver']}" for label in ("hybrid", "alone")
-              if row[f"{label}_solver"] != row["solver"]]
+              if row.get(f"{label}_solver", row["solver"]) != row["solver"]]
+    waited = f" waited for {row['torch_sync'] / row['miopyx_sync']:.2f}" if "torch_sync" in row else ""
     return (f"{row['layer']:58} {row['direction']:7} {rate:8.1f} {peer:8.1f} {row['torch'] / row['miopyx']:6.2f} "
-            f"{row['torch_best'] / row['miopyx_best']:6.2f} {packed} {row['hybrid']:6.2f} {row['alone']:6.2f} "
-            f"{row['error']:8.1e} {row['torch_error']:8.1e} {', '.join([row['solver'], *others])}")
+            f"{row['torch_best'] / row['miopyx_best']:6.2f} {packed} {hybrid} {alone} "
+            f"{row['error']:8.1e} {row['torch_error']:8.1e} {', '.join([row['solver'], *others])}{waited}")
 
 
 def summary(rows: list[dict]) -> Iterator[str]:
@@ -227,15 +284,19 @@ def summary(rows: list[dict]) -> Iterator[str]:
     mean = statistics.geometric_mean
 
     def parts(of: str, same: list[dict]) -> str:
-        return f"{of} {mean([row[of] for row in same]):.2f}, least {min(row[of] for row in same):.2f}"
+        return f" {of} {mean([row[of] for row in same]):.2f}, least {min(row[of] for row in same):.2f};"
 
     for direction in dict.fromkeys(row["direction"] for row in rows):
         same = [row for row in rows if row["direction"] == direction]
         ratios = [row["torch"] / row["miopyx"] for row in same]
-        packed = [row["torch"] / (row["packed"] or row["miopyx"]) for row in same]
         rates = [mean([row["flops"] / row[side] * 1e-9 for row in same]) for side in ("miopyx", "torch")]
         best = mean([row["torch_best"] / row["miopyx_best"] for row in same])
-        yield (f"{direction:8} {mean(ratios):.3f} times PyTorch's speed by medians ({rates[0]:.1f} and {rates[1]:.1f} "
-               f"GFLOP/s), {best:.3f} by best turns, {mean(packed):.3f} with packed weights, least {min(ratios):.2f}; "
-               f"{parts('hybrid', same)}; {parts('alone', same)}; largest error {max(r['error'] for r in same):.1e}, "
-               f"PyTorch's {max(r['torch_error'] for r in same):.1e}; {len(same)} layers")
+        text = (f"{direction:8} {mean(ratios):.3f} times PyTorch's speed by medians ({rates[0]:.1f} and {rates[1]:.1f} "
+                f"GFLOP/s), {best:.3f} by best turns, least {min(ratios):.2f};")
+        if "alone" in same[0]:
+            packed = mean([row["torch"] / (row["packed"] or row["miopyx"]) for row in same])
+            text += f" {packed:.3f} with packed weights;{parts('hybrid', same)}{parts('alone', same)}"
+        if "torch_sync" in same[0]:
+            text += f" waited for {mean([row['torch_sync'] / row['miopyx_sync'] for row in same]):.3f};"
+        yield (f"{text} largest error {max(r['error'] for r in same):.1e}, PyTorch's "
+               f"{max(r['torch_error'] for r in same):.1e}; {len(same)} layers")

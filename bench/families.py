@@ -79,7 +79,7 @@ def measure(layer, side) -> list[dict]:
     from miopyx._problem import ConvProblem
     from miopyx.solvers import registry
 
-    prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type))
+    prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type, side.layout))
     conv, device, rows = layer.conv(), side.handle.device, []
     for number, direction in enumerate("FBW"):
         problem = ConvProblem(number, *(prepared.desc[name] for name in "xwy"), conv)

@@ -113,30 +113,39 @@ class Ours:
                   5: {"nchw": miopyx.miopenTensorNCDHW, "nhwc": miopyx.miopenTensorNDHWC}}[len(lens)][self.layout]
         return miopyx.TensorDescriptor(dtype or self.dtype, lens, layout=layout)
 
-    def array(self, values, wide=False):
-        """Memory that holds `values`; `wide` is what parameters have, float32 at least."""
+    def stored_type(self, wide):
+        """What an array's elements are; `wide` is what parameters have, float32 at least."""
         import numpy as np
 
-        dtype = np.dtype("float32") if wide and self.width < 4 else self.numpy_type
+        return np.dtype("float32") if wide and self.width < 4 else self.numpy_type
+
+    def array(self, values, wide=False):
+        """Memory that holds `values`."""
+        import numpy as np
+
+        dtype = self.stored_type(wide)
         stored = np.moveaxis(values, 1, -1) if self.layout == "nhwc" and values.ndim >= 4 else values
-        stored = np.ascontiguousarray(stored.astype(dtype))
+        stored = np.ascontiguousarray(stored.astype(dtype, copy=False))
         return self.handle.upload(stored.reshape(-1).view("u1")), values.shape, dtype
 
-    def empty(self, lens, wide=False):
+    def empty(self, lens, wide=False, value=0):
+        """Memory in which every element is `value`."""
         import numpy as np
 
-        return self.array(np.zeros(lens), wide)
+        dtype = self.stored_type(wide)
+        raw = np.full(math.prod(lens), value, dtype).view("u1")
+        return self.handle.upload(raw), tuple(lens), dtype
 
-    def read(self, array):
-        """Return an array's values in float64."""
+    def read(self, array, part=()):
+        """Return an array's values in float64, or those that slices of its axes leave."""
         import numpy as np
 
         buffer, lens, dtype = array
         nhwc = self.layout == "nhwc" and len(lens) >= 4
         shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
         raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
-        values = raw.view(dtype).reshape(shape).astype(np.float64)
-        return np.moveaxis(values, -1, 1) if nhwc else values
+        values = raw.view(dtype).reshape(shape)
+        return (np.moveaxis(values, -1, 1) if nhwc else values)[part].astype(np.float64)
 
     def space(self, size):
         import numpy as np
@@ -156,7 +165,11 @@ class Theirs:
         self.wide = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
 
     def array(self, values, wide=False):
-        tensor = self.torch.from_numpy(values.copy()).to(self.where, self.wide if wide else self.dtype)
+        if values.dtype.name == "bfloat16":  # which PyTorch does not know from NumPy
+            tensor = self.torch.from_numpy(values.view("i2")).view(self.torch.bfloat16)
+        else:
+            tensor = self.torch.from_numpy(values)
+        tensor = tensor.to(self.where, self.wide if wide else self.dtype, copy=True)
         if self.layout == "nhwc" and values.ndim >= 4:
             last = self.torch.channels_last if values.ndim == 4 else self.torch.channels_last_3d
             return tensor.contiguous(memory_format=last)
@@ -167,8 +180,8 @@ class Theirs:
 
         return self.array(np.zeros(lens), wide)
 
-    def read(self, tensor):
-        return tensor.detach().double().cpu().numpy()
+    def read(self, tensor, part=()):
+        return tensor.detach()[part].double().cpu().numpy()
 
     def finish(self) -> None:
         if self.where != "cpu":
@@ -593,7 +606,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("op", choices=["conv", *OPS, "all"])
     parser.add_argument("--list", default="all", help="resnet50, googlenet, alexnet or all; of conv resnet50, vgg16, "
-                        "googlenet, densenet121, inception3, extra, depthwise, fft or all")
+                        "googlenet, densenet121, inception3, extra, depthwise, grouped, fft, small or all")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
@@ -604,6 +617,8 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="of conv: layers with this in a word of their line (may be repeated)")
     parser.add_argument("--exhaustive", action="store_true", help="of conv: search for the best configurations first")
+    parser.add_argument("--plain", action="store_true", help="of conv: only what Find takes and PyTorch")
+    parser.add_argument("--sync", action="store_true", help="of conv: also calls that are waited for one by one")
     parser.add_argument("--json")
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
@@ -659,6 +674,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
     device = handles[0].device
     where = "cuda" if device.is_gpu and torch.cuda.is_available() else "cpu"
     ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+    hybrid = None if options.plain else hybrid
     theirs, host = Theirs(torch, where, options.dtype, options.layout), miopyx.Handle("host")
     print(f"{device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
           f"{options.layout}{', tuned' if options.exhaustive else ''}; load {os.getloadavg()[0]:.1f}")
@@ -668,7 +684,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         found = []
         for layer in convolutions.layers(network, options.batch, options.only):
             for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, host, in_turns,
-                                            options.repeat, options.exhaustive):
+                                            options.repeat, options.exhaustive, options.sync):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
         print(*convolutions.summary(found), sep="\n", flush=True)

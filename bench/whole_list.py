@@ -78,7 +78,7 @@ def child(options: argparse.Namespace) -> dict:
     layers: dict[str, float] = {}
     solvers: Counter[str] = Counter()
     for layer in convolutions.layers(options.list, options.batch, []):
-        prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type))
+        prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type, side.layout))
         conv = layer.conv()
         for direction in options.directions:
             marks = [time.perf_counter()]

@@ -28,7 +28,7 @@ def convolutions():
 def test_the_lists(convolutions):
     counts = {name: len({layer.text for layer in convolutions.layers(name, 4, [])}) for name in convolutions.LISTS}
     assert counts == {"resnet50": 23, "vgg16": 9, "googlenet": 49, "densenet121": 66, "inception3": 45, "extra": 15,
-                      "depthwise": 19, "fft": 13}
+                      "depthwise": 19, "grouped": 5, "fft": 13, "small": 5}
     for name in convolutions.LISTS:
         for layer in convolutions.layers(name, 4, []):
             assert min(layer.y_lens) > 0
@@ -41,6 +41,33 @@ def test_the_lists(convolutions):
     swapped = next(iter(convolutions.layers("extra", 4, ["transpose", "c=128"])))
     assert swapped.all_lens[1:] == ((128, 64, 4, 4), (4, 64, 56, 56))
     assert swapped.products == math.prod(swapped.x_lens) * 64 * 16
+
+
+class Side:
+    """A side that computed `values`."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def result(self, direction, part):
+        return self.values[part]
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_random_data_is_normal_and_lies_as_asked(convolutions, layout, name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    layer = conv_case(4, 32, 16, (129, 65), (3, 3), (1, 1))
+    data = convolutions.random_data(layer, np.dtype(getattr(ml_dtypes, name, name)), layout)
+    assert tuple(values.shape for values in data.values()) == layer.all_lens
+    for values in data.values():
+        stored = np.moveaxis(values, 1, -1) if layout == "nhwc" else values
+        assert stored.flags.c_contiguous
+        assert values.dtype.name == name
+    x = data["x"].astype(np.float64)
+    assert len(np.unique(x[0, 0, 0])) > 50
+    assert abs(x.mean()) < 5 / math.sqrt(x.size)
+    assert abs(x.std() - 1) < 5 / math.sqrt(x.size)
 
 
 @pytest.mark.parametrize("direction", "FBW")
@@ -65,16 +92,17 @@ def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng
     wrong[0, -1, -1, -1] += 1.0
     for share in (1.0, 0.3):
         monkeypatch.setattr(convolutions, "CHECKED", share * 2 * layer.products)
-        found = convolutions.Truth(handles("host"), layer, data).errors(direction, true, wrong)
+        found = convolutions.Truth(handles("host"), layer, data).errors(direction, [Side(true), Side(wrong)])
         assert found[0] < 1e-14
         assert found[1] > 1e-3
 
 
-def test_one_layer_beside_pytorch(tmp_path):
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_layer_beside_pytorch(tmp_path, plain):
     pytest.importorskip("torch")
     result = tmp_path / "result.json"
     command = [sys.executable, str(BENCH / "versus.py"), "conv", "--list", "depthwise", "--only", "c=1024", "--batch",
-               "1", "--repeat", "1", "--directions", "FW", "--json", str(result)]
+               "1", "--repeat", "1", "--directions", "FW", "--json", str(result), *(["--plain", "--sync"] * plain)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr[-2000:]
     rows = json.loads(result.read_text())["rows"]
@@ -82,7 +110,9 @@ def test_one_layer_beside_pytorch(tmp_path):
     for row in rows:
         assert 0 < row["miopyx"] < 10
         assert 0 < row["torch"] < 10
-        assert 0 < row["alone"] <= 1
+        assert ("alone" in row) is not plain
+        assert 0 < row.get("alone", 1) <= 1
+        assert ("torch_sync" in row) is plain
         assert row["error"] < 1e-5
         assert row["torch_error"] < 1e-5
     assert "times PyTorch's speed" in done.stdout

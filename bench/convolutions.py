@@ -19,7 +19,7 @@ best turn; `packed` the same for packed weights.  `hybrid` and `alone` are parts
 time by DYNAMIC_HYBRID's (which times what NORMAL times where all solvers are dynamic), and the best single solver's by
 that of Find's winner; `alone` names another solver if that was the best one.  Errors are norms, of the difference to
 the host path in float64 by that of the true result.  Above 2e10 operations some images are checked, or for backward
-weights some filters, every element of them.
+weights some filters and channels, every element of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ NAMES = {"F": "forward", "B": "data", "W": "weights"}
 OUTPUTS = {"F": "y", "B": "x", "W": "w"}
 FUNCTIONS = {"F": "Forward", "B": "BackwardData", "W": "BackwardWeights"}
 DYNAMIC_HYBRID = 5
-WAITED = 51            # calls that are waited for
+WAITED_TURNS = 5       # of calls that are waited for
+WAITED = 20            # in a turn, after as many that are not counted
 SLOWEST = 3.0          # a solver that Find took for so many times the winner's time is not timed alone
 CHECKED = 2e10         # operations of the part of a result that is checked
 PIECE = 1 << 20        # random numbers that a thread makes at a time
@@ -159,11 +160,13 @@ class Truth:
         self.host, self.layer, self.data = host, layer, data
 
     def part(self, direction: str) -> tuple[slice, ...]:
-        """Return what is checked of a result: some images, or of the weights some filters."""
+        """Return what is checked of a result: some images, or of the weights some filters and channels."""
         layer, share = self.layer, CHECKED / (2 * self.layer.products)
         if share >= 1 or (direction == "W" and (layer.groups > 1 or layer.transposed)):
             return ()
-        return (slice(max(1, int((layer.k if direction == "W" else layer.n) * share))),)
+        if direction == "W":
+            return tuple(slice(max(1, int(count * math.sqrt(share)))) for count in (layer.k, layer.c))
+        return (slice(max(1, int(layer.n * share))),)
 
     def errors(self, direction: str, sides: list) -> list[float]:
         """Return each side's error in what it computed last."""
@@ -171,7 +174,7 @@ class Truth:
         if part and direction != "W":
             data["x"], data["y"] = (data[i][part] for i in "xy")
         elif part:
-            data["w"], data["y"] = data["w"][part], data["y"][:, part[0]]
+            data["w"], data["x"], data["y"] = data["w"][part], data["x"][:, part[1]], data["y"][:, part[0]]
         data = {i: np.ascontiguousarray(values, np.float64) for i, values in data.items()}
         data[name].fill(math.nan)
         desc = {i: miopyx.TensorDescriptor("float64", values.shape) for i, values in data.items()}
@@ -187,14 +190,19 @@ class Truth:
 
 
 def seconds_of_calls(runs: list[tuple[Callable[[], object], Callable[[], None]]]) -> list[float]:
-    """Return for each side the median time of a call that is waited for, sides in turns."""
+    """Return for each side the median time of a call that is waited for, sides in turns.
+
+    A turn's first calls are not counted: a GPU takes a while to change to another library's context.
+    """
     times: list[list[float]] = [[] for _ in runs]
-    for _ in range(WAITED):
+    for _ in range(WAITED_TURNS):
         for found, (run, finish) in zip(times, runs, strict=True):
-            start = time.perf_counter()
-            run()
-            finish()
-            found.append(time.perf_counter() - start)
+            for call in range(2 * WAITED):
+                start = time.perf_counter()
+                run()
+                finish()
+                if call >= WAITED:
+                    found.append(time.perf_counter() - start)
     return [statistics.median(found) for found in times]
 
 

@@ -133,24 +133,38 @@ class Ours:
         import numpy as np
 
         dtype = self.stored_type(wide)
-        raw = np.full(math.prod(lens), value, dtype).view("u1")
-        return self.handle.upload(raw), tuple(lens), dtype
+        element = np.full(1, value, dtype)
+        buffer = self.space(math.prod(lens) * dtype.itemsize, element.view("u1"))
+        return buffer, tuple(lens), dtype
 
     def read(self, array, part=()):
-        """Return an array's values in float64, or those that slices of its axes leave."""
+        """Return an array's values in float64, or those that slices of its axes leave, the first from its beginning."""
         import numpy as np
 
         buffer, lens, dtype = array
+        lens = (len(range(lens[0])[part[0]]), *lens[1:]) if part else lens
         nhwc = self.layout == "nhwc" and len(lens) >= 4
         shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
         raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
         values = raw.view(dtype).reshape(shape)
         return (np.moveaxis(values, -1, 1) if nhwc else values)[part].astype(np.float64)
 
-    def space(self, size):
+    def space(self, size, element=None):
+        """Memory of some bytes, filled with an element's, or zeros."""
         import numpy as np
 
-        return self.handle.upload(np.zeros(max(size, 1), np.uint8))
+        element = np.zeros(1, np.uint8) if element is None else element
+        size = -(-max(size, 1) // element.size) * element.size
+        if self.handle.device.is_host:
+            return self.handle.upload(np.tile(element, size // element.size))
+        import pyopencl as cl
+
+        import miopyx
+
+        queue = miopyx.miopenGetStream(self.handle)
+        buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
+        cl.enqueue_fill_buffer(queue, buffer, element, 0, size)
+        return buffer
 
     def finish(self) -> None:
         self.handle.finish()

@@ -5,8 +5,8 @@
 
 For each layer of a list of convolutions.txt, in each direction: `immediate` makes a plan, which takes the best solver
 by its index, and calls it once; `find` runs a Find in its NORMAL mode before that.  Each is a process with empty caches
-and databases, PoCL's own cache among them, then another one with what the first left.  Importing, the handle and the
-data are not counted.
+and databases, PoCL's and NVIDIA's own caches among them, then another one with what the first left.  Importing, the
+handle and the data are not counted.
 
 Prints the seconds of Find, of plans and of first calls, in which PoCL compiles kernels for their work-group's size; how
 many programs were compiled, how many of those by child processes, and how many came from disk; how long this process
@@ -109,7 +109,7 @@ def child(options: argparse.Namespace) -> dict:
 def process(mode: str, folder: str) -> dict:
     """Run a child with its caches and databases in `folder`."""
     environment = {**os.environ, "MIOPYX_CACHE_DIR": f"{folder}/cache", "MIOPEN_USER_DB_PATH": f"{folder}/databases",
-                   "POCL_CACHE_DIR": f"{folder}/pocl", "PYOPENCL_NO_CACHE": "1"}
+                   "POCL_CACHE_DIR": f"{folder}/pocl", "CUDA_CACHE_PATH": f"{folder}/nvidia", "PYOPENCL_NO_CACHE": "1"}
     Path(folder, "pocl").mkdir(exist_ok=True)
     done = subprocess.run([sys.executable, *sys.argv, "--child", mode], env=environment, stdout=subprocess.PIPE,
                           text=True, check=True)

@@ -89,7 +89,7 @@ def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng
         true = np.einsum("nkhwrs,kcrs->nchw", windows, w[:, :, ::-1, ::-1])
     assert true.shape == data[name].shape
     wrong = true.copy()
-    wrong[0, -1, -1, -1] += 1.0
+    wrong[0, 0, -1, -1] += 1.0
     for share in (1.0, 0.3):
         monkeypatch.setattr(convolutions, "CHECKED", share * 2 * layer.products)
         found = convolutions.Truth(handles("host"), layer, data).errors(direction, [Side(true), Side(wrong)])

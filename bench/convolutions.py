@@ -43,6 +43,7 @@ from cases_reader import ConvCase, case_of_line
 LAYERS = Path(__file__).parent / "convolutions.txt"
 LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "grouped", "fft", "small")
 NAMES = {"F": "forward", "B": "data", "W": "weights"}
+ROLES = {"F": ("xwy", "wxy"), "B": ("ywx", "ywx"), "W": ("yxw", "yxw")}  # as plans take tensors, and as queries do
 OUTPUTS = {"F": "y", "B": "x", "W": "w"}
 FUNCTIONS = {"F": "Forward", "B": "BackwardData", "W": "BackwardWeights"}
 DYNAMIC_HYBRID = 5
@@ -87,16 +88,12 @@ class Prepared:
         self.output = {name: side.empty(values.shape, value=math.nan) for name, values in data.items()}
 
     def arguments(self, direction: str) -> tuple:
-        """Return the descriptors as plans and queries take them, and pairs of a name and whether it is an output."""
-        x, w, y = (self.desc[name] for name in "xwy")
-        if direction == "F":
-            return (x, w, y), (w, x, y), (("x", 0), ("w", 0), ("y", 1))
-        if direction == "B":
-            return (y, w, x), (y, w, x), (("y", 0), ("w", 0), ("x", 1))
-        return (y, x, w), (y, x, w), (("y", 0), ("x", 0), ("w", 1))
+        """Return the descriptors as plans take them, and as queries do."""
+        return tuple([self.desc[name] for name in order] for order in ROLES[direction])
 
     def buffers(self, direction: str) -> list:
-        return [(self.output if out else self.input)[name][0] for name, out in self.arguments(direction)[2]]
+        a, b, out = ROLES[direction][0]
+        return [self.input[a][0], self.input[b][0], self.output[out][0]]
 
     def plan(self, direction: str, conv, **options):
         a, b, out = self.arguments(direction)[0]

@@ -1,0 +1,96 @@
+"""Convolutions beside cuDNN in every mode that counts on NVIDIA's GPUs: runs versus.py, then prints one table.
+
+    python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--repeat 1]
+    python bench/beside_cudnn.py FOLDER --table
+
+Each mode is a process of its own with empty databases and program caches and leaves FOLDER/MODE.json, a row for each
+layer and direction: times of both sides, solver, errors of both.  Several machines' or GPUs' files may be put into one
+folder.  A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to
+back, twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
+benchmark mode, without TF32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Name, versus.py's list, batch, type, layout, and whether calls are also waited for.
+MODES = (
+    ("float32-nchw", "resnet50", 256, "float32", "nchw", False),
+    ("float16-nchw", "resnet50", 256, "float16", "nchw", False),
+    ("float16-nhwc", "resnet50", 256, "float16", "nhwc", False),
+    ("bfloat16-nhwc", "resnet50", 256, "bfloat16", "nhwc", False),
+    ("grouped-float32-nchw", "grouped", 64, "float32", "nchw", False),
+    ("grouped-float16-nhwc", "grouped", 64, "float16", "nhwc", False),
+    ("small-float32-nchw", "small", 1, "float32", "nchw", True),
+    ("small-float16-nhwc", "small", 1, "float16", "nhwc", True),
+)
+NAMES = [mode[0] for mode in MODES]
+
+
+def run(folder: Path, mode: tuple, device: str | None, repeat: int) -> None:
+    name, network, batch, dtype, layout, sync = mode
+    command = [sys.executable, str(Path(__file__).with_name("versus.py")), "conv", "--plain", "--list", network,
+               "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", str(repeat),
+               "--json", str(folder / f"{name}.json")]
+    command += ["--sync"] if sync else []
+    command += ["--device", device] if device else []
+    with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as empty:
+        environment = {"MIOPYX_CACHE_DIR": f"{empty}/cache", "MIOPEN_SYSTEM_DB_PATH": f"{empty}/system"}
+        Path(environment["MIOPEN_SYSTEM_DB_PATH"]).mkdir()
+        subprocess.run(command, env={**os.environ, **environment}, check=True)
+
+
+def table(folder: Path) -> None:
+    mean = statistics.geometric_mean
+    print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | largest error | cuDNN's |")
+    print("| --- " * 10 + "|")
+    for name in NAMES:
+        path = folder / f"{name}.json"
+        if not path.exists():
+            continue
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        by = {way: [row for row in rows if row["direction"] == way] for way in ("forward", "data", "weights")}
+
+        def line(label: str, end: str, by: dict[str, list[dict]] = by, rows: list[dict] = rows) -> str:
+            ours, theirs = f"miopyx{end}", f"torch{end}"
+            means = (f"{mean([row[theirs] / row[ours] for row in same]):.2f}" for same in by.values())
+            rates = (" / ".join(f"{mean([row['flops'] / row[side] * 1e-12 for row in same]):.1f}"
+                                for same in by.values()) for side in (ours, theirs))
+            errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values())
+                      for side in ("error", "torch_error"))
+            least = min(row[theirs] / row[ours] for row in rows)
+            return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, *errors]) + " |"
+
+        print(line(name, ""))
+        if "torch_sync" in rows[0]:
+            print(line(f"{name}, waited for", "_sync"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
+    parser.add_argument("--modes", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="only print the table of what is there")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    wanted = options.modes.split(",")
+    if not set(wanted) <= set(NAMES):
+        parser.error("no such mode")
+    for mode in MODES if not options.table else ():
+        if mode[0] in wanted:
+            run(options.folder, mode, options.device, options.repeat)
+    table(options.folder)
+
+
+if __name__ == "__main__":
+    main()

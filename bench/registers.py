@@ -21,8 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver answers a second build without a report
-
 import pyopencl as cl
 
 import miopyx
@@ -73,6 +71,7 @@ def main() -> None:
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--json")
     options = parser.parse_args()
+    os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver answers a second build without a report
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
     if handle.device.info.runtime != "nvidia":
         sys.exit("only NVIDIA's driver reports registers")

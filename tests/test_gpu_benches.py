@@ -1,0 +1,83 @@
+"""bench/registers.py, find_lists.py and beside_cudnn.py, as far as they go without a GPU."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent.parent / "bench"
+
+REPORT = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'first' for 'sm_90a'
+ptxas info    : Function properties for first
+    0 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 161 registers, used 16 barriers, 196736 bytes smem, 400 bytes cmem[0]
+ptxas info    : Compiling entry function 'second' for 'sm_90a'
+ptxas info    : Function properties for second
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 30 registers, used 1 barriers
+"""
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    pytest.importorskip("pyopencl")
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.delenv("CUDA_CACHE_DISABLE", raising=False)
+    return importlib.import_module
+
+
+def test_what_ptxas_reports_is_read(bench):
+    assert bench("registers").kernels_of(REPORT) == {
+        "first": {"registers": 161, "local_memory": 196736, "spilled": 12},
+        "second": {"registers": 30, "local_memory": 0, "spilled": 0}}
+
+
+def test_entries_of_the_cache_are_those_of_the_device(bench, opencl_handle):
+    """A program that was just built is found with its binary; a damaged entry is not."""
+    from miopyx import config, programs
+
+    programs.build(opencl_handle.device, "activation.cl", "-D TYPE=float")
+    programs.store()
+    found = {(file, options) for file, options, _ in bench("registers").entries(opencl_handle.device.info)}
+    assert ("activation.cl", "-D TYPE=float") in found
+    for path in Path(config.cache_dir(), "programs").glob("*/*.bin"):
+        data = path.read_bytes()
+        if b"\nfile: 'activation.cl'" in data:
+            path.write_bytes(data[:-1])
+    found = {file for file, _, _ in bench("registers").entries(opencl_handle.device.info)}
+    assert "activation.cl" not in found
+
+
+def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):
+    commands = tmp_path / "list.txt"
+    commands.write_text("conv -n 2 -c 8 -H 7 -W 7 -k 4 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 0\n"
+                        "convfp16 -n 1 -c 4 -H 5 -W 5 -k 4 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -F 1\n")
+    database = tmp_path / "db"
+    database.mkdir()
+    for share, expected in (("1/2", "2 of 2"), ("2/2", "2 of 2"), ("1/1", "4 of 4")):
+        done = subprocess.run(
+            [sys.executable, str(BENCH / "find_lists.py"), str(commands), "--share", share, "--device",
+             opencl_handle.device.name], capture_output=True, text=True, check=False,
+            env={**os.environ, "MIOPEN_USER_DB_PATH": str(database)})
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert f"{expected} problems" in done.stdout
+    (file,) = database.glob("*.ufdb.txt")
+    keys = {line.split("=")[0] for line in file.read_text().splitlines()}
+    assert {key[-4:] for key in keys} == {"32-F", "32-B", "32-W", "16-F"}
+
+
+def test_the_table_beside_cudnn(tmp_path, bench, capsys):
+    row = {"flops": 2e9, "miopyx": 1e-3, "error": 1e-7, "torch_error": 2e-7, "miopyx_sync": 2e-3}
+    rows = [{**row, "direction": way, "torch": factor * 1e-3, "torch_sync": factor * 1e-3}
+            for way in ("forward", "data", "weights") for factor in (1.0, 4.0)]
+    (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"rows": rows}))
+    bench("beside_cudnn").table(tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == ("| small-float32-nchw | 2 | 2.00 | 2.00 | 2.00 | 1.00 | 2.0 / 2.0 / 2.0 | 1.0 / 1.0 / 1.0 | "
+                        "1.0e-07 / 1.0e-07 / 1.0e-07 | 2.0e-07 / 2.0e-07 / 2.0e-07 |")
+    assert lines[3].startswith("| small-float32-nchw, waited for | 2 | 1.00 | 1.00 | 1.00 | 0.50 |")

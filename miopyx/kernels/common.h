@@ -209,7 +209,7 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
     if (bits >= 0x7f800000u)
         return 0x80;
     if (bits >= (uint)(fraction == 3 ? 127 + 8 : 127 + 16) << 23)
-        return (uchar)(0x7fu | as_uint(value) >> 24 & 0x80u);
+        return (uchar)(0x7fu | (as_uint(value) >> 24 & 0x80u));
     /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one. */
     const int exponent = max((int)(bits >> 23) - 127, least);
     const float scaled = as_float(bits) * as_float((uint)(127 + 23 - exponent) << 23);
@@ -218,7 +218,7 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
     units += rounding != 0 ? mx_random(rounding, at) >> (32 - cut)
                            : (1u << (cut - 1)) - 1u + (units >> cut & 1u);
     const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), 0x7fu);
-    return (uchar)(code == 0 ? 0 : code | as_uint(value) >> 24 & 0x80u);
+    return (uchar)(code == 0 ? 0 : code | (as_uint(value) >> 24 & 0x80u));
 }
 
 /* STORE(T)(p, i, v): floating types round to nearest even, float8 as ROUNDING says, integers truncate; int8 then keeps

@@ -179,7 +179,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     from[2] = from[1] + x_step;                                                                                       \
     from[3] = from[2] + x_step;
 /* Eight channels. */
-#define LOAD(c)                                                                                                       \
+#define LOAD_SLICE(c)                                                                                                 \
     if ((c) + 8 <= rest) {                                                                                            \
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
             v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here);                                                    \
@@ -205,7 +205,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             LOCATE();
 #pragma unroll
             for (int c = 0; c < 64; c += 8) {
-                LOAD(c)
+                LOAD_SLICE(c)
             }
         }
         while (at.tile < tiles) {
@@ -247,7 +247,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                              "r"(pairs[2].x), "r"(pairs[3].x) : "memory");
                 asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk + BP * ROW_BYTES), "r"(pairs[0].y),
                              "r"(pairs[1].y), "r"(pairs[2].y), "r"(pairs[3].y) : "memory");
-                LOAD(c)
+                LOAD_SLICE(c)
             }
             mx_barrier_arrive(full + 8 * stage);
             stage += PRODUCERS;

@@ -106,7 +106,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         }                                                                                                             \
     }                                                                                                                 \
     pixel += DEPTH;
-#define LOAD()                                                                                                        \
+#define LOAD_SLICE()                                                                                                  \
     if (rest >= 32) {                                                                                                 \
         _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
             a[i] = as_uint(mx_fetch(&from[0], step, valid[0]));                                                       \
@@ -119,7 +119,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         }                                                                                                             \
     }
         LOCATE();
-        LOAD();
+        LOAD_SLICE();
         int stage = 0, phase = 1;
         for (int slice = 0; slice < own_slices; slice++) {
             LOCATE();
@@ -138,10 +138,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                     const uint at = (stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES;
                     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair.x) : "memory");
                     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + 128 * ROW_BYTES), "r"(pair.y) : "memory");
-                    inverses[stage][place + i + l] = as_float(e[l] - bias << 23);
+                    inverses[stage][place + i + l] = as_float((e[l] - bias) << 23);
                 }
             }
-            LOAD();
+            LOAD_SLICE();
             mx_barrier_arrive(full + 8 * stage);
             if (++stage == STAGES)
                 stage = 0, phase ^= 1;

@@ -63,7 +63,8 @@ def test_configurations(gpu, host, rng, name, direction):
 @pytest.mark.parametrize("direction", range(3))
 def test_dilation(gpu, host, rng, direction):
     for layout in ("packed", "channels last"):
-        check_twice(gpu, Example(DILATED, "float32", layout, rng, host, copied=True), direction, SOLVERS[direction], rng)
+        example = Example(DILATED, "float32", layout, rng, host, copied=True)
+        check_twice(gpu, example, direction, SOLVERS[direction], rng)
 
 
 @pytest.mark.parametrize("direction", range(3))

@@ -12,7 +12,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    _NvSolver, divisor, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up,
+    _NvSolver, divisor, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
 )
 
 cdef enum:
@@ -25,6 +25,7 @@ cdef enum:
     MOST_ROOM = 4608
     LOCAL_MEM = 200 * 1024
     REGISTERS = 65536      # of a compute unit
+    LAUNCH = 10500         # clocks that one takes the host
 
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -40,9 +41,13 @@ cdef struct mx_nv_small:
     int m_closest
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
-# A work-group's tile: blocks of a warp along m and n, warps along n and k.
+# A work-group's tile: blocks of a warp along m and n, warps along n and k; backward weights in one launch, by parts of
+# the pixels in two, or as it seems best.
 cdef struct tile_t:
-    int mb, nb, warps_n, warps_k
+    int mb, nb, warps_n, warps_k, launches
+
+cdef enum:
+    ANY = 0
 
 # What the kernel is compiled for, and its number of work-groups.
 cdef struct plan_t:
@@ -78,7 +83,8 @@ cdef bint _divides(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d, i
     return (a | b | c | d | e) % number == 0
 
 
-cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t block_h, int64_t block_w) noexcept nogil:
+cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t block_h,
+                    int64_t block_w) noexcept nogil:
     """Forward and backward data: everything but the tile."""
     cdef bint forward = p.direction == MX_FORWARD
     cdef const mx_tensor* x = &p.x if forward else &p.y
@@ -200,7 +206,7 @@ cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb, warps = t.warps_n * t.warps_k, resident, rounds
     cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
-    cdef double slots, products, step, a, b, turns
+    cdef double slots, products, step, a, b, turns, cost
     k.tile = t[0]
     each = (steps + splits - 1) // splits
     g.each = <int> (each * k.step_k)
@@ -225,10 +231,12 @@ cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int
     rounds = (rounds + resident - 1) // resident
     step = max(600.0, resident * warps / 4.0 * max(slots, products))
     turns = (each + t.warps_k - 1) // t.warps_k
-    k.cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
+    cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
     if k.splits > 1:
         k.workspace = k.splits * g.groups * g.m * <int64_t> g.n * 4
-        k.cost += 4000 + k.workspace / (units * 12.0)
+        cost += 4000 + k.workspace / (units * 12.0)
+    # Calls in a row wait for the host, calls that are waited for do not: the mean of both.
+    k.cost = (cost + max(cost, LAUNCH * (2.0 if k.splits > 1 else 1.0))) / 2
 
 
 cdef int* NB_VALUES = [1, 2, 3, 4, 6, 8]
@@ -239,9 +247,9 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, const tile_t* forced,
     cdef plan_t k, best
     cdef mx_nv_small trial
     cdef tile_t t
-    cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs
+    cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
     cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
-    cdef int i, j, l, o
+    cdef int i, j, warps, o, full
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
@@ -264,19 +272,21 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, const tile_t* forced,
             break
         for i in range(6):
             for j in range(3):
-                for l in range(20):
-                    t = tile_t(1 << j, NB_VALUES[i], 1 << (l // 5), 1 << (l % 5))
+                for warps in range(20):
+                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 5), 1 << (warps % 5), ANY)
                     if forced != NULL:
                         t = forced[0]
                     if (j > 0 and trial.m <= 8 << j) or not _tile_fits(&k, &t):
                         if forced == NULL:
                             continue
-                    splits = 1
-                    while splits <= (64 if weights else 1):
-                        _settle(&trial, &k, &t, units, splits)
-                        if best.cost < 0 or k.cost < best.cost:
-                            best, g[0] = k, trial
-                        splits = splits + 1 if splits < 8 else splits * 5 // 4
+                    tiles = 0
+                    for full in range(4 if weights else 1):  # one part, or groups for all compute units once, twice ...
+                        splits = max(1, full * units // tiles) if full > 0 else 1
+                        if full == 0 or (splits > 1 and t.launches != 1):
+                            _settle(&trial, &k, &t, units, splits)
+                            tiles = k.work_groups if full == 0 else tiles
+                            if best.cost < 0 or k.cost < best.cost or (best.splits == 1 and t.launches == 2):
+                                best, g[0] = k, trial
                     if forced != NULL:
                         break
                 if forced != NULL:
@@ -293,7 +303,8 @@ cdef plan_t _plan_of(Device dev, const mx_conv_problem* p, tuple config, mx_nv_s
     cdef tile_t t
     if config is None:
         return _plan(p, max(1, dev.compute_units), NULL, g)
-    t.mb, t.nb, t.warps_n, t.warps_k = config
+    t.mb, t.nb, t.warps_n, t.warps_k = config[:4]
+    t.launches = config[4] if p.direction == MX_BACKWARD_WEIGHTS else 1
     return _plan(p, max(1, dev.compute_units), &t, g)
 
 
@@ -314,7 +325,8 @@ cdef class _NvSmall(_NvSolver):
         cdef plan_t k = _plan(p, max(1, dev.compute_units), NULL, &g)
         if k.cost < 0:
             return "a large filter or stride"
-        if p.w.type == MX_FLOAT and g.k < 4:
+        if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
+                                     g.channels * g.filter_h * g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
         return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
 
@@ -327,17 +339,21 @@ cdef class _NvSmall(_NvSolver):
         return 0.999 if _plan(p, max(1, dev.compute_units), NULL, &g).cost < 20000 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        return (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_N", (1, 2, 4, 8)), ("WARPS_K", (1, 2, 4, 8, 16)))
+        tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_N", (1, 2, 4, 8)), ("WARPS_K", (1, 2, 4, 8, 16)))
+        return tile + ((("LAUNCHES", (1, 2)),) if p.direction == MX_BACKWARD_WEIGHTS else ())
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef mx_nv_small g
         cdef plan_t k = _plan_of(dev, p, config, &g)
+        if p.direction == MX_BACKWARD_WEIGHTS and (k.splits > 1) != (config[4] == 2):
+            return False
         return _tile_fits(&k, &k.tile) and k.workspace <= self.workspace_bytes(dev, p)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_small g
-        cdef tile_t t = _plan(p, max(1, dev.compute_units), NULL, &g).tile
-        return (t.mb, t.nb, t.warps_n, t.warps_k)
+        cdef plan_t k = _plan(p, max(1, dev.compute_units), NULL, &g)
+        tile = (k.tile.mb, k.tile.nb, k.tile.warps_n, k.tile.warps_k)
+        return tile + ((2 if k.splits > 1 else 1,) if p.direction == MX_BACKWARD_WEIGHTS else ())
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_small g

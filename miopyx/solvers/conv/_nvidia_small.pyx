@@ -12,7 +12,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    _NvSolver, divisor, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
 )
 
 cdef enum:
@@ -23,7 +23,8 @@ cdef enum:
     PAIRS = 2
     LEAST_ROOM = 512       # entries of the table of k
     MOST_ROOM = 4608
-    LOCAL_MEM = 200 * 1024
+    LOCAL_MEM = 98 * 1024  # of compute capability 8.6 and up
+    HOPPER_MEM = 200 * 1024
     REGISTERS = 65536      # of a compute unit
     LAUNCH = 10500         # clocks that one takes the host
 
@@ -54,7 +55,7 @@ cdef struct plan_t:
     tile_t tile
     bint last, masked
     int a_way, b_way
-    int64_t size, step_k, room, splits, work_groups, workspace
+    int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
 
 # One axis of forward or backward data: how pixels of x and taps of w follow from a block of pixels and a tap.
@@ -194,12 +195,11 @@ cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t warps = t.warps_n * t.warps_k
     if warps < 4 or warps > 16 or (k.b_way == PAIRS and t.nb % 2 != 0):
         return False
-    return (_registers(k, t) <= min(250, REGISTERS // (32 * warps))
-            and _local_bytes(t, MOST_ROOM) <= LOCAL_MEM)
+    return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
 
-cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int64_t splits) noexcept nogil:
-    """Take a tile and a number of splits, and guess the clocks.
+cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) noexcept nogil:
+    """Take a tile and a number of splits, and guess the clocks; False where local memory does not hold them.
 
     A step of a warp takes its instructions' issue slots or its products' time on the tensor cores, 5.8 clocks each;
     with few warps it waits for the second-level cache.
@@ -214,6 +214,8 @@ cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int
     g.m_tiles, g.n_tiles = <int> ((g.m + high - 1) // high), <int> ((g.n + wide - 1) // wide)
     k.work_groups = g.m_tiles * <int64_t> g.n_tiles * g.groups * k.splits
     k.room = _room(k, g.each)
+    if _local_bytes(t, k.room) > k.local_mem:
+        return False
     if k.size == 4:
         a = 2 * t.mb * (2 if k.a_way == RUNS else 12 + 4 * k.masked) + 24 * t.mb
         b = t.nb * (5 if k.b_way == RUNS else 20) + 12 * t.nb
@@ -225,8 +227,8 @@ cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int
         slots = 12 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
-                          LOCAL_MEM // _local_bytes(t, k.room)))
-    rounds = (k.work_groups + units - 1) // units
+                          k.local_mem // _local_bytes(t, k.room)))
+    rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
     step = max(600.0, resident * warps / 4.0 * max(slots, products))
@@ -234,27 +236,29 @@ cdef void _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t units, int
     cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
     if k.splits > 1:
         k.workspace = k.splits * g.groups * g.m * <int64_t> g.n * 4
-        cost += 4000 + k.workspace / (units * 12.0)
+        cost += 4000 + k.workspace / (k.units * 12.0)
     # Calls in a row wait for the host, calls that are waited for do not: the mean of both.
     k.cost = (cost + max(cost, LAUNCH * (2.0 if k.splits > 1 else 1.0))) / 2
+    return True
 
 
 cdef int* NB_VALUES = [1, 2, 3, 4, 6, 8]
 
 
-cdef plan_t _plan(const mx_conv_problem* p, int64_t units, const tile_t* forced, mx_nv_small* g) noexcept nogil:
+cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx_nv_small* g) noexcept:
     """The tile, the block of pixels and the splits that should take least time; or the best with a forced tile."""
     cdef plan_t k, best
     cdef mx_nv_small trial
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
-    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
+    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
     cdef int i, j, warps, o, full
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
     k.size = 4 if p.w.type == MX_FLOAT else 2
     k.step_k = 64 // k.size
+    k.units, k.local_mem = max(1, dev.compute_units), HOPPER_MEM if has_wgmma(dev) else LOCAL_MEM
     outs = p.w.len[1] if p.direction == MX_BACKWARD_DATA else p.w.len[0] // p.groups
     if p.direction == MX_BACKWARD_DATA:
         least_h, least_w = p.step[1], p.step[2]
@@ -281,12 +285,14 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, const tile_t* forced,
                             continue
                     tiles = 0
                     for full in range(4 if weights else 1):  # one part, or groups for all compute units once, twice ...
-                        splits = max(1, full * units // tiles) if full > 0 else 1
-                        if full == 0 or (splits > 1 and t.launches != 1):
-                            _settle(&trial, &k, &t, units, splits)
-                            tiles = k.work_groups if full == 0 else tiles
-                            if best.cost < 0 or k.cost < best.cost or (best.splits == 1 and t.launches == 2):
-                                best, g[0] = k, trial
+                        splits = max(1, full * k.units // tiles) if full > 0 else 1
+                        if full > 0 and (splits == 1 or t.launches == 1):
+                            continue
+                        fits = _settle(&trial, &k, &t, splits)
+                        if full == 0:
+                            tiles = k.work_groups
+                        if fits and (best.cost < 0 or k.cost < best.cost or (best.splits == 1 and t.launches == 2)):
+                            best, g[0] = k, trial
                     if forced != NULL:
                         break
                 if forced != NULL:
@@ -302,10 +308,10 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, const tile_t* forced,
 cdef plan_t _plan_of(Device dev, const mx_conv_problem* p, tuple config, mx_nv_small* g):
     cdef tile_t t
     if config is None:
-        return _plan(p, max(1, dev.compute_units), NULL, g)
+        return _plan(dev, p, NULL, g)
     t.mb, t.nb, t.warps_n, t.warps_k = config[:4]
     t.launches = config[4] if p.direction == MX_BACKWARD_WEIGHTS else 1
-    return _plan(p, max(1, dev.compute_units), &t, g)
+    return _plan(dev, p, &t, g)
 
 
 cdef class _NvSmall(_NvSolver):
@@ -322,7 +328,7 @@ cdef class _NvSmall(_NvSolver):
         for i in range(1, 3):
             if p.direction == MX_BACKWARD_DATA and p.step[i] > 1 and p.dilation[i] > 1:
                 return "stride and dilation"
-        cdef plan_t k = _plan(p, max(1, dev.compute_units), NULL, &g)
+        cdef plan_t k = _plan(dev, p, NULL, &g)
         if k.cost < 0:
             return "a large filter or stride"
         if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
@@ -332,11 +338,11 @@ cdef class _NvSmall(_NvSolver):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_nv_small g
-        return _plan(p, max(1, dev.compute_units), NULL, &g).workspace
+        return _plan(dev, p, NULL, &g).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_nv_small g
-        return 0.999 if _plan(p, max(1, dev.compute_units), NULL, &g).cost < 20000 else 0.6
+        return 0.999 if _plan(dev, p, NULL, &g).cost < 20000 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_N", (1, 2, 4, 8)), ("WARPS_K", (1, 2, 4, 8, 16)))
@@ -347,11 +353,11 @@ cdef class _NvSmall(_NvSolver):
         cdef plan_t k = _plan_of(dev, p, config, &g)
         if p.direction == MX_BACKWARD_WEIGHTS and (k.splits > 1) != (config[4] == 2):
             return False
-        return _tile_fits(&k, &k.tile) and k.workspace <= self.workspace_bytes(dev, p)
+        return k.cost > 0 and _tile_fits(&k, &k.tile) and k.workspace <= self.workspace_bytes(dev, p)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_small g
-        cdef plan_t k = _plan(p, max(1, dev.compute_units), NULL, &g)
+        cdef plan_t k = _plan(dev, p, NULL, &g)
         tile = (k.tile.mb, k.tile.nb, k.tile.warps_n, k.tile.warps_k)
         return tile + ((2 if k.splits > 1 else 1,) if p.direction == MX_BACKWARD_WEIGHTS else ())
 

@@ -6,10 +6,11 @@
  *   taps and channels of x.  A block, of block_h x block_w, covers the stride of backward data, and fills m where
  *   channels are few; it reads all that its pixels read, and a is zero where a place does not meet a tap.
  *   WEIGHTS: m are filters, n taps and channels of x, k pixels of dy.
- * The warps of a work-group share its tile: WARPS_N of them along n, WARPS_K along k; each reads what it multiplies from
- * global memory into registers, one step ahead, and their sums are added up in local memory in their order.
- * Floats are split in two as in conv_nvidia_float.cl; a sum starts anew every step.  A sum that is not finite is computed
- * anew, since it may be what infinity and zeros outside x made.
+ * The warps of a work-group share its tile: WARPS_M of them along m, WARPS_N along n, WARPS_K along k; each
+ * reads what it multiplies from global memory into registers, one step ahead, and the sums are added up in local memory
+ * in the warps' order.
+ * Floats are split in two as in conv_nvidia_float.cl; a sum starts anew every step.  A sum that is not finite is
+ * computed anew, since it may be what infinity and zeros outside x made.
  * NDRange: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits of k.
  */
 #ifndef X_TYPE
@@ -37,11 +38,20 @@
 #ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
 #define MASKED 0
 #endif
+#ifndef M_CLOSEST /* in out, neighbours in m lie closest, not those in n */
+#define M_CLOSEST 0
+#endif
+#ifndef VEC /* elements of out that are stored at once where its address allows: 1 or 4 */
+#define VEC 1
+#endif
 #ifndef MB /* blocks of 16 m of a warp */
 #define MB 1
 #endif
 #ifndef NB /* blocks of 8 n of a warp */
 #define NB 2
+#endif
+#ifndef WARPS_M
+#define WARPS_M 1
 #endif
 #ifndef WARPS_N
 #define WARPS_N 1
@@ -64,10 +74,13 @@
 #define STEP_K (4 * LANE_K)
 #define UNIT (B_WAY == RUNS ? LANE_K : 1)      /* so many k have one entry in the table */
 #define ENTRIES (LANE_K / UNIT)                /* of a lane and step */
-#define BM (16 * MB)
+#define BM (16 * MB * WARPS_M)
 #define BN (8 * NB * WARPS_N)
-#define THREADS (32 * WARPS_N * WARPS_K)
-#define PITCH (BN + (40 - BN % 32) % 32)       /* rows begin 8 banks apart */
+#define THREADS (32 * WARPS_M * WARPS_N * WARPS_K)
+#define RUN (M_CLOSEST ? BM : BN)              /* of a tile's sums: neighbours, and how far such runs are apart */
+#define LINES (BM * BN / RUN)
+#define PITCH (RUN + ((M_CLOSEST ? 36 : 40) - RUN % 32) % 32)
+#define TAPS (WEIGHTS ? 1 : 225)               /* room for so many */
 #define K_SIDE (1u << 30)                      /* in bits(k), and in bits(n) of an n that there is not */
 #define N_SIDE (1u << 31)                      /* the other way round */
 #define NOWHERE (~0u)
@@ -84,12 +97,14 @@ typedef struct {
     int a_g, a_m, a_k, a_n, a_h, a_w;            /* a_m of one channel or filter, a_k of the next k in an entry */
     int block_h, block_w, outs;                  /* outs: channels of y in a group */
     int out_g, out_n, out_c, out_h, out_w, out_height, out_width;
-    int m_closest;                               /* neighbours in m are neighbours in out */
+    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w; /* by_inner: channels if LAST, or taps */
 } mx_nv_small;
 
 typedef struct {
     uint a, b, bits; /* a and b in bytes, modulo 2^32 */
+    int out;         /* in elements */
+    uint room;       /* rows and columns of out from here on, or in a block before here: 16 bits each */
 } mx_nv_entry;
 
 /* The taps of an axis that are outside from `at` on, as bits. */
@@ -115,45 +130,43 @@ static inline mx_nv_entry mx_pixel(int i, const mx_nv_small g)
     e.a = (uint)(n * g.a_n + p * g.a_h + q * g.a_w) * SIZE; /* of dy */
     e.b = (uint)(n * g.x_n + h * g.x_h + w * g.x_w) * SIZE;
     e.bits = mx_outside(h, g.tap_h, g.taps_h, g.h) | mx_outside(w, g.tap_w, g.taps_w, g.w) << 15;
+    e.out = n * g.out_n + p * g.block_h * g.out_h + q * g.block_w * g.out_w;
+    e.room = min(g.out_height - p * g.block_h, 0xffff) << 16 | min(g.out_width - q * g.block_w, 0xffff);
     return e;
 }
 
-typedef struct {
-    int c, u, v;
-} mx_nv_tap;
+/* Tap number i of all channels. */
+static inline mx_nv_entry mx_tap(int i, const mx_nv_small g)
+{
+    const int u = mx_quotient(i, g.by_taps_w), v = i - u * g.taps_w;
+    mx_nv_entry e;
+    e.a = (uint)(u * g.turn_h * g.a_h + v * g.turn_w * g.a_w) * SIZE; /* of w */
+    e.b = (uint)(u * g.tap_h * g.x_h + v * g.tap_w * g.x_w) * SIZE;
+    e.bits = 1u << u | 0x8000u << v;
+    e.out = u * g.out_h + v * g.out_w; /* of dw */
+    e.room = 0;
+    return e;
+}
 
-static inline mx_nv_tap mx_tap(int i, const mx_nv_small g)
+static inline int2 mx_channel_and_tap(int i, const mx_nv_small g)
 {
     const int outer = mx_quotient(i, g.by_inner), inner = i - outer * (LAST ? g.channels : g.taps_h * g.taps_w);
-    const int tap = LAST ? outer : inner;
-    mx_nv_tap t;
-    t.c = LAST ? inner : outer, t.u = mx_quotient(tap, g.by_taps_w), t.v = tap - t.u * g.taps_w;
-    return t;
-}
-
-static inline mx_nv_entry mx_tap_entry(int i, const mx_nv_small g)
-{
-    const mx_nv_tap t = mx_tap(i, g);
-    mx_nv_entry e;
-    e.a = (uint)(t.c * g.a_k + t.u * g.turn_h * g.a_h + t.v * g.turn_w * g.a_w) * SIZE; /* of w */
-    e.b = (uint)(t.c * g.x_c + t.u * g.tap_h * g.x_h + t.v * g.tap_w * g.x_w) * SIZE;
-    e.bits = 1u << t.u | 0x8000u << t.v;
-    return e;
-}
-
-static inline mx_nv_entry mx_entry_k(int k, int end, const mx_nv_small g)
-{
-    mx_nv_entry e = WEIGHTS ? mx_pixel(min(k, end - 1), g) : mx_tap_entry(min(k, end - 1), g);
-    e.bits |= K_SIDE;
-    if (k >= end)
-        e.a = 0, e.bits = NOWHERE; /* a is read there where it is not masked */
-    return e;
+    return LAST ? (int2)(inner, outer) : (int2)(outer, inner);
 }
 
 static inline mx_nv_entry mx_entry_n(int n, const mx_nv_small g)
 {
-    mx_nv_entry e = WEIGHTS ? mx_tap_entry(min(n, g.n - 1), g) : mx_pixel(min(n, g.n - 1), g);
-    e.bits = n < g.n ? e.bits | N_SIDE : NOWHERE;
+    const bool exists = n < g.n;
+    mx_nv_entry e;
+    n = min(n, g.n - 1);
+    if (WEIGHTS) {
+        const int2 at = mx_channel_and_tap(n, g);
+        e = mx_tap(at.y, g);
+        e.b += (uint)(at.x * g.x_c) * SIZE;
+        e.out += at.x * g.out_c;
+    } else
+        e = mx_pixel(n, g);
+    e.bits = exists ? e.bits | N_SIDE : NOWHERE;
     return e;
 }
 
@@ -162,15 +175,20 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
 {
     mx_nv_entry e;
     m = min(m, g.m - 1);
-    e.bits = N_SIDE;
+    e.b = e.room = 0, e.bits = N_SIDE;
     if (WEIGHTS) {
         e.a = (uint)(m * g.a_m) * SIZE;
+        e.out = m * g.out_n;
         return e;
     }
-    const int place = mx_quotient(m, g.by_outs), row = mx_quotient(place, g.by_block_w);
-    const int i = g.place_h + row * g.row_h, j = g.place_w + (place - row * g.block_w) * g.row_w;
-    e.a = (uint)((m - place * g.outs) * g.a_m + i * g.a_h + j * g.a_w) * SIZE;
+    int c = m, i = g.place_h, j = g.place_w;
+    e.out = 0;
     if (MASKED) {
+        const int place = mx_quotient(m, g.by_outs), row = mx_quotient(place, g.by_block_w);
+        const int column = place - row * g.block_w;
+        c = m - place * g.outs, i += row * g.row_h, j += column * g.row_w;
+        e.out = row * g.out_h + column * g.out_w;
+        e.room = row << 16 | column;
 #pragma unroll 1
         for (int u = 0; u < g.taps_h; u++)
             e.bits |= (uint)((uint)(i + u * g.turn_h) >= (uint)g.filter_h) << u;
@@ -178,6 +196,8 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
         for (int v = 0; v < g.taps_w; v++)
             e.bits |= (uint)((uint)(j + v * g.turn_w) >= (uint)g.filter_w) << (15 + v);
     }
+    e.a = (uint)(c * g.a_m + i * g.a_h + j * g.a_w) * SIZE;
+    e.out += c * g.out_c;
     return e;
 }
 
@@ -191,7 +211,14 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
     float sum = 0;
 #pragma unroll 1
     for (int k = begin; k < end; k++) {
-        const mx_nv_entry e = mx_entry_k(k, end, g);
+        mx_nv_entry e;
+        if (WEIGHTS)
+            e = mx_pixel(k, g);
+        else {
+            const int2 at = mx_channel_and_tap(k, g);
+            e = mx_tap(at.y, g);
+            e.a += (uint)(at.x * g.a_k) * SIZE, e.b += (uint)(at.x * g.x_c) * SIZE;
+        }
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
             sum = fma(LOAD(X_TYPE)(AT(A, row.a + e.a), 0), LOAD(X_TYPE)(AT(B, column.b + e.b), 0), sum);
     }
@@ -246,15 +273,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 {
     __local uint in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
     __local uint in_bits[ROOM] __attribute__((aligned(16)));
-    __local float shares[WARPS_K][BM * PITCH] __attribute__((aligned(16)));
+    __local float shares[WARPS_K][LINES * PITCH] __attribute__((aligned(16)));
+    __local uint row_a[BM], row_bits[BM], row_room[BM], column_b[BN], column_bits[BN], column_room[BN];
+    __local int row_out[BM], column_out[BN];
+    __local uint tap_a[TAPS], tap_b[TAPS], tap_bits[TAPS];
     const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
-    const int share = (item >> 5) % WARPS_K, n_warp = (item >> 5) / WARPS_K * (8 * NB);
-    int tile = get_group_id(0);
-    const int m0 = tile % g.m_tiles * BM;
-    tile /= g.m_tiles;
-    const int n0 = tile % g.n_tiles * BN;
-    tile /= g.n_tiles;
-    const int group = tile % g.groups, split = tile / g.groups;
+    const int share = (item >> 5) % WARPS_K, m_warp = (item >> 5) / WARPS_K % WARPS_M * (16 * MB);
+    const int n_warp = (item >> 5) / (WARPS_K * WARPS_M) * (8 * NB);
+    const int across = mx_quotient(get_group_id(0), g.by_m_tiles), m0 = (get_group_id(0) - across * g.m_tiles) * BM;
+    const int rest = mx_quotient(across, g.by_n_tiles), n0 = (across - rest * g.n_tiles) * BN;
+    const int split = mx_quotient(rest, g.by_groups), group = rest - split * g.groups;
     const int begin = split * g.each, end = min(g.k, begin + g.each);
 
     A += a_offset + (long)group * g.a_g;
@@ -262,18 +290,36 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : 3)) == 0;
     const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : 3)) == 0;
 
+    /* What each row, column and tap adds to the places. */
+    for (int i = item; i < BM + BN; i += THREADS)
+        if (i < BM) {
+            const mx_nv_entry e = mx_entry_m(m0 + i, g);
+            row_a[i] = e.a, row_bits[i] = e.bits, row_out[i] = e.out, row_room[i] = e.room;
+        } else {
+            const mx_nv_entry e = mx_entry_n(n0 + i - BM, g);
+            column_b[i - BM] = e.b, column_bits[i - BM] = e.bits, column_out[i - BM] = e.out;
+            column_room[i - BM] = e.room;
+        }
+    if (!WEIGHTS)
+        for (int i = THREADS - 1 - item; i < g.taps_h * g.taps_w; i += THREADS) { /* others than those above */
+            const mx_nv_entry e = mx_tap(i, g);
+            tap_a[i] = e.a, tap_b[i] = e.b, tap_bits[i] = e.bits | K_SIDE;
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
     /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
     uint a_at[MB][2], a_bits[MB][2], b_at[NB], b_bits[NB];
 #pragma unroll
     for (int i = 0; i < 2 * MB; i++) {
-        const int m = m0 + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
-        const mx_nv_entry e = mx_entry_m(A_WAY == PAIRS ? min(m, g.m - 2 + i % 2) : m, g);
-        a_at[i / 2][i % 2] = e.a, a_bits[i / 2][i % 2] = MASKED ? e.bits : 0;
+        int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
+        if (A_WAY == PAIRS) /* both of a pair are there */
+            row = min(row, max(g.m - m0 - 2, 0));
+        a_at[i / 2][i % 2] = row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
     }
 #pragma unroll
     for (int j = 0; j < NB; j++) {
-        const mx_nv_entry e = mx_entry_n(n0 + n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r), g);
-        b_at[j] = e.b, b_bits[j] = e.bits;
+        const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
+        b_at[j] = column_b[column], b_bits[j] = column_bits[column];
     }
 
 #define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
@@ -315,43 +361,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     } while (0)
 
     float sums[MB][NB][4];
+    uint a[MB][2][4], b[NB][4];
 #pragma unroll
     for (int i = 0; i < MB * NB * 4; i++)
         sums[i / NB / 4][i / 4 % NB][i % 4] = 0;
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define MULTIPLY_STEP(a, b)                                                                                 \
-    do {                                                                                                    \
-        uint b_hi[NB][4], b_lo[NB][4];                                                                      \
-        _Pragma("unroll") for (int j = 0; j < NB; j++)                                                      \
-            _Pragma("unroll") for (int l = 0; l < 4; l++) SPLIT(b[j][l], b_hi[j][l], b_lo[j][l]);           \
-        _Pragma("unroll") for (int i = 0; i < MB; i++) {                                                    \
-            uint hi[2][4], lo[2][4];                                                                        \
-            float fresh[NB][4];                                                                             \
-            _Pragma("unroll") for (int l = 0; l < 8; l++)                                                   \
-                SPLIT(a[i][l / 4][l % 4], hi[l / 4][l % 4], lo[l / 4][l % 4]);                              \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_PRODUCT(fresh[j], lo[0][0], lo[1][0], lo[0][1], lo[1][1], b_hi[j][0], b_hi[j][1]);       \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(fresh[j], hi[0][0], hi[1][0], hi[0][1], hi[1][1], b_lo[j][0], b_lo[j][1]);   \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(fresh[j], lo[0][2], lo[1][2], lo[0][3], lo[1][3], b_hi[j][2], b_hi[j][3]);   \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(fresh[j], hi[0][2], hi[1][2], hi[0][3], hi[1][3], b_lo[j][2], b_lo[j][3]);   \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(fresh[j], hi[0][0], hi[1][0], hi[0][1], hi[1][1], b_hi[j][0], b_hi[j][1]);   \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(fresh[j], hi[0][2], hi[1][2], hi[0][3], hi[1][3], b_hi[j][2], b_hi[j][3]);   \
-            _Pragma("unroll") for (int l = 0; l < NB * 4; l++) sums[i][l / 4][l % 4] += fresh[l / 4][l % 4]; \
-        }                                                                                                   \
-    } while (0)
-#else
-#define MULTIPLY_STEP(a, b)                                                                                 \
-    _Pragma("unroll") for (int s_ = 0; s_ < 4; s_ += 2)                                                     \
-        _Pragma("unroll") for (int i = 0; i < MB; i++)                                                      \
-            _Pragma("unroll") for (int j = 0; j < NB; j++)                                                  \
-                MX_ADD_PRODUCT(sums[i][j], a[i][0][s_], a[i][1][s_], a[i][0][s_ + 1], a[i][1][s_ + 1],      \
-                               b[j][s_], b[j][s_ + 1])
-#endif
 
 #pragma unroll 1
     for (int chunk = begin; chunk < end; chunk += ROOM * UNIT) {
@@ -359,24 +372,72 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         if (chunk != begin)
             barrier(CLK_LOCAL_MEM_FENCE);
         for (int i = item; i < steps * 4 * ENTRIES; i += THREADS) {
-            const mx_nv_entry e = mx_entry_k(chunk + i * UNIT, end, g);
-            in_a[i] = e.a, in_b[i] = e.b, in_bits[i] = e.bits;
+            const int k = chunk + i * UNIT;
+            uint at_a = 0, at_b = 0, bits = NOWHERE; /* a is read at 0 behind the end, b never */
+            if (k < end) {
+                if (WEIGHTS) {
+                    const mx_nv_entry e = mx_pixel(k, g);
+                    at_a = e.a, at_b = e.b, bits = e.bits | K_SIDE;
+                } else {
+                    const int2 at = mx_channel_and_tap(k, g);
+                    at_a = tap_a[at.y] + (uint)(at.x * g.a_k) * SIZE;
+                    at_b = tap_b[at.y] + (uint)(at.x * g.x_c) * SIZE;
+                    bits = tap_bits[at.y];
+                }
+            }
+            in_a[i] = at_a, in_b[i] = at_b, in_bits[i] = bits;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        uint a[2][MB][2][4], b[2][NB][4];
-        int step = share;
-        if (step < steps)
-            READ_STEP(a[0], b[0], step);
+        /* The first turn only reads. */
 #pragma unroll 1
-        for (; step < steps; step += 2 * WARPS_K) {
-            if (step + WARPS_K < steps)
-                READ_STEP(a[1], b[1], step + WARPS_K);
-            MULTIPLY_STEP(a[0], b[0]);
-            if (step + WARPS_K < steps) {
-                if (step + 2 * WARPS_K < steps)
-                    READ_STEP(a[0], b[0], step + 2 * WARPS_K);
-                MULTIPLY_STEP(a[1], b[1]);
+        for (int step = share - WARPS_K; step < steps; step += WARPS_K) {
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+            uint a_hi[MB][2][4], a_lo[MB][2][4], b_hi[NB][4], b_lo[NB][4];
+            if (step >= 0) {
+#pragma unroll
+                for (int i = 0; i < MB * 8; i++)
+                    SPLIT(a[i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
+#pragma unroll
+                for (int j = 0; j < NB * 4; j++)
+                    SPLIT(b[j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
             }
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB; i++) {
+                    float fresh[NB][4];
+#define PRODUCTS(HOW, x, y, s)                                                                                      \
+    _Pragma("unroll") for (int j = 0; j < NB; j++)                                                                  \
+        HOW(fresh[j], x[i][0][s], x[i][1][s], x[i][0][s + 1], x[i][1][s + 1], y[j][s], y[j][s + 1])
+                    PRODUCTS(MX_PRODUCT, a_lo, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_lo, b_hi, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 2);
+#pragma unroll
+                    for (int l = 0; l < NB * 4; l++)
+                        sums[i][l / 4][l % 4] += fresh[l / 4][l % 4];
+                }
+#else
+            uint a_now[MB][2][4], b_now[NB][4];
+#pragma unroll
+            for (int i = 0; i < MB * 8; i++)
+                a_now[i / 8][i / 4 % 2][i % 4] = a[i / 8][i / 4 % 2][i % 4];
+#pragma unroll
+            for (int j = 0; j < NB * 4; j++)
+                b_now[j / 4][j % 4] = b[j / 4][j % 4];
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB * NB * 2; i++)
+                    MX_ADD_PRODUCT(sums[i % MB][i / MB % NB], a_now[i % MB][0][i / MB / NB * 2],
+                                   a_now[i % MB][1][i / MB / NB * 2], a_now[i % MB][0][i / MB / NB * 2 + 1],
+                                   a_now[i % MB][1][i / MB / NB * 2 + 1], b_now[i / MB % NB][i / MB / NB * 2],
+                                   b_now[i / MB % NB][i / MB / NB * 2 + 1]);
+#endif
         }
     }
 
@@ -386,38 +447,69 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         for (int j = 0; j < NB; j++)
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                const int m = i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
+                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
                 const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
-                shares[share][m * PITCH + n] = sums[i][j][l];
+                shares[share][M_CLOSEST ? n * PITCH + m : m * PITCH + n] = sums[i][j][l];
             }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    OUT += out_offset + (long)group * g.out_g;
+    OUT += out_offset + (PARTS ? (long)(split * g.groups + group) * g.m * g.n : (long)group * g.out_g);
 #pragma unroll 1
-    for (int i = item; i < BM * BN; i += THREADS) {
-        const int row = g.m_closest ? i % BM : i / BN, column = g.m_closest ? i / BM : i % BN;
-        const int m = m0 + row, n = n0 + column;
+    for (int i = item; i < BM * BN / 4; i += THREADS) {
+        const int line = i / (RUN / 4), first = i % (RUN / 4) * 4;
+        const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
         if (m >= g.m || n >= g.n)
             continue;
-        float sum = shares[0][row * PITCH + column];
+        float4 sum = *(__local const float4 *)(shares[0] + line * PITCH + first);
 #pragma unroll
         for (int o = 1; o < WARPS_K; o++)
-            sum += shares[o][row * PITCH + column];
-        if (!(fabs(sum) < INFINITY))
-            sum = mx_exactly(A, B, g, m, n, begin, end);
-#if PARTS
-        OUT[((long)(split * g.groups + group) * g.m + m) * g.n + n] = sum;
-#elif WEIGHTS
-        const mx_nv_tap at = mx_tap(n, g);
-        STORE_MIXED(OUT_TYPE, OUT, (long)(m * g.out_n + at.c * g.out_c + at.u * g.out_h + at.v * g.out_w), sum, alpha,
-                    beta);
+            sum += *(__local const float4 *)(shares[o] + line * PITCH + first);
+        float v[4] = {sum.x, sum.y, sum.z, sum.w};
+        const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
+        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY))
+#pragma unroll 1
+            for (int l = 0; l < count; l++) {
+                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, begin, end);
+                v[0] = l == 0 ? exact : v[0], v[1] = l == 1 ? exact : v[1];
+                v[2] = l == 2 ? exact : v[2], v[3] = l == 3 ? exact : v[3];
+            }
+        const int place = PARTS ? m * g.n + n : row_out[row] + column_out[column];
+/* Whether a place in a block is inside out. */
+#define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
+                                        && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
+#if VEC == 4
+        __global STORAGE(OUT_TYPE) *to = OUT + place;
+        if (!MEETS(row, column)) /* all four or none: they are channels where there are blocks */
+            continue;
+        if (((ulong)to & (4 * sizeof(*to) - 1)) == 0) {
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                if (!PARTS)
+                    v[l] *= alpha;
+                if (!PARTS && beta != 0)
+                    v[l] += beta * LOAD(OUT_TYPE)(to, l);
+            }
+#if MX_TYPE(OUT_TYPE) == MX_TYPE_float
+            *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
 #else
-        const int image = mx_quotient(n, g.by_image), rest = n - image * (g.p * g.q), p = mx_quotient(rest, g.by_row);
-        const int place = mx_quotient(m, g.by_outs), c = m - place * g.outs, in_h = mx_quotient(place, g.by_block_w);
-        const int h = p * g.block_h + in_h, w = (rest - p * g.q) * g.block_w + place - in_h * g.block_w;
-        if (h < g.out_height && w < g.out_width)
-            STORE_MIXED(OUT_TYPE, OUT, (long)(image * g.out_n + c * g.out_c + h * g.out_h + w * g.out_w), sum, alpha,
-                        beta);
+            uint2 four;
+            MX_NARROW(four.x, v[0], v[1]);
+            MX_NARROW(four.y, v[2], v[3]);
+            *(__global uint2 *)to = four;
 #endif
+            continue;
+        }
+#endif
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            const int row_l = M_CLOSEST ? row + l : row, column_l = M_CLOSEST ? column : column + l;
+            if (l >= count || !MEETS(row_l, column_l))
+                continue;
+#if PARTS
+            OUT[place + l] = v[l];
+#else
+            STORE_MIXED(OUT_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
+#endif
+        }
     }
 }

@@ -39,13 +39,13 @@ cdef struct mx_nv_small:
     int a_g, a_m, a_k, a_n, a_h, a_w
     int block_h, block_w, outs
     int out_g, out_n, out_c, out_h, out_w, out_height, out_width
-    int m_closest
+    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
-# A work-group's tile: blocks of a warp along m and n, warps along n and k; backward weights in one launch, by parts of
+# A work-group's tile: blocks of a warp along m and n, warps along m, n and k; backward weights in one launch, by parts of
 # the pixels in two, or as it seems best.
 cdef struct tile_t:
-    int mb, nb, warps_n, warps_k, launches
+    int mb, nb, warps_m, warps_n, warps_k, launches
 
 cdef enum:
     ANY = 0
@@ -53,7 +53,7 @@ cdef enum:
 # What the kernel is compiled for, and its number of work-groups.
 cdef struct plan_t:
     tile_t tile
-    bint last, masked
+    bint last, masked, m_closest, vector
     int a_way, b_way
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
@@ -118,7 +118,12 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     g.block_h, g.block_w = <int> block_h, <int> block_w
     taps = g.taps_h * g.taps_w
     g.m, g.n, g.k = <int> (g.outs * block_h * block_w), <int> (y.len[0] * g.p * g.q), <int> (g.channels * taps)
-    g.m_closest = g.out_c == 1 and g.outs > 1
+    k.m_closest = g.out_c == 1 and g.outs > 1
+    if k.m_closest:
+        k.vector = _divides(4, g.outs, g.out_n, g.out_h, g.out_w, g.out_g)
+    else:
+        k.vector = (block_h * block_w == 1 and (g.out_w == 1 or g.q == 1) and (g.out_h == g.q or g.p == 1)
+                    and _divides(4, g.p * g.q, g.out_n, g.out_c, g.out_g, 0))
     k.masked = block_h * block_w > 1
     k.last = g.x_c == 1 and g.channels > 1
     k.a_way = k.b_way = SINGLE
@@ -156,7 +161,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
         g.x_g, g.a_g = <int> (g.channels * p.x.stride[1]), <int> (g.outs * p.y.stride[1])
         g.out_g = <int> (g.outs * p.w.stride[0])
     g.m, g.n, g.k = g.outs, <int> (g.channels * g.taps_h * g.taps_w), <int> (p.y.len[0] * image)
-    k.masked = False
+    k.masked = k.m_closest = False
     k.last = g.x_c == 1 and g.channels > 1
     k.a_way = k.b_way = SINGLE
     if (image % run == 0 and (g.a_w == 1 or g.q == 1) and (g.a_h == g.q or g.p == 1)
@@ -164,6 +169,13 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
         k.a_way = RUNS
     elif k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_n, g.a_h, g.a_w, g.a_g):
         k.a_way = PAIRS
+    if k.last:
+        k.vector = ((g.out_c == 1) and (g.out_w == g.channels or g.taps_w == 1)
+                    and (g.out_h == g.channels * g.taps_w or g.taps_h == 1))
+    else:
+        k.vector = ((g.out_w == 1 or g.taps_w == 1) and (g.out_h == g.taps_w or g.taps_h == 1)
+                    and (g.out_c == g.taps_h * g.taps_w or g.channels == 1))
+    k.vector = k.vector and _divides(4, g.n, g.out_n, g.out_g, 0, 0)
     rows_closest = (g.x_w == 1 or g.q == 1) and (g.x_h == g.q or g.p == 1)
     if (k.a_way == RUNS and is_pointwise(p, 1) and rows_closest and _divides(run, g.x_n, g.x_c, g.x_g, 0, 0)):
         k.b_way = RUNS
@@ -172,15 +184,16 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
-    cdef int64_t registers = 40 + 4 * t.mb * t.nb + 16 * t.mb + 8 * t.nb + 2 * t.mb * (2 if k.masked else 1) + 2 * t.nb
+    cdef int64_t registers = 34 + 4 * t.mb * t.nb + 2 * t.mb * (2 if k.masked else 1) + 2 * t.nb
+    registers += (8 * t.mb + 4 * t.nb) * (3 if k.size == 4 else 2)
     if k.size == 4:
-        registers += 12 * t.nb + 16
+        registers += 4 * t.nb
     return registers
 
 
 cdef int64_t _local_bytes(const tile_t* t, int64_t room) noexcept nogil:
-    cdef int64_t wide = 8 * t.nb * t.warps_n
-    return room * 12 + 64 * t.warps_k * t.mb * (wide + (40 - wide % 32) % 32)
+    cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m
+    return room * 12 + 4 * t.warps_k * max(high * (wide + 36), wide * (high + 36)) + 16 * (wide + high) + 2700
 
 
 cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
@@ -192,7 +205,7 @@ cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
 
 
 cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
-    cdef int64_t warps = t.warps_n * t.warps_k
+    cdef int64_t warps = t.warps_m * t.warps_n * t.warps_k
     if warps < 4 or warps > 16 or (k.b_way == PAIRS and t.nb % 2 != 0):
         return False
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
@@ -204,7 +217,8 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     A step of a warp takes its instructions' issue slots or its products' time on the tensor cores, 5.8 clocks each;
     with few warps it waits for the second-level cache.
     """
-    cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb, warps = t.warps_n * t.warps_k, resident, rounds
+    cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
+    cdef int64_t resident, rounds
     cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
     cdef double slots, products, step, a, b, turns, cost
     k.tile = t[0]
@@ -276,11 +290,11 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
             break
         for i in range(6):
             for j in range(3):
-                for warps in range(20):
-                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 5), 1 << (warps % 5), ANY)
+                for warps in range(60):
+                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5), ANY)
                     if forced != NULL:
                         t = forced[0]
-                    if (j > 0 and trial.m <= 8 << j) or not _tile_fits(&k, &t):
+                    if (j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20)) or not _tile_fits(&k, &t):
                         if forced == NULL:
                             continue
                     tiles = 0
@@ -299,6 +313,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
                     break
             if forced != NULL:
                 break
+    g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
     g.by_inner = divisor(max(1, g.channels if best.last else g.taps_h * g.taps_w))
     g.by_taps_w, g.by_outs, g.by_block_w = divisor(max(1, g.taps_w)), divisor(g.outs), divisor(g.block_w)
@@ -309,8 +324,8 @@ cdef plan_t _plan_of(Device dev, const mx_conv_problem* p, tuple config, mx_nv_s
     cdef tile_t t
     if config is None:
         return _plan(dev, p, NULL, g)
-    t.mb, t.nb, t.warps_n, t.warps_k = config[:4]
-    t.launches = config[4] if p.direction == MX_BACKWARD_WEIGHTS else 1
+    t.mb, t.nb, t.warps_m, t.warps_n, t.warps_k = config[:5]
+    t.launches = config[5] if p.direction == MX_BACKWARD_WEIGHTS else 1
     return _plan(dev, p, &t, g)
 
 
@@ -345,20 +360,21 @@ cdef class _NvSmall(_NvSolver):
         return 0.999 if _plan(dev, p, NULL, &g).cost < 20000 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_N", (1, 2, 4, 8)), ("WARPS_K", (1, 2, 4, 8, 16)))
+        tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_M", (1, 2, 4)), ("WARPS_N", (1, 2, 4, 8)),
+                ("WARPS_K", (1, 2, 4, 8, 16)))
         return tile + ((("LAUNCHES", (1, 2)),) if p.direction == MX_BACKWARD_WEIGHTS else ())
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef mx_nv_small g
         cdef plan_t k = _plan_of(dev, p, config, &g)
-        if p.direction == MX_BACKWARD_WEIGHTS and (k.splits > 1) != (config[4] == 2):
+        if p.direction == MX_BACKWARD_WEIGHTS and (k.splits > 1) != (config[5] == 2):
             return False
         return k.cost > 0 and _tile_fits(&k, &k.tile) and k.workspace <= self.workspace_bytes(dev, p)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_small g
         cdef plan_t k = _plan(dev, p, NULL, &g)
-        tile = (k.tile.mb, k.tile.nb, k.tile.warps_n, k.tile.warps_k)
+        tile = (k.tile.mb, k.tile.nb, k.tile.warps_m, k.tile.warps_n, k.tile.warps_k)
         return tile + ((2 if k.splits > 1 else 1,) if p.direction == MX_BACKWARD_WEIGHTS else ())
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
@@ -366,11 +382,12 @@ cdef class _NvSmall(_NvSolver):
         cdef plan_t k = _plan_of(dev, p, config, &g)
         cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
         cdef bint parts = k.splits > 1
-        cdef int64_t threads = 32 * k.tile.warps_n * k.tile.warps_k, taps = p.w.len[3] * p.w.len[4]
+        cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k, taps = p.w.len[3] * p.w.len[4]
         cdef int size = <int> k.size
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          MASKED=int(k.masked), MB=k.tile.mb, NB=k.tile.nb, WARPS_N=k.tile.warps_n,
+                          MASKED=int(k.masked), M_CLOSEST=int(k.m_closest), VEC=4 if k.vector else 1,
+                          MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n,
                           WARPS_K=k.tile.warps_k, ROOM=k.room)
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W
@@ -391,18 +408,18 @@ cdef class NvSmallFwd(_NvSmall):
     """Forward in one launch, no workspace."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1120, "NvSmallFwd", MX_FORWARD
+        self.id, self.name, self.direction = 1181, "NvSmallFwd", MX_FORWARD
 
 
 cdef class NvSmallBwd(_NvSmall):
     """Backward data in one launch, no workspace, whatever the stride."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1121, "NvSmallBwd", MX_BACKWARD_DATA
+        self.id, self.name, self.direction = 1182, "NvSmallBwd", MX_BACKWARD_DATA
 
 
 cdef class NvSmallWrw(_NvSmall):
     """Backward weights: in one launch, or in parts of the pixels that a second launch adds up in one order."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1122, "NvSmallWrw", MX_BACKWARD_WEIGHTS
+        self.id, self.name, self.direction = 1183, "NvSmallWrw", MX_BACKWARD_WEIGHTS

@@ -42,8 +42,8 @@ cdef struct mx_nv_small:
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
-# A work-group's tile: blocks of a warp along m and n, warps along m, n and k; backward weights in one launch, by parts of
-# the pixels in two, or as it seems best.
+# A work-group's tile: blocks of a warp along m and n, warps along m, n and k; backward weights in one launch, in two by
+# parts of the pixels, or as it seems best.
 cdef struct tile_t:
     int mb, nb, warps_m, warps_n, warps_k, launches
 

@@ -35,6 +35,9 @@
 #ifndef B_WAY
 #define B_WAY SINGLE
 #endif
+#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step */
+#define INSIDE 0
+#endif
 #ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
 #define MASKED 0
 #endif
@@ -102,8 +105,8 @@ typedef struct {
 } mx_nv_small;
 
 typedef struct {
-    uint a, b, bits; /* a and b in bytes, modulo 2^32 */
-    int out;         /* in elements */
+    int a, b, out; /* in elements */
+    uint bits;
     uint room;       /* rows and columns of out from here on, or in a block before here: 16 bits each */
 } mx_nv_entry;
 
@@ -127,8 +130,8 @@ static inline mx_nv_entry mx_pixel(int i, const mx_nv_small g)
     const int n = mx_quotient(i, g.by_image), rest = i - n * (g.p * g.q), p = mx_quotient(rest, g.by_row);
     const int q = rest - p * g.q, h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
     mx_nv_entry e;
-    e.a = (uint)(n * g.a_n + p * g.a_h + q * g.a_w) * SIZE; /* of dy */
-    e.b = (uint)(n * g.x_n + h * g.x_h + w * g.x_w) * SIZE;
+    e.a = n * g.a_n + p * g.a_h + q * g.a_w; /* of dy */
+    e.b = n * g.x_n + h * g.x_h + w * g.x_w;
     e.bits = mx_outside(h, g.tap_h, g.taps_h, g.h) | mx_outside(w, g.tap_w, g.taps_w, g.w) << 15;
     e.out = n * g.out_n + p * g.block_h * g.out_h + q * g.block_w * g.out_w;
     e.room = min(g.out_height - p * g.block_h, 0xffff) << 16 | min(g.out_width - q * g.block_w, 0xffff);
@@ -140,8 +143,8 @@ static inline mx_nv_entry mx_tap(int i, const mx_nv_small g)
 {
     const int u = mx_quotient(i, g.by_taps_w), v = i - u * g.taps_w;
     mx_nv_entry e;
-    e.a = (uint)(u * g.turn_h * g.a_h + v * g.turn_w * g.a_w) * SIZE; /* of w */
-    e.b = (uint)(u * g.tap_h * g.x_h + v * g.tap_w * g.x_w) * SIZE;
+    e.a = u * g.turn_h * g.a_h + v * g.turn_w * g.a_w; /* of w */
+    e.b = u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
     e.bits = 1u << u | 0x8000u << v;
     e.out = u * g.out_h + v * g.out_w; /* of dw */
     e.room = 0;
@@ -162,7 +165,7 @@ static inline mx_nv_entry mx_entry_n(int n, const mx_nv_small g)
     if (WEIGHTS) {
         const int2 at = mx_channel_and_tap(n, g);
         e = mx_tap(at.y, g);
-        e.b += (uint)(at.x * g.x_c) * SIZE;
+        e.b += at.x * g.x_c;
         e.out += at.x * g.out_c;
     } else
         e = mx_pixel(n, g);
@@ -177,7 +180,7 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
     m = min(m, g.m - 1);
     e.b = e.room = 0, e.bits = N_SIDE;
     if (WEIGHTS) {
-        e.a = (uint)(m * g.a_m) * SIZE;
+        e.a = m * g.a_m;
         e.out = m * g.out_n;
         return e;
     }
@@ -196,12 +199,10 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
         for (int v = 0; v < g.taps_w; v++)
             e.bits |= (uint)((uint)(j + v * g.turn_w) >= (uint)g.filter_w) << (15 + v);
     }
-    e.a = (uint)(c * g.a_m + i * g.a_h + j * g.a_w) * SIZE;
+    e.a = c * g.a_m + i * g.a_h + j * g.a_w;
     e.out += c * g.out_c;
     return e;
 }
-
-#define AT(p, bytes) ((__global const STORAGE(X_TYPE) *)((__global const uchar *)(p) + (ulong)(bytes)))
 
 /* One result, product after product. */
 static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
@@ -217,10 +218,10 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         else {
             const int2 at = mx_channel_and_tap(k, g);
             e = mx_tap(at.y, g);
-            e.a += (uint)(at.x * g.a_k) * SIZE, e.b += (uint)(at.x * g.x_c) * SIZE;
+            e.a += at.x * g.a_k, e.b += at.x * g.x_c;
         }
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
-            sum = fma(LOAD(X_TYPE)(AT(A, row.a + e.a), 0), LOAD(X_TYPE)(AT(B, column.b + e.b), 0), sum);
+            sum = fma(LOAD(X_TYPE)(A, row.a + e.a), LOAD(X_TYPE)(B, column.b + e.b), sum);
     }
     return sum;
 }
@@ -236,30 +237,31 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
                          "v4.b32 {%0, %1, %2, %3}, [%4]")                                                           \
                  : "=&r"((v)[0]), "=&r"((v)[1]), "=&r"((v)[2]), "=&r"((v)[3]) : "l"((ulong)(p)), "r"(bits))
 
-/* The element, or the two, of word l of a lane at `from`, whose entry for k has in_k[], `apart` bytes in a unit. */
+/* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next where there is one entry. */
+#define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
+/* Word l of a lane, one element or two. */
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define LOAD_SINGLE(v, P, from, in_k, apart, l, masks) LOAD_WORD(v, AT(P, (from) + K_AT(in_k, apart, l)), masks(l))
+#define LOAD_SINGLE(v, from, in_k, apart, l, masks) LOAD_WORD(v, (from) + K_AT(in_k, apart, l), masks(l))
 #else
-#define LOAD_SINGLE(v, P, from, in_k, apart, l, masks)                                      \
-    do {                                                                                    \
-        ushort low_, high_;                                                                 \
-        LOAD_SHORT(low_, AT(P, (from) + K_AT(in_k, apart, 2 * (l))), masks(2 * (l)));       \
-        LOAD_SHORT(high_, AT(P, (from) + K_AT(in_k, apart, 2 * (l) + 1)), masks(2 * (l) + 1)); \
-        (v) = (uint)low_ | (uint)high_ << 16;                                               \
+#define LOAD_SINGLE(v, from, in_k, apart, l, masks)                                      \
+    do {                                                                                 \
+        ushort low_, high_;                                                              \
+        LOAD_SHORT(low_, (from) + K_AT(in_k, apart, 2 * (l)), masks(2 * (l)));           \
+        LOAD_SHORT(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));  \
+        (v) = (uint)low_ | (uint)high_ << 16;                                            \
     } while (0)
 #endif
-#define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
-/* Word l of two neighbours, of which each lies beside the other: k 2 l and 2 l + 1 of both. */
-#define LOAD_PAIR(first, second, P, from, in_k, apart, l, masks, together)                                  \
+/* Word l of two rows or columns that lie beside each other: k 2 l and 2 l + 1 of both. */
+#define LOAD_PAIR(first, second, from, in_k, apart, l, masks, together)                                     \
     do {                                                                                                    \
         uint low_, high_;                                                                                   \
         if (together) {                                                                                     \
-            LOAD_WORD(low_, AT(P, (from) + K_AT(in_k, apart, 2 * (l))), masks(2 * (l)));                    \
-            LOAD_WORD(high_, AT(P, (from) + K_AT(in_k, apart, 2 * (l) + 1)), masks(2 * (l) + 1));           \
+            LOAD_WORD(low_, (from) + K_AT(in_k, apart, 2 * (l)), masks(2 * (l)));                           \
+            LOAD_WORD(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));                  \
         } else {                                                                                            \
             ushort four_[4];                                                                                \
             _Pragma("unroll") for (int o_ = 0; o_ < 4; o_++) LOAD_SHORT(                                    \
-                four_[o_], AT(P, (from) + K_AT(in_k, apart, 2 * (l) + (o_ >> 1)) + 2 * (o_ & 1)),           \
+                four_[o_], (from) + K_AT(in_k, apart, 2 * (l) + (o_ >> 1)) + (o_ & 1),                      \
                 masks(2 * (l) + (o_ >> 1)));                                                                \
             low_ = (uint)four_[0] | (uint)four_[1] << 16, high_ = (uint)four_[2] | (uint)four_[3] << 16;    \
         }                                                                                                   \
@@ -271,12 +273,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     long b_offset, __global STORAGE(OUT_TYPE) *restrict OUT, long out_offset, const mx_nv_small g, const float alpha,
     const float beta)
 {
-    __local uint in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
+    __local int in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
     __local uint in_bits[ROOM] __attribute__((aligned(16)));
     __local float shares[WARPS_K][LINES * PITCH] __attribute__((aligned(16)));
-    __local uint row_a[BM], row_bits[BM], row_room[BM], column_b[BN], column_bits[BN], column_room[BN];
-    __local int row_out[BM], column_out[BN];
-    __local uint tap_a[TAPS], tap_b[TAPS], tap_bits[TAPS];
+    __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN], tap_a[TAPS], tap_b[TAPS];
+    __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN], tap_bits[TAPS];
     const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
     const int share = (item >> 5) % WARPS_K, m_warp = (item >> 5) / WARPS_K % WARPS_M * (16 * MB);
     const int n_warp = (item >> 5) / (WARPS_K * WARPS_M) * (8 * NB);
@@ -308,55 +309,55 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
-    uint a_at[MB][2], a_bits[MB][2], b_at[NB], b_bits[NB];
+    __global const STORAGE(X_TYPE) *a_from[MB][2], *b_from[NB];
+    uint a_bits[MB][2], b_bits[NB];
 #pragma unroll
     for (int i = 0; i < 2 * MB; i++) {
         int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
         if (A_WAY == PAIRS) /* both of a pair are there */
             row = min(row, max(g.m - m0 - 2, 0));
-        a_at[i / 2][i % 2] = row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
+        a_from[i / 2][i % 2] = A + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
     }
 #pragma unroll
     for (int j = 0; j < NB; j++) {
         const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
-        b_at[j] = column_b[column], b_bits[j] = column_bits[column];
+        b_from[j] = B + column_b[column], b_bits[j] = INSIDE ? 0 : column_bits[column];
     }
 
 #define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
-#define B_MASKS(l) (b_bits[j] & bits[UNIT == 1 ? (l) : 0])
+#define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
 #define READ_STEP(a, b, number)                                                                                 \
     do {                                                                                                        \
         const int at_ = ((number) * 4 + t) * ENTRIES;                                                           \
-        uint ka[ENTRIES], kb[ENTRIES], bits[ENTRIES];                                                           \
+        int ka[ENTRIES], kb[ENTRIES];                  \
+        uint bits[ENTRIES];                                                                                     \
         _Pragma("unroll") for (int l = 0; l < ENTRIES; l++)                                                     \
             ka[l] = in_a[at_ + l], kb[l] = in_b[at_ + l], bits[l] = in_bits[at_ + l];                           \
         _Pragma("unroll") for (int i = 0; i < MB; i++) {                                                        \
             if (A_WAY == PAIRS) {                                                                               \
                 const int half_ = 0;                                                                            \
                 _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
-                    LOAD_PAIR(a[i][0][l], a[i][1][l], A, a_at[i][0], ka, g.a_k * SIZE, l, A_MASKS, a_together); \
+                    LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together);         \
             } else                                                                                              \
                 _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                     \
                     if (A_WAY == RUNS && a_together)                                                            \
-                        LOAD_RUN(a[i][half_], AT(A, a_at[i][half_] + ka[0]), A_MASKS(0));                       \
-                    else if (A_WAY == RUNS)                                                                     \
-                        _Pragma("unroll") for (int l = 0; l < 4; l++)                                           \
-                            LOAD_SINGLE(a[i][half_][l], A, a_at[i][half_], ka, SIZE, l, A_MASKS);               \
+                        LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                            \
                     else                                                                                        \
                         _Pragma("unroll") for (int l = 0; l < 4; l++)                                           \
-                            LOAD_SINGLE(a[i][half_][l], A, a_at[i][half_], ka, g.a_k * SIZE, l, A_MASKS);       \
+                            LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l,     \
+                                        A_MASKS);                                                               \
                 }                                                                                               \
         }                                                                                                       \
         _Pragma("unroll") for (int j = 0; j < NB; j++) {                                                        \
             if (B_WAY == PAIRS) {                                                                               \
                 if (j % 2 == 0)                                                                                 \
                     _Pragma("unroll") for (int l = 0; l < 4; l++)                                               \
-                        LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], B, b_at[j], kb, 0, l, B_MASKS, b_together);      \
+                        LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together);       \
             } else if (B_WAY == RUNS && b_together)                                                             \
-                LOAD_RUN(b[j], AT(B, b_at[j] + kb[0]), B_MASKS(0));                                             \
+                LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                  \
             else                                                                                                \
                 _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
-                    LOAD_SINGLE(b[j][l], B, b_at[j], kb, SIZE, l, B_MASKS);                                     \
+                    LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS);                                         \
         }                                                                                                       \
     } while (0)
 
@@ -373,15 +374,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             barrier(CLK_LOCAL_MEM_FENCE);
         for (int i = item; i < steps * 4 * ENTRIES; i += THREADS) {
             const int k = chunk + i * UNIT;
-            uint at_a = 0, at_b = 0, bits = NOWHERE; /* a is read at 0 behind the end, b never */
+            int at_a = 0, at_b = 0; /* a is read there behind the end, b never */
+            uint bits = NOWHERE;
             if (k < end) {
                 if (WEIGHTS) {
                     const mx_nv_entry e = mx_pixel(k, g);
                     at_a = e.a, at_b = e.b, bits = e.bits | K_SIDE;
                 } else {
                     const int2 at = mx_channel_and_tap(k, g);
-                    at_a = tap_a[at.y] + (uint)(at.x * g.a_k) * SIZE;
-                    at_b = tap_b[at.y] + (uint)(at.x * g.x_c) * SIZE;
+                    at_a = tap_a[at.y] + at.x * g.a_k;
+                    at_b = tap_b[at.y] + at.x * g.x_c;
                     bits = tap_bits[at.y];
                 }
             }

@@ -53,7 +53,7 @@ cdef enum:
 # What the kernel is compiled for, and its number of work-groups.
 cdef struct plan_t:
     tile_t tile
-    bint last, masked, m_closest, vector
+    bint last, masked, m_closest, vector, inside
     int a_way, b_way
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
@@ -82,6 +82,15 @@ cdef axis_t _axis(const mx_conv_problem* p, int axis, int64_t block) noexcept no
 
 cdef bint _divides(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
     return (a | b | c | d | e) % number == 0
+
+
+cdef bint _inside(const mx_conv_problem* p) noexcept nogil:
+    """Whether no pixel of forward or backward weights reads outside of x."""
+    cdef int i
+    for i in range(1, 3):
+        if p.pad[i] != 0 or (p.y.len[2 + i] - 1) * p.step[i] + (p.w.len[2 + i] - 1) * p.dilation[i] >= p.x.len[2 + i]:
+            return False
+    return True
 
 
 cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t block_h,
@@ -125,6 +134,8 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
         k.vector = (block_h * block_w == 1 and (g.out_w == 1 or g.q == 1) and (g.out_h == g.q or g.p == 1)
                     and _divides(4, g.p * g.q, g.out_n, g.out_c, g.out_g, 0))
     k.masked = block_h * block_w > 1
+    k.inside = (not k.masked and g.k % k.step_k == 0
+                and (_inside(p) if forward else taps == 1 and p.pad[1] == 0 and p.pad[2] == 0))
     k.last = g.x_c == 1 and g.channels > 1
     k.a_way = k.b_way = SINGLE
     if k.last and g.channels % run == 0 and _divides(run, g.x_n, g.x_h, g.x_w, g.x_g, 0):
@@ -162,6 +173,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
         g.out_g = <int> (g.outs * p.w.stride[0])
     g.m, g.n, g.k = g.outs, <int> (g.channels * g.taps_h * g.taps_w), <int> (p.y.len[0] * image)
     k.masked = k.m_closest = False
+    k.inside = g.k % k.step_k == 0 and _inside(p)
     k.last = g.x_c == 1 and g.channels > 1
     k.a_way = k.b_way = SINGLE
     if (image % run == 0 and (g.a_w == 1 or g.q == 1) and (g.a_h == g.q or g.p == 1)
@@ -386,9 +398,9 @@ cdef class _NvSmall(_NvSolver):
         cdef int size = <int> k.size
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          MASKED=int(k.masked), M_CLOSEST=int(k.m_closest), VEC=4 if k.vector else 1,
-                          MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n,
-                          WARPS_K=k.tile.warps_k, ROOM=k.room)
+                          INSIDE=int(k.inside), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
+                          VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
+                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room)
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W
         elif p.direction == MX_FORWARD:

@@ -20,13 +20,14 @@ cdef enum:
     ROWS = 16              # that blocks of pixels may fill
     SINGLE = 0             # how an operand is read, as the kernel calls it
     RUNS = 1
-    PAIRS = 2
+    ACROSS = 2
     LEAST_ROOM = 512       # entries of the table of k
     MOST_ROOM = 4608
     LOCAL_MEM = 98 * 1024  # of compute capability 8.6 and up
     HOPPER_MEM = 200 * 1024
     REGISTERS = 65536      # of a compute unit
-    LAUNCH = 10500         # clocks that one takes the host
+    LAUNCH = 11400         # clocks between the end of a launch and the beginning of the next one's work
+    CLOCKS = 1750          # a microsecond
 
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -54,7 +55,8 @@ cdef enum:
 cdef struct plan_t:
     tile_t tile
     bint last, masked, m_closest, vector, inside
-    int a_way, b_way
+    int a_way, b_way, a_vector, b_vector
+    int64_t a_limit, b_limit   # of neighbours that may be read at once
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
 
@@ -78,6 +80,14 @@ cdef axis_t _axis(const mx_conv_problem* p, int axis, int64_t block) noexcept no
         a = axis_t((p.x.len[2 + axis] + block - 1) // block, block // step, low, 1,
                    (block - 1 + pad) // step - low + 1, pad - low * step, 1, -step)
     return a
+
+
+cdef int64_t _widest(int64_t size, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
+    """How many elements of `size` bytes can be read at once where all of these are multiples of it."""
+    cdef int64_t number = 16 // size
+    while (a | b | c | d | e) % number != 0:
+        number //= 2
+    return number
 
 
 cdef bint _divides(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
@@ -146,8 +156,11 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     elif (forward and not k.masked and (g.a_w == 1 or g.taps_w == 1) and (g.a_h == g.taps_w or g.taps_h == 1)
             and g.a_k == taps and _divides(run, g.k, g.a_m, g.a_g, 0, 0)):
         k.a_way = RUNS
-    if k.a_way == SINGLE and k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_k, g.a_h, g.a_w, g.a_g):
-        k.a_way = PAIRS
+    k.a_limit = _widest(k.size, g.outs, g.a_k, g.a_h, g.a_w, g.a_g) if g.a_m == 1 else 1
+    k.b_limit = 1
+    if (k.inside and taps == 1 and v.step == 1 and u.step == 1 and (g.x_w == 1 or g.q == 1)
+            and (g.x_h == g.q or g.p == 1)):
+        k.b_limit = _widest(k.size, g.p * g.q, g.x_n, g.x_c, g.x_g, 0)
 
 
 cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noexcept nogil:
@@ -179,8 +192,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
     if (image % run == 0 and (g.a_w == 1 or g.q == 1) and (g.a_h == g.q or g.p == 1)
             and _divides(run, g.a_n, g.a_m, g.a_g, 0, 0)):
         k.a_way = RUNS
-    elif k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_n, g.a_h, g.a_w, g.a_g):
-        k.a_way = PAIRS
+    k.a_limit = _widest(k.size, g.outs, g.a_n, g.a_h, g.a_w, g.a_g) if g.a_m == 1 else 1
     if k.last:
         k.vector = ((g.out_c == 1) and (g.out_w == g.channels or g.taps_w == 1)
                     and (g.out_h == g.channels * g.taps_w or g.taps_h == 1))
@@ -191,8 +203,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
     rows_closest = (g.x_w == 1 or g.q == 1) and (g.x_h == g.q or g.p == 1)
     if (k.a_way == RUNS and is_pointwise(p, 1) and rows_closest and _divides(run, g.x_n, g.x_c, g.x_g, 0, 0)):
         k.b_way = RUNS
-    elif k.size == 2 and k.last and _divides(2, g.channels, g.x_n, g.x_h, g.x_w, g.x_g):
-        k.b_way = PAIRS
+    k.b_limit = _widest(k.size, g.channels, g.x_n, g.x_h, g.x_w, g.x_g) if k.last else 1
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
@@ -218,7 +229,7 @@ cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
 
 cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t warps = t.warps_m * t.warps_n * t.warps_k
-    if warps < 4 or warps > 16 or (k.b_way == PAIRS and t.nb % 2 != 0):
+    if warps < 4 or warps > 16:
         return False
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
@@ -231,9 +242,19 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
     cdef int64_t resident, rounds
-    cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
-    cdef double slots, products, step, a, b, turns, cost
+    cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each, number
+    cdef double slots, products, lines, step, a, b, turns, cost
     k.tile = t[0]
+    k.a_vector = k.b_vector = 1
+    if k.a_way != RUNS:
+        k.a_vector = <int> min(k.a_limit, 2 * t.mb)
+        k.a_way = ACROSS if k.a_vector > 1 else SINGLE
+    if k.b_way != RUNS:
+        number = k.b_limit
+        while t.nb % number != 0:
+            number //= 2
+        k.b_vector = <int> number
+        k.b_way = ACROSS if number > 1 else SINGLE
     each = (steps + splits - 1) // splits
     g.each = <int> (each * k.step_k)
     k.splits = (steps + each - 1) // each
@@ -242,29 +263,37 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     k.room = _room(k, g.each)
     if _local_bytes(t, k.room) > k.local_mem:
         return False
+    # Instructions of a warp's step, and lines of the first-level cache that it touches.
     if k.size == 4:
-        a = 2 * t.mb * (2 if k.a_way == RUNS else 12 + 4 * k.masked) + 24 * t.mb
-        b = t.nb * (5 if k.b_way == RUNS else 20) + 12 * t.nb
-        slots = 10 + a + b + 10 * t.mb * t.nb
+        a = 2 * t.mb * (2.0 if k.a_way == RUNS else (4.0 / k.a_vector) * (2 + 2 * k.masked)) + 32 * t.mb
+        b = t.nb * ((7.0 if not k.inside else 2.0) if k.b_way == RUNS else
+                    (4.0 / k.b_vector) * (2 if k.inside else 4)) + 16 * t.nb
+        slots = 16 + a + b + 10 * t.mb * t.nb
         products = 6 * 5.8 * t.mb * t.nb
+        lines = 2.0 * t.mb * (8 if k.a_way == RUNS else 16.0 / k.a_vector if k.a_way == ACROSS else 20.0 if k.masked
+                              else 32.0)
+        lines += t.nb * (8.0 if k.b_way == RUNS else 16.0 / k.b_vector if k.b_way == ACROSS
+                         else 18.0 if k.a_way == RUNS else 10.0)
     else:
-        a = 2 * t.mb * (2 if k.a_way == RUNS else 14 if k.a_way == PAIRS else 28 + 8 * k.masked)
-        b = t.nb * (5 if k.b_way == RUNS else 18 if k.b_way == PAIRS else 44)
-        slots = 12 + a + b + 2 * t.mb * t.nb
+        a = 2 * t.mb * (2.0 if k.a_way == RUNS else (8.0 / k.a_vector) * 3 + 4 if k.a_way == ACROSS else 24.0) + 8 * t.mb
+        b = t.nb * (7.0 if k.b_way == RUNS else (8.0 / k.b_vector) * 4 + 4 if k.b_way == ACROSS else 40.0) + 4 * t.nb
+        slots = 16 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
+        lines = 2.0 * t.mb * (8 if k.a_way == RUNS else 32.0 / k.a_vector if k.a_way == ACROSS else 40.0)
+        lines += t.nb * (8.0 if k.b_way == RUNS else 32.0 / k.b_vector if k.b_way == ACROSS else 24.0)
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
                           k.local_mem // _local_bytes(t, k.room)))
     rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
-    step = max(600.0, resident * warps / 4.0 * max(slots, products))
+    step = max(900.0, resident * warps * max(max(slots / 2.4, products / 3.6), lines))
     turns = (each + t.warps_k - 1) // t.warps_k
-    cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
+    cost = rounds * ((turns + 0.5) * step + 3000 + resident * (high * wide / 4 * (4 * t.warps_k + 40) / 64.0
+                     + min(k.room, g.each) * (70 if g.block_h == 0 else 30) / 64.0))
     if k.splits > 1:
         k.workspace = k.splits * g.groups * g.m * <int64_t> g.n * 4
-        cost += 4000 + k.workspace / (k.units * 12.0)
-    # Calls in a row wait for the host, calls that are waited for do not: the mean of both.
-    k.cost = (cost + max(cost, LAUNCH * (2.0 if k.splits > 1 else 1.0))) / 2
+        cost += 2000 + k.workspace / (k.units * 12.0)
+    k.cost = cost + LAUNCH * (2 if k.splits > 1 else 1)
     return True
 
 
@@ -332,6 +361,31 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
     return best
 
 
+cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
+    """Microseconds that the other solvers for tensor cores take, as measured on an H200.
+
+    Tiles of 128 x 128, a round of them for all compute units, slices of 64 products; few channels have their own solver.
+    """
+    cdef bint wide = p.w.type == MX_FLOAT
+    cdef int64_t taps = p.w.len[3] * p.w.len[4], filters = p.w.len[0] // p.groups, channels = p.w.len[1], tiles
+    cdef const mx_tensor* y = &p.y
+    cdef double products = 2e-9 * p.y.len[0] * p.y.len[3] * p.y.len[4] * p.w.len[0] * channels * taps
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        if channels <= 4:
+            return 40 + 25 * products if wide else 14.5 + 8 * products
+        return 17 + 20 * products if wide else 12 + 2.5 * products
+    if p.direction == MX_FORWARD and channels <= 4:
+        return 17 + 20 * products if wide else 11 + 6.6 * products
+    if p.direction == MX_BACKWARD_DATA:
+        filters, channels, y = channels, filters, &p.x
+    tiles = ((filters + 127) // 128) * ((y.len[0] * y.len[3] * y.len[4] + 127) // 128) * p.groups
+    if p.direction == MX_BACKWARD_DATA:
+        taps = (taps + p.step[1] * p.step[2] - 1) // (p.step[1] * p.step[2])
+    tiles = (tiles + dev.compute_units - 1) // max(1, dev.compute_units)
+    return (9 + 1.45 * tiles * taps * ((channels + 63) // 64)) if wide else (
+        8.5 + 0.31 * tiles * taps * ((channels + 63) // 64))
+
+
 cdef plan_t _plan_of(Device dev, const mx_conv_problem* p, tuple config, mx_nv_small* g):
     cdef tile_t t
     if config is None:
@@ -369,7 +423,9 @@ cdef class _NvSmall(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_nv_small g
-        return 0.999 if _plan(dev, p, NULL, &g).cost < 20000 else 0.6
+        if not has_wgmma(dev) or (p.groups > 1 and p.w.len[1] <= 16):
+            return 0.6
+        return 0.999 if _plan(dev, p, NULL, &g).cost < CLOCKS * _others(dev, p) else 0.51
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_M", (1, 2, 4)), ("WARPS_N", (1, 2, 4, 8)),
@@ -398,6 +454,7 @@ cdef class _NvSmall(_NvSolver):
         cdef int size = <int> k.size
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
+                          A_VECTOR=k.a_vector, B_VECTOR=k.b_vector,
                           INSIDE=int(k.inside), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
                           VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
                           WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room)

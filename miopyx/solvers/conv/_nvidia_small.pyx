@@ -275,7 +275,7 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
         lines += t.nb * (8.0 if k.b_way == RUNS else 16.0 / k.b_vector if k.b_way == ACROSS
                          else 18.0 if k.a_way == RUNS else 10.0)
     else:
-        a = 2 * t.mb * (2.0 if k.a_way == RUNS else (8.0 / k.a_vector) * 3 + 4 if k.a_way == ACROSS else 24.0) + 8 * t.mb
+        a = 2 * t.mb * (6.0 if k.a_way == RUNS else 24.0 / k.a_vector + 8 if k.a_way == ACROSS else 28.0)
         b = t.nb * (7.0 if k.b_way == RUNS else (8.0 / k.b_vector) * 4 + 4 if k.b_way == ACROSS else 40.0) + 4 * t.nb
         slots = 16 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
@@ -332,7 +332,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
         for i in range(6):
             for j in range(3):
                 for warps in range(60):
-                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5), ANY)
+                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5),
+                               ANY)
                     if forced != NULL:
                         t = forced[0]
                     if (j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20)) or not _tile_fits(&k, &t):
@@ -364,7 +365,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
 cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
     """Microseconds that the other solvers for tensor cores take, as measured on an H200.
 
-    Tiles of 128 x 128, a round of them for all compute units, slices of 64 products; few channels have their own solver.
+    Rounds of tiles of 128 x 128, slices of 64 products; few channels have solvers of their own.
     """
     cdef bint wide = p.w.type == MX_FLOAT
     cdef int64_t taps = p.w.len[3] * p.w.len[4], filters = p.w.len[0] // p.groups, channels = p.w.len[1], tiles

@@ -25,21 +25,15 @@
 #ifndef LAST /* of taps and channels, channels run fastest */
 #define LAST 0
 #endif
-/* How an operand is read: element by element, 16 bytes along k, or ..._VECTOR neighbours along m or n. */
+/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n. */
 #define SINGLE 0
 #define RUNS 1
-#define ACROSS 2
+#define PAIRS 2
 #ifndef A_WAY
 #define A_WAY SINGLE
 #endif
 #ifndef B_WAY
 #define B_WAY SINGLE
-#endif
-#ifndef A_VECTOR
-#define A_VECTOR 1
-#endif
-#ifndef B_VECTOR
-#define B_VECTOR 1
 #endif
 #ifndef INSIDE /* all that is read of b lies inside x, for all k of a step */
 #define INSIDE 0
@@ -81,7 +75,6 @@
 #define SIZE (WIDE ? 4 : 2)
 #define LANE_K (16 / SIZE)                     /* of a lane and step: four words of each row */
 #define STEP_K (4 * LANE_K)
-#define PACK (WIDE ? 1 : 2)                    /* elements of a word */
 #define UNIT (B_WAY == RUNS ? LANE_K : 1)      /* so many k have one entry in the table */
 #define ENTRIES (LANE_K / UNIT)                /* of a lane and step */
 #define BM (16 * MB * WARPS_M)
@@ -239,9 +232,6 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
     asm volatile(IF_NONE("%2", "mov.b32 %0, 0;", "b32 %0, [%1]") : "=&r"(v) : "l"((ulong)(p)), "r"(bits))
 #define LOAD_SHORT(v, p, bits) \
     asm volatile(IF_NONE("%2", "mov.b16 %0, 0;", "b16 %0, [%1]") : "=&h"(v) : "l"((ulong)(p)), "r"(bits))
-#define LOAD_TWO(v, p, bits)                                                                                        \
-    asm volatile(IF_NONE("%3", "mov.b32 %0, 0; mov.b32 %1, 0;", "v2.b32 {%0, %1}, [%2]")                            \
-                 : "=&r"((v)[0]), "=&r"((v)[1]) : "l"((ulong)(p)), "r"(bits))
 #define LOAD_RUN(v, p, bits)                                                                                        \
     asm volatile(IF_NONE("%5", "mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;",                       \
                          "v4.b32 {%0, %1, %2, %3}, [%4]")                                                           \
@@ -261,28 +251,22 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         (v) = (uint)low_ | (uint)high_ << 16;                                            \
     } while (0)
 #endif
-/* `count` elements of one k from `p` on, as words. */
-#define LOAD_ACROSS(v, p, count, bits, together)                                                            \
+/* Word l of two rows or columns that lie beside each other: k 2 l and 2 l + 1 of both. */
+#define LOAD_PAIR(first, second, from, in_k, apart, l, masks, together)                                     \
     do {                                                                                                    \
-        if (!(together))                                                                                    \
-            _Pragma("unroll") for (int o_ = 0; o_ < (count); o_++) LOAD_ELEMENT((v), o_, p, bits);          \
-        else if ((count) * SIZE == 16)                                                                      \
-            LOAD_RUN(v, p, bits);                                                                           \
-        else if ((count) * SIZE == 8)                                                                       \
-            LOAD_TWO(v, p, bits);                                                                           \
-        else                                                                                                \
-            LOAD_WORD((v)[0], p, bits);                                                                     \
+        uint low_, high_;                                                                                   \
+        if (together) {                                                                                     \
+            LOAD_WORD(low_, (from) + K_AT(in_k, apart, 2 * (l)), masks(2 * (l)));                           \
+            LOAD_WORD(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));                  \
+        } else {                                                                                            \
+            ushort four_[4];                                                                                \
+            _Pragma("unroll") for (int o_ = 0; o_ < 4; o_++) LOAD_SHORT(                                    \
+                four_[o_], (from) + K_AT(in_k, apart, 2 * (l) + (o_ >> 1)) + (o_ & 1),                      \
+                masks(2 * (l) + (o_ >> 1)));                                                                \
+            low_ = (uint)four_[0] | (uint)four_[1] << 16, high_ = (uint)four_[2] | (uint)four_[3] << 16;    \
+        }                                                                                                   \
+        first = (low_ & 0xffff) | high_ << 16, second = low_ >> 16 | (high_ & 0xffff0000u);                 \
     } while (0)
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define LOAD_ELEMENT(v, o, p, bits) LOAD_WORD((v)[o], (p) + (o), bits)
-#else
-#define LOAD_ELEMENT(v, o, p, bits)                                                                      \
-    do {                                                                                                 \
-        ushort one_;                                                                                     \
-        LOAD_SHORT(one_, (p) + (o), bits);                                                               \
-        (v)[(o) / 2] = (o) % 2 ? (v)[(o) / 2] | (uint)one_ << 16 : (uint)one_;                           \
-    } while (0)
-#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_small(
     __global const STORAGE(X_TYPE) *restrict A, long a_offset, __global const STORAGE(X_TYPE) *restrict B,
@@ -304,8 +288,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 
     A += a_offset + (long)group * g.a_g;
     B += b_offset + (long)group * g.x_g;
-    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : A_VECTOR * SIZE - 1)) == 0;
-    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : B_VECTOR * SIZE - 1)) == 0;
+    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : 3)) == 0;
+    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : 3)) == 0;
 
     /* What each row, column and tap adds to the places. */
     for (int i = item; i < BM + BN; i += THREADS)
@@ -324,76 +308,61 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    /* Rows r and r + 8 of each block of m, column r of each block of n; of neighbours as many runs of them. */
-    __global const STORAGE(X_TYPE) *a_from[2 * MB / A_VECTOR], *b_from[NB / B_VECTOR];
-    uint a_bits[2 * MB / A_VECTOR], b_bits[NB / B_VECTOR];
+    /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
+    __global const STORAGE(X_TYPE) *a_from[MB][2], *b_from[NB];
+    uint a_bits[MB][2], b_bits[NB];
 #pragma unroll
-    for (int i = 0; i < 2 * MB / A_VECTOR; i++) {
-        int row = m_warp + (A_WAY == ACROSS ? r * (2 * MB) + i * A_VECTOR : i / 2 * 16 + r + i % 2 * 8);
-        if (A_WAY == ACROSS) /* all of a run are there */
-            row = min(row, max(g.m - m0 - A_VECTOR, 0));
-        a_from[i] = A + row_a[row], a_bits[i] = MASKED ? row_bits[row] : 0;
+    for (int i = 0; i < 2 * MB; i++) {
+        int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
+        if (A_WAY == PAIRS) /* both of a pair are there */
+            row = min(row, max(g.m - m0 - 2, 0));
+        a_from[i / 2][i % 2] = A + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
     }
 #pragma unroll
-    for (int j = 0; j < NB / B_VECTOR; j++) {
-        int column = n_warp + (B_WAY == ACROSS ? r * NB + j * B_VECTOR : j * 8 + r);
-        if (B_WAY == ACROSS)
-            column = min(column, max(g.n - n0 - B_VECTOR, 0));
+    for (int j = 0; j < NB; j++) {
+        const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
         b_from[j] = B + column_b[column], b_bits[j] = INSIDE ? 0 : column_bits[column];
     }
 
-#define A_MASKS(l) (MASKED ? a_bits[i_] & bits[UNIT == 1 ? (l) : 0] : 0)
-#define B_MASKS(l) (INSIDE ? 0 : b_bits[j_] & bits[UNIT == 1 ? (l) : 0])
-#define READ_TABLE(number)                                                                                      \
+#define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
+#define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
+#define READ_STEP(a, b, number)                                                                                 \
     do {                                                                                                        \
         const int at_ = ((number) * 4 + t) * ENTRIES;                                                           \
+        int ka[ENTRIES], kb[ENTRIES];                  \
+        uint bits[ENTRIES];                                                                                     \
         _Pragma("unroll") for (int l = 0; l < ENTRIES; l++)                                                     \
             ka[l] = in_a[at_ + l], kb[l] = in_b[at_ + l], bits[l] = in_bits[at_ + l];                           \
-    } while (0)
-/* Run i of rows, run j of columns; where runs are neighbours, those of one k or of two. */
-#define READ_A(i)                                                                                               \
-    do {                                                                                                        \
-        const int i_ = (i);                                                                                     \
-        if (A_WAY == RUNS && a_together)                                                                        \
-            LOAD_RUN(a[i_], a_from[i_] + ka[0], A_MASKS(0));                                                    \
-        else if (A_WAY != ACROSS)                                                                               \
-            _Pragma("unroll") for (int l = 0; l < 4; l++)                                                       \
-                LOAD_SINGLE(a[i_][l], a_from[i_], ka, A_WAY == RUNS ? 1 : g.a_k, l, A_MASKS);                   \
-        else                                                                                                    \
-            READ_ACROSS(a, a_from, ka, g.a_k, i_, A_VECTOR, A_MASKS, a_together);                               \
-    } while (0)
-#define READ_B(j)                                                                                               \
-    do {                                                                                                        \
-        const int j_ = (j);                                                                                     \
-        if (B_WAY == RUNS && b_together)                                                                        \
-            LOAD_RUN(b[j_], b_from[j_] + kb[0], B_MASKS(0));                                                    \
-        else if (B_WAY != ACROSS)                                                                               \
-            _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_SINGLE(b[j_][l], b_from[j_], kb, 1, l, B_MASKS); \
-        else                                                                                                    \
-            READ_ACROSS(b, b_from, kb, 1, j_, B_VECTOR, B_MASKS, b_together);                                   \
-    } while (0)
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define READ_ACROSS(to, from, in_k, apart, i, count, masks, together)                                           \
-    _Pragma("unroll") for (int l = 0; l < 4; l++) {                                                             \
-        uint v_[4];                                                                                             \
-        LOAD_ACROSS(v_, from[i] + K_AT(in_k, apart, l), count, masks(l), together);                             \
-        _Pragma("unroll") for (int o_ = 0; o_ < (count); o_++) to[(i) * (count) + o_][l] = v_[o_];              \
-    }
-#else
-#define READ_ACROSS(to, from, in_k, apart, i, count, masks, together)                                           \
-    _Pragma("unroll") for (int l = 0; l < 4; l++) {                                                             \
-        uint low_[4], high_[4];                                                                                 \
-        LOAD_ACROSS(low_, from[i] + K_AT(in_k, apart, 2 * l), count, masks(2 * l), together);                   \
-        LOAD_ACROSS(high_, from[i] + K_AT(in_k, apart, 2 * l + 1), count, masks(2 * l + 1), together);          \
-        _Pragma("unroll") for (int o_ = 0; o_ < (count) / 2; o_++) {                                            \
-            to[(i) * (count) + 2 * o_][l] = (low_[o_] & 0xffff) | high_[o_] << 16;                              \
-            to[(i) * (count) + 2 * o_ + 1][l] = low_[o_] >> 16 | (high_[o_] & 0xffff0000u);                     \
+        _Pragma("unroll") for (int i = 0; i < MB; i++) {                                                        \
+            if (A_WAY == PAIRS) {                                                                               \
+                const int half_ = 0;                                                                            \
+                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
+                    LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together);         \
+            } else                                                                                              \
+                _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                     \
+                    if (A_WAY == RUNS && a_together)                                                            \
+                        LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                            \
+                    else                                                                                        \
+                        _Pragma("unroll") for (int l = 0; l < 4; l++)                                           \
+                            LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l,     \
+                                        A_MASKS);                                                               \
+                }                                                                                               \
         }                                                                                                       \
-    }
-#endif
+        _Pragma("unroll") for (int j = 0; j < NB; j++) {                                                        \
+            if (B_WAY == PAIRS) {                                                                               \
+                if (j % 2 == 0)                                                                                 \
+                    _Pragma("unroll") for (int l = 0; l < 4; l++)                                               \
+                        LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together);       \
+            } else if (B_WAY == RUNS && b_together)                                                             \
+                LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                  \
+            else                                                                                                \
+                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
+                    LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS);                                         \
+        }                                                                                                       \
+    } while (0)
 
     float sums[MB][NB][4];
-    uint a[2 * MB][4], b[NB][4];
+    uint a[MB][2][4], b[NB][4];
 #pragma unroll
     for (int i = 0; i < MB * NB * 4; i++)
         sums[i / NB / 4][i / 4 % NB][i % 4] = 0;
@@ -404,10 +373,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         if (chunk != begin)
             barrier(CLK_LOCAL_MEM_FENCE);
         for (int i = item; i < steps * 4 * ENTRIES; i += THREADS) {
-            /* Lanes beside each other read neighbours in k, where a lane reads none itself. */
-            const int within = i & 4 * ENTRIES - 1;
-            const int k = chunk + (UNIT > 1 || A_WAY == RUNS ? i * UNIT : i - within + (within / PACK % (ENTRIES / PACK)
-                                   * 4 + within / ENTRIES) * PACK + within % PACK);
+            const int k = chunk + i * UNIT;
             int at_a = 0, at_b = 0; /* a is read there behind the end, b never */
             uint bits = NOWHERE;
             if (k < end) {
@@ -424,67 +390,56 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             in_a[i] = at_a, in_b[i] = at_b, in_bits[i] = bits;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        /* The first turn only reads; the others read for the next one among their products, a part for each i. */
+        /* The first turn only reads. */
 #pragma unroll 1
         for (int step = share - WARPS_K; step < steps; step += WARPS_K) {
-            const bool more = step + WARPS_K < steps;
-            int ka[ENTRIES], kb[ENTRIES];
-            uint bits[ENTRIES];
-            if (more)
-                READ_TABLE(step + WARPS_K);
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
-            uint a_hi[2 * MB][4], a_lo[2 * MB][4], b_hi[NB][4], b_lo[NB][4];
+            uint a_hi[MB][2][4], a_lo[MB][2][4], b_hi[NB][4], b_lo[NB][4];
+            if (step >= 0) {
 #pragma unroll
-            for (int i = 0; i < MB * 8; i++)
-                SPLIT(a[i / 4][i % 4], a_hi[i / 4][i % 4], a_lo[i / 4][i % 4]);
+                for (int i = 0; i < MB * 8; i++)
+                    SPLIT(a[i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
 #pragma unroll
-            for (int j = 0; j < NB * 4; j++)
-                SPLIT(b[j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+                for (int j = 0; j < NB * 4; j++)
+                    SPLIT(b[j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+            }
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB; i++) {
+                    float fresh[NB][4];
+#define PRODUCTS(HOW, x, y, s)                                                                                      \
+    _Pragma("unroll") for (int j = 0; j < NB; j++)                                                                  \
+        HOW(fresh[j], x[i][0][s], x[i][1][s], x[i][0][s + 1], x[i][1][s + 1], y[j][s], y[j][s + 1])
+                    PRODUCTS(MX_PRODUCT, a_lo, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_lo, b_hi, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 2);
+#pragma unroll
+                    for (int l = 0; l < NB * 4; l++)
+                        sums[i][l / 4][l % 4] += fresh[l / 4][l % 4];
+                }
 #else
-            uint a_now[2 * MB][4], b_now[NB][4];
+            uint a_now[MB][2][4], b_now[NB][4];
 #pragma unroll
             for (int i = 0; i < MB * 8; i++)
-                a_now[i / 4][i % 4] = a[i / 4][i % 4];
+                a_now[i / 8][i / 4 % 2][i % 4] = a[i / 8][i / 4 % 2][i % 4];
 #pragma unroll
             for (int j = 0; j < NB * 4; j++)
                 b_now[j / 4][j % 4] = b[j / 4][j % 4];
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB * NB * 2; i++)
+                    MX_ADD_PRODUCT(sums[i % MB][i / MB % NB], a_now[i % MB][0][i / MB / NB * 2],
+                                   a_now[i % MB][1][i / MB / NB * 2], a_now[i % MB][0][i / MB / NB * 2 + 1],
+                                   a_now[i % MB][1][i / MB / NB * 2 + 1], b_now[i / MB % NB][i / MB / NB * 2],
+                                   b_now[i / MB % NB][i / MB / NB * 2 + 1]);
 #endif
-#pragma unroll
-            for (int i = 0; i < MB; i++) {
-                if (more) {
-#pragma unroll
-                    for (int o = 0; o < 2 * MB / A_VECTOR; o++)
-                        if (o * MB / (2 * MB / A_VECTOR) == i)
-                            READ_A(o);
-#pragma unroll
-                    for (int o = 0; o < NB / B_VECTOR; o++)
-                        if (o * MB / (NB / B_VECTOR) == i)
-                            READ_B(o);
-                }
-                if (step < 0)
-                    continue;
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-                float fresh[NB][4];
-#define PRODUCTS(HOW, x, y, s)                                                                                      \
-    _Pragma("unroll") for (int j = 0; j < NB; j++)                                                                  \
-        HOW(fresh[j], x[2 * i][s], x[2 * i + 1][s], x[2 * i][s + 1], x[2 * i + 1][s + 1], y[j][s], y[j][s + 1])
-                PRODUCTS(MX_PRODUCT, a_lo, b_hi, 0);
-                PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 0);
-                PRODUCTS(MX_ADD_PRODUCT, a_lo, b_hi, 2);
-                PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 2);
-                PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 0);
-                PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 2);
-#pragma unroll
-                for (int l = 0; l < NB * 4; l++)
-                    sums[i][l / 4][l % 4] += fresh[l / 4][l % 4];
-#else
-#pragma unroll
-                for (int j = 0; j < 2 * NB; j++)
-                    MX_ADD_PRODUCT(sums[i][j % NB], a_now[2 * i][j / NB * 2], a_now[2 * i + 1][j / NB * 2],
-                                   a_now[2 * i][j / NB * 2 + 1], a_now[2 * i + 1][j / NB * 2 + 1],
-                                   b_now[j % NB][j / NB * 2], b_now[j % NB][j / NB * 2 + 1]);
-#endif
-            }
         }
     }
 
@@ -494,20 +449,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         for (int j = 0; j < NB; j++)
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                const int column = 2 * t + l % 2, n = n_warp + (B_WAY == ACROSS ? column * NB + j : j * 8 + column);
-                const int m = m_warp + (A_WAY == ACROSS ? r * (2 * MB) + 2 * i + l / 2 : i * 16 + r + l / 2 * 8);
+                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
+                const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
                 shares[share][M_CLOSEST ? n * PITCH + m : m * PITCH + n] = sums[i][j][l];
             }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     OUT += out_offset + (PARTS ? (long)(split * g.groups + group) * g.m * g.n : (long)group * g.out_g);
-    uint again = 0; /* which of the work-item's turns met a sum that is not finite */
-#pragma unroll 2
-    for (int turn = 0; turn < (BM * BN / 4 + THREADS - 1) / THREADS; turn++) {
-        const int i = item + turn * THREADS;
+#pragma unroll 1
+    for (int i = item; i < BM * BN / 4; i += THREADS) {
         const int line = i / (RUN / 4), first = i % (RUN / 4) * 4;
         const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
-        if (i >= BM * BN / 4 || m >= g.m || n >= g.n)
+        if (m >= g.m || n >= g.n)
             continue;
         float4 sum = *(__local const float4 *)(shares[0] + line * PITCH + first);
 #pragma unroll
@@ -515,10 +468,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             sum += *(__local const float4 *)(shares[o] + line * PITCH + first);
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
         const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
-        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY)) {
-            again |= 1u << turn;
-            continue;
-        }
+        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY))
+#pragma unroll 1
+            for (int l = 0; l < count; l++) {
+                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, begin, end);
+                v[0] = l == 0 ? exact : v[0], v[1] = l == 1 ? exact : v[1];
+                v[2] = l == 2 ? exact : v[2], v[3] = l == 3 ? exact : v[3];
+            }
         const int place = PARTS ? m * g.n + n : row_out[row] + column_out[column];
 /* Whether a place in a block is inside out. */
 #define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
@@ -558,20 +514,4 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
         }
     }
-#pragma unroll 1
-    for (int i = item; again != 0; i += THREADS, again >>= 1)
-        if (again & 1)
-#pragma unroll 1
-            for (int l = 0; l < 4; l++) {
-                const int line = i / (RUN / 4), first = i % (RUN / 4) * 4 + l;
-                const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first;
-                if (m0 + row >= g.m || n0 + column >= g.n || !MEETS(row, column))
-                    continue;
-                const float sum = mx_exactly(A, B, g, m0 + row, n0 + column, begin, end);
-#if PARTS
-                OUT[(m0 + row) * g.n + n0 + column] = sum;
-#else
-                STORE_MIXED(OUT_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);
-#endif
-            }
 }

@@ -20,14 +20,15 @@ cdef enum:
     ROWS = 16              # that blocks of pixels may fill
     SINGLE = 0             # how an operand is read, as the kernel calls it
     RUNS = 1
-    ACROSS = 2
+    PAIRS = 2
     LEAST_ROOM = 512       # entries of the table of k
     MOST_ROOM = 4608
     LOCAL_MEM = 98 * 1024  # of compute capability 8.6 and up
     HOPPER_MEM = 200 * 1024
     REGISTERS = 65536      # of a compute unit
-    LAUNCH = 11400         # clocks between the end of a launch and the beginning of the next one's work
+    LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
+    SMALL = 60             # microseconds, beyond which nothing was measured but float32's data of few channels
 
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -43,20 +44,15 @@ cdef struct mx_nv_small:
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
-# A work-group's tile: blocks of a warp along m and n, warps along m, n and k; backward weights in one launch, in two by
-# parts of the pixels, or as it seems best.
+# A work-group's tile: blocks of a warp along m and n, warps along m, n and k.
 cdef struct tile_t:
-    int mb, nb, warps_m, warps_n, warps_k, launches
-
-cdef enum:
-    ANY = 0
+    int mb, nb, warps_m, warps_n, warps_k
 
 # What the kernel is compiled for, and its number of work-groups.
 cdef struct plan_t:
     tile_t tile
     bint last, masked, m_closest, vector, inside
-    int a_way, b_way, a_vector, b_vector
-    int64_t a_limit, b_limit   # of neighbours that may be read at once
+    int a_way, b_way
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
 
@@ -80,14 +76,6 @@ cdef axis_t _axis(const mx_conv_problem* p, int axis, int64_t block) noexcept no
         a = axis_t((p.x.len[2 + axis] + block - 1) // block, block // step, low, 1,
                    (block - 1 + pad) // step - low + 1, pad - low * step, 1, -step)
     return a
-
-
-cdef int64_t _widest(int64_t size, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
-    """How many elements of `size` bytes can be read at once where all of these are multiples of it."""
-    cdef int64_t number = 16 // size
-    while (a | b | c | d | e) % number != 0:
-        number //= 2
-    return number
 
 
 cdef bint _divides(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
@@ -156,11 +144,8 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     elif (forward and not k.masked and (g.a_w == 1 or g.taps_w == 1) and (g.a_h == g.taps_w or g.taps_h == 1)
             and g.a_k == taps and _divides(run, g.k, g.a_m, g.a_g, 0, 0)):
         k.a_way = RUNS
-    k.a_limit = _widest(k.size, g.outs, g.a_k, g.a_h, g.a_w, g.a_g) if g.a_m == 1 else 1
-    k.b_limit = 1
-    if (k.inside and taps == 1 and v.step == 1 and u.step == 1 and (g.x_w == 1 or g.q == 1)
-            and (g.x_h == g.q or g.p == 1)):
-        k.b_limit = _widest(k.size, g.p * g.q, g.x_n, g.x_c, g.x_g, 0)
+    if k.a_way == SINGLE and k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_k, g.a_h, g.a_w, g.a_g):
+        k.a_way = PAIRS
 
 
 cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noexcept nogil:
@@ -192,7 +177,8 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
     if (image % run == 0 and (g.a_w == 1 or g.q == 1) and (g.a_h == g.q or g.p == 1)
             and _divides(run, g.a_n, g.a_m, g.a_g, 0, 0)):
         k.a_way = RUNS
-    k.a_limit = _widest(k.size, g.outs, g.a_n, g.a_h, g.a_w, g.a_g) if g.a_m == 1 else 1
+    elif k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_n, g.a_h, g.a_w, g.a_g):
+        k.a_way = PAIRS
     if k.last:
         k.vector = ((g.out_c == 1) and (g.out_w == g.channels or g.taps_w == 1)
                     and (g.out_h == g.channels * g.taps_w or g.taps_h == 1))
@@ -203,7 +189,8 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
     rows_closest = (g.x_w == 1 or g.q == 1) and (g.x_h == g.q or g.p == 1)
     if (k.a_way == RUNS and is_pointwise(p, 1) and rows_closest and _divides(run, g.x_n, g.x_c, g.x_g, 0, 0)):
         k.b_way = RUNS
-    k.b_limit = _widest(k.size, g.channels, g.x_n, g.x_h, g.x_w, g.x_g) if k.last else 1
+    elif k.size == 2 and k.last and _divides(2, g.channels, g.x_n, g.x_h, g.x_w, g.x_g):
+        k.b_way = PAIRS
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
@@ -229,7 +216,7 @@ cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
 
 cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t warps = t.warps_m * t.warps_n * t.warps_k
-    if warps < 4 or warps > 16:
+    if warps < 4 or warps > 16 or (k.b_way == PAIRS and t.nb % 2 != 0):
         return False
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
@@ -242,19 +229,9 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
     cdef int64_t resident, rounds
-    cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each, number
-    cdef double slots, products, lines, step, a, b, turns, cost
+    cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
+    cdef double slots, products, step, a, b, turns, cost
     k.tile = t[0]
-    k.a_vector = k.b_vector = 1
-    if k.a_way != RUNS:
-        k.a_vector = <int> min(k.a_limit, 2 * t.mb)
-        k.a_way = ACROSS if k.a_vector > 1 else SINGLE
-    if k.b_way != RUNS:
-        number = k.b_limit
-        while t.nb % number != 0:
-            number //= 2
-        k.b_vector = <int> number
-        k.b_way = ACROSS if number > 1 else SINGLE
     each = (steps + splits - 1) // splits
     g.each = <int> (each * k.step_k)
     k.splits = (steps + each - 1) // each
@@ -263,45 +240,43 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     k.room = _room(k, g.each)
     if _local_bytes(t, k.room) > k.local_mem:
         return False
-    # Instructions of a warp's step, and lines of the first-level cache that it touches.
     if k.size == 4:
-        a = 2 * t.mb * (2.0 if k.a_way == RUNS else (4.0 / k.a_vector) * (2 + 2 * k.masked)) + 32 * t.mb
-        b = t.nb * ((7.0 if not k.inside else 2.0) if k.b_way == RUNS else
-                    (4.0 / k.b_vector) * (2 if k.inside else 4)) + 16 * t.nb
-        slots = 16 + a + b + 10 * t.mb * t.nb
+        a = 2 * t.mb * (2 if k.a_way == RUNS else 12 + 4 * k.masked) + 24 * t.mb
+        b = t.nb * (5 if k.b_way == RUNS else 20) + 12 * t.nb
+        slots = 10 + a + b + 10 * t.mb * t.nb
         products = 6 * 5.8 * t.mb * t.nb
-        lines = 2.0 * t.mb * (8 if k.a_way == RUNS else 16.0 / k.a_vector if k.a_way == ACROSS else 20.0 if k.masked
-                              else 32.0)
-        lines += t.nb * (8.0 if k.b_way == RUNS else 16.0 / k.b_vector if k.b_way == ACROSS
-                         else 18.0 if k.a_way == RUNS else 10.0)
     else:
-        a = 2 * t.mb * (6.0 if k.a_way == RUNS else 24.0 / k.a_vector + 8 if k.a_way == ACROSS else 28.0)
-        b = t.nb * (7.0 if k.b_way == RUNS else (8.0 / k.b_vector) * 4 + 4 if k.b_way == ACROSS else 40.0) + 4 * t.nb
-        slots = 16 + a + b + 2 * t.mb * t.nb
+        a = 2 * t.mb * (2 if k.a_way == RUNS else 14 if k.a_way == PAIRS else 28 + 8 * k.masked)
+        b = t.nb * (5 if k.b_way == RUNS else 18 if k.b_way == PAIRS else 44)
+        slots = 12 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
-        lines = 2.0 * t.mb * (8 if k.a_way == RUNS else 32.0 / k.a_vector if k.a_way == ACROSS else 40.0)
-        lines += t.nb * (8.0 if k.b_way == RUNS else 32.0 / k.b_vector if k.b_way == ACROSS else 24.0)
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
                           k.local_mem // _local_bytes(t, k.room)))
     rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
-    step = max(900.0, resident * warps * max(max(slots / 2.4, products / 3.6), lines))
+    step = max(600.0, resident * warps / 4.0 * max(slots, products))
     turns = (each + t.warps_k - 1) // t.warps_k
-    cost = rounds * ((turns + 0.5) * step + 3000 + resident * (high * wide / 4 * (4 * t.warps_k + 40) / 64.0
-                     + min(k.room, g.each) * (70 if g.block_h == 0 else 30) / 64.0))
+    cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
     if k.splits > 1:
         k.workspace = k.splits * g.groups * g.m * <int64_t> g.n * 4
-        cost += 2000 + k.workspace / (k.units * 12.0)
+        cost += 4000 + k.workspace / (k.units * 12.0)
+    # The counted clocks were 2.4 times too few over 94 problems, in 16 bits by how the operands are read.
+    if k.size == 4 or k.a_way == SINGLE or k.b_way == SINGLE:
+        cost *= 2.45
+    else:
+        cost *= 2.15 if k.a_way == RUNS else 3.0 if k.b_way == RUNS else 4.0
+    if k.splits > 1:
+        cost *= 0.75
     k.cost = cost + LAUNCH * (2 if k.splits > 1 else 1)
     return True
 
 
-cdef int* NB_VALUES = [1, 2, 3, 4, 6, 8]
+cdef int* NB_VALUES = [1, 2, 3, 4, 6]
 
 
-cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx_nv_small* g) noexcept:
-    """The tile, the block of pixels and the splits that should take least time; or the best with a forced tile."""
+cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept:
+    """The tile, the block of pixels and the splits that should take least time."""
     cdef plan_t k, best
     cdef mx_nv_small trial
     cdef tile_t t
@@ -329,32 +304,24 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, const tile_t* forced, mx
             _set_axes(&trial, &k, p, block_h, block_w)
         if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT:
             break
-        for i in range(6):
+        for i in range(5):
             for j in range(3):
                 for warps in range(60):
-                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5),
-                               ANY)
-                    if forced != NULL:
-                        t = forced[0]
+                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5))
                     if (j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20)) or not _tile_fits(&k, &t):
-                        if forced == NULL:
-                            continue
+                        continue
                     tiles = 0
                     for full in range(4 if weights else 1):  # one part, or groups for all compute units once, twice ...
                         splits = max(1, full * k.units // tiles) if full > 0 else 1
-                        if full > 0 and (splits == 1 or t.launches == 1):
+                        if full > 0 and splits == 1:
                             continue
                         fits = _settle(&trial, &k, &t, splits)
                         if full == 0:
                             tiles = k.work_groups
-                        if fits and (best.cost < 0 or k.cost < best.cost or (best.splits == 1 and t.launches == 2)):
+                        if fits and (best.cost < 0 or k.cost < best.cost):
                             best, g[0] = k, trial
-                    if forced != NULL:
-                        break
-                if forced != NULL:
-                    break
-            if forced != NULL:
-                break
+    if best.cost < 0:
+        return best
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
     g.by_inner = divisor(max(1, g.channels if best.last else g.taps_h * g.taps_w))
@@ -369,31 +336,25 @@ cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef bint wide = p.w.type == MX_FLOAT
     cdef int64_t taps = p.w.len[3] * p.w.len[4], filters = p.w.len[0] // p.groups, channels = p.w.len[1], tiles
+    cdef int64_t residues, slices
     cdef const mx_tensor* y = &p.y
     cdef double products = 2e-9 * p.y.len[0] * p.y.len[3] * p.y.len[4] * p.w.len[0] * channels * taps
     if p.direction == MX_BACKWARD_WEIGHTS:
         if channels <= 4:
             return 40 + 25 * products if wide else 14.5 + 8 * products
-        return 17 + 20 * products if wide else 12 + 2.5 * products
+        return 18 + 18 * products + 5e-6 * filters * p.groups * channels * taps if wide else 12.5 + 2.5 * products
     if p.direction == MX_FORWARD and channels <= 4:
         return 17 + 20 * products if wide else 11 + 6.6 * products
     if p.direction == MX_BACKWARD_DATA:
         filters, channels, y = channels, filters, &p.x
     tiles = ((filters + 127) // 128) * ((y.len[0] * y.len[3] * y.len[4] + 127) // 128) * p.groups
-    if p.direction == MX_BACKWARD_DATA:
-        taps = (taps + p.step[1] * p.step[2] - 1) // (p.step[1] * p.step[2])
     tiles = (tiles + dev.compute_units - 1) // max(1, dev.compute_units)
-    return (9 + 1.45 * tiles * taps * ((channels + 63) // 64)) if wide else (
-        8.5 + 0.31 * tiles * taps * ((channels + 63) // 64))
-
-
-cdef plan_t _plan_of(Device dev, const mx_conv_problem* p, tuple config, mx_nv_small* g):
-    cdef tile_t t
-    if config is None:
-        return _plan(dev, p, NULL, g)
-    t.mb, t.nb, t.warps_m, t.warps_n, t.warps_k = config[:5]
-    t.launches = config[5] if p.direction == MX_BACKWARD_WEIGHTS else 1
-    return _plan(dev, p, &t, g)
+    residues = p.step[1] * p.step[2] if p.direction == MX_BACKWARD_DATA else 1
+    # Residues of the stride, each with its taps, are launches of their own in float32; 16 bits pack.
+    slices = tiles * ((taps + residues - 1) // residues) * ((channels + 63) // 64)
+    if wide:
+        return 12.5 + 1.45 * slices + (8 * min(residues, taps) - 2 if residues > 1 else 0)
+    return 8.5 + 0.33 * slices + (4 if taps > 1 else 0) + (9 if residues > 1 else 0)
 
 
 cdef class _NvSmall(_NvSolver):
@@ -410,7 +371,7 @@ cdef class _NvSmall(_NvSolver):
         for i in range(1, 3):
             if p.direction == MX_BACKWARD_DATA and p.step[i] > 1 and p.dilation[i] > 1:
                 return "stride and dilation"
-        cdef plan_t k = _plan(dev, p, NULL, &g)
+        cdef plan_t k = _plan(dev, p, &g)
         if k.cost < 0:
             return "a large filter or stride"
         if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
@@ -420,42 +381,25 @@ cdef class _NvSmall(_NvSolver):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_nv_small g
-        return _plan(dev, p, NULL, &g).workspace
+        return _plan(dev, p, &g).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_nv_small g
         if not has_wgmma(dev) or (p.groups > 1 and p.w.len[1] <= 16):
             return 0.6
-        return 0.999 if _plan(dev, p, NULL, &g).cost < CLOCKS * _others(dev, p) else 0.51
-
-    cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        tile = (("MB", (1, 2, 4)), ("NB", (1, 2, 3, 4, 6, 8)), ("WARPS_M", (1, 2, 4)), ("WARPS_N", (1, 2, 4, 8)),
-                ("WARPS_K", (1, 2, 4, 8, 16)))
-        return tile + ((("LAUNCHES", (1, 2)),) if p.direction == MX_BACKWARD_WEIGHTS else ())
-
-    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef mx_nv_small g
-        cdef plan_t k = _plan_of(dev, p, config, &g)
-        if p.direction == MX_BACKWARD_WEIGHTS and (k.splits > 1) != (config[5] == 2):
-            return False
-        return k.cost > 0 and _tile_fits(&k, &k.tile) and k.workspace <= self.workspace_bytes(dev, p)
-
-    cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        cdef mx_nv_small g
-        cdef plan_t k = _plan(dev, p, NULL, &g)
-        tile = (k.tile.mb, k.tile.nb, k.tile.warps_m, k.tile.warps_n, k.tile.warps_k)
-        return tile + ((2 if k.splits > 1 else 1,) if p.direction == MX_BACKWARD_WEIGHTS else ())
+        cdef double cost = _plan(dev, p, &g).cost / CLOCKS
+        cdef bint few = p.direction == MX_BACKWARD_DATA and p.w.len[1] <= 4 and p.w.type == MX_FLOAT
+        return 0.999 if (cost < SMALL or few) and cost < _others(dev, p) else 0.51
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_small g
-        cdef plan_t k = _plan_of(dev, p, config, &g)
+        cdef plan_t k = _plan(dev, p, &g)
         cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
         cdef bint parts = k.splits > 1
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k, taps = p.w.len[3] * p.w.len[4]
         cdef int size = <int> k.size
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          A_VECTOR=k.a_vector, B_VECTOR=k.b_vector,
                           INSIDE=int(k.inside), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
                           VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
                           WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room)

@@ -1,0 +1,517 @@
+/* Small convolutions on NVIDIA's tensor cores, one launch: y = alpha * x w + beta * y, or backward weights.
+ *
+ * A result is out[m, n], the sum over k of a[m, k] * b[n, k], with a read at row(m) + in_a(k) and b at column(n) +
+ * in_b(k), as both lie in memory; b only where bits(n) & bits(k) is zero, that is inside x.
+ *   forward and backward data: m are channels of y, times the places of a block of its pixels; n are such blocks, k
+ *   taps and channels of x.  A block, of block_h x block_w, covers the stride of backward data, and fills m where
+ *   channels are few; it reads all that its pixels read, and a is zero where a place does not meet a tap.
+ *   WEIGHTS: m are filters, n taps and channels of x, k pixels of dy.
+ * The warps of a work-group share its tile: WARPS_M of them along m, WARPS_N along n, WARPS_K along k; each
+ * reads what it multiplies from global memory into registers, one step ahead, and the sums are added up in local memory
+ * in the warps' order.
+ * Floats are split in two as in conv_nvidia_float.cl; a sum starts anew every step.  A sum that is not finite is
+ * computed anew, since it may be what infinity and zeros outside x made.
+ * NDRange: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits of k.
+ */
+#ifndef X_TYPE
+#define X_TYPE float
+#endif
+#ifndef WEIGHTS
+#define WEIGHTS 0
+#endif
+#ifndef PARTS /* of backward weights: sums of a part of the pixels each go to the workspace */
+#define PARTS 0
+#endif
+#ifndef LAST /* of taps and channels, channels run fastest */
+#define LAST 0
+#endif
+/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n. */
+#define SINGLE 0
+#define RUNS 1
+#define PAIRS 2
+#ifndef A_WAY
+#define A_WAY SINGLE
+#endif
+#ifndef B_WAY
+#define B_WAY SINGLE
+#endif
+#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step */
+#define INSIDE 0
+#endif
+#ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
+#define MASKED 0
+#endif
+#ifndef M_CLOSEST /* in out, neighbours in m lie closest, not those in n */
+#define M_CLOSEST 0
+#endif
+#ifndef VEC /* elements of out that are stored at once where its address allows: 1 or 4 */
+#define VEC 1
+#endif
+#ifndef MB /* blocks of 16 m of a warp */
+#define MB 1
+#endif
+#ifndef NB /* blocks of 8 n of a warp */
+#define NB 2
+#endif
+#ifndef WARPS_M
+#define WARPS_M 1
+#endif
+#ifndef WARPS_N
+#define WARPS_N 1
+#endif
+#ifndef WARPS_K
+#define WARPS_K 8
+#endif
+#ifndef ROOM /* entries of the table of k */
+#define ROOM 1024
+#endif
+#define OUT_TYPE MX_JOIN(MX_OUT_, PARTS)
+#define MX_OUT_0 X_TYPE
+#define MX_OUT_1 float
+#include "common.h"
+#include "conv_nvidia.h"
+
+#define WIDE (MX_TYPE(X_TYPE) == MX_TYPE_float)
+#define SIZE (WIDE ? 4 : 2)
+#define LANE_K (16 / SIZE)                     /* of a lane and step: four words of each row */
+#define STEP_K (4 * LANE_K)
+#define UNIT (B_WAY == RUNS ? LANE_K : 1)      /* so many k have one entry in the table */
+#define ENTRIES (LANE_K / UNIT)                /* of a lane and step */
+#define BM (16 * MB * WARPS_M)
+#define BN (8 * NB * WARPS_N)
+#define THREADS (32 * WARPS_M * WARPS_N * WARPS_K)
+#define RUN (M_CLOSEST ? BM : BN)              /* of a tile's sums: neighbours, and how far such runs are apart */
+#define LINES (BM * BN / RUN)
+#define PITCH (RUN + ((M_CLOSEST ? 36 : 40) - RUN % 32) % 32)
+#define TAPS (WEIGHTS ? 1 : 225)               /* room for so many */
+#define K_SIDE (1u << 30)                      /* in bits(k), and in bits(n) of an n that there is not */
+#define N_SIDE (1u << 31)                      /* the other way round */
+#define NOWHERE (~0u)
+
+typedef struct {
+    int m, n, k, each;                           /* of a group; of k, each split */
+    int m_tiles, n_tiles, groups;
+    int p, q, taps_h, taps_w, channels;          /* blocks of pixels; taps of x; channels of x in a group */
+    int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w;
+    int x_g, x_n, x_c, x_h, x_w;                 /* strides in elements */
+    /* a is w, of whose filter_h rows tap u is number place_h + row_h * (the row in a block) + turn_h * u, likewise
+     * columns; or dy. */
+    int filter_h, filter_w, place_h, place_w, row_h, row_w, turn_h, turn_w;
+    int a_g, a_m, a_k, a_n, a_h, a_w;            /* a_m of one channel or filter, a_k of the next k in an entry */
+    int block_h, block_w, outs;                  /* outs: channels of y in a group */
+    int out_g, out_n, out_c, out_h, out_w, out_height, out_width;
+    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
+    mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w; /* by_inner: channels if LAST, or taps */
+} mx_nv_small;
+
+typedef struct {
+    int a, b, out; /* in elements */
+    uint bits;
+    uint room;       /* rows and columns of out from here on, or in a block before here: 16 bits each */
+} mx_nv_entry;
+
+/* The taps of an axis that are outside from `at` on, as bits. */
+static inline uint mx_outside(int at, int tap, int taps, int length)
+{
+    const uint all = (1u << taps) - 1;
+    uint bits = 0;
+    if (tap == 1) {
+        const int low = clamp(-at, 0, taps), high = clamp(length - at, 0, taps);
+        return high > low ? all & ~((1u << high) - (1u << low)) : all;
+    }
+#pragma unroll 1
+    for (int i = 0; i < taps; i++, at += tap)
+        bits |= (uint)((uint)at >= (uint)length) << i;
+    return bits;
+}
+
+static inline mx_nv_entry mx_pixel(int i, const mx_nv_small g)
+{
+    const int n = mx_quotient(i, g.by_image), rest = i - n * (g.p * g.q), p = mx_quotient(rest, g.by_row);
+    const int q = rest - p * g.q, h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
+    mx_nv_entry e;
+    e.a = n * g.a_n + p * g.a_h + q * g.a_w; /* of dy */
+    e.b = n * g.x_n + h * g.x_h + w * g.x_w;
+    e.bits = mx_outside(h, g.tap_h, g.taps_h, g.h) | mx_outside(w, g.tap_w, g.taps_w, g.w) << 15;
+    e.out = n * g.out_n + p * g.block_h * g.out_h + q * g.block_w * g.out_w;
+    e.room = min(g.out_height - p * g.block_h, 0xffff) << 16 | min(g.out_width - q * g.block_w, 0xffff);
+    return e;
+}
+
+/* Tap number i of all channels. */
+static inline mx_nv_entry mx_tap(int i, const mx_nv_small g)
+{
+    const int u = mx_quotient(i, g.by_taps_w), v = i - u * g.taps_w;
+    mx_nv_entry e;
+    e.a = u * g.turn_h * g.a_h + v * g.turn_w * g.a_w; /* of w */
+    e.b = u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
+    e.bits = 1u << u | 0x8000u << v;
+    e.out = u * g.out_h + v * g.out_w; /* of dw */
+    e.room = 0;
+    return e;
+}
+
+static inline int2 mx_channel_and_tap(int i, const mx_nv_small g)
+{
+    const int outer = mx_quotient(i, g.by_inner), inner = i - outer * (LAST ? g.channels : g.taps_h * g.taps_w);
+    return LAST ? (int2)(inner, outer) : (int2)(outer, inner);
+}
+
+static inline mx_nv_entry mx_entry_n(int n, const mx_nv_small g)
+{
+    const bool exists = n < g.n;
+    mx_nv_entry e;
+    n = min(n, g.n - 1);
+    if (WEIGHTS) {
+        const int2 at = mx_channel_and_tap(n, g);
+        e = mx_tap(at.y, g);
+        e.b += at.x * g.x_c;
+        e.out += at.x * g.out_c;
+    } else
+        e = mx_pixel(n, g);
+    e.bits = exists ? e.bits | N_SIDE : NOWHERE;
+    return e;
+}
+
+/* Of w: the place in a block, and the taps it does not meet. */
+static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
+{
+    mx_nv_entry e;
+    m = min(m, g.m - 1);
+    e.b = e.room = 0, e.bits = N_SIDE;
+    if (WEIGHTS) {
+        e.a = m * g.a_m;
+        e.out = m * g.out_n;
+        return e;
+    }
+    int c = m, i = g.place_h, j = g.place_w;
+    e.out = 0;
+    if (MASKED) {
+        const int place = mx_quotient(m, g.by_outs), row = mx_quotient(place, g.by_block_w);
+        const int column = place - row * g.block_w;
+        c = m - place * g.outs, i += row * g.row_h, j += column * g.row_w;
+        e.out = row * g.out_h + column * g.out_w;
+        e.room = row << 16 | column;
+#pragma unroll 1
+        for (int u = 0; u < g.taps_h; u++)
+            e.bits |= (uint)((uint)(i + u * g.turn_h) >= (uint)g.filter_h) << u;
+#pragma unroll 1
+        for (int v = 0; v < g.taps_w; v++)
+            e.bits |= (uint)((uint)(j + v * g.turn_w) >= (uint)g.filter_w) << (15 + v);
+    }
+    e.a = c * g.a_m + i * g.a_h + j * g.a_w;
+    e.out += c * g.out_c;
+    return e;
+}
+
+/* One result, product after product. */
+static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
+                               const mx_nv_small g, int m, int n, int begin, int end)
+{
+    const mx_nv_entry row = mx_entry_m(m, g), column = mx_entry_n(n, g);
+    float sum = 0;
+#pragma unroll 1
+    for (int k = begin; k < end; k++) {
+        mx_nv_entry e;
+        if (WEIGHTS)
+            e = mx_pixel(k, g);
+        else {
+            const int2 at = mx_channel_and_tap(k, g);
+            e = mx_tap(at.y, g);
+            e.a += at.x * g.a_k, e.b += at.x * g.x_c;
+        }
+        if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
+            sum = fma(LOAD(X_TYPE)(A, row.a + e.a), LOAD(X_TYPE)(B, column.b + e.b), sum);
+    }
+    return sum;
+}
+
+/* Loads that are none where `bits` are not zero, and give zeros: branches would wait for each. */
+#define IF_NONE(bits_, zeros, load) "{ .reg .pred p; setp.eq.u32 p, " bits_ ", 0; " zeros " @p ld.global.nc." load "; }"
+#define LOAD_WORD(v, p, bits) \
+    asm volatile(IF_NONE("%2", "mov.b32 %0, 0;", "b32 %0, [%1]") : "=&r"(v) : "l"((ulong)(p)), "r"(bits))
+#define LOAD_SHORT(v, p, bits) \
+    asm volatile(IF_NONE("%2", "mov.b16 %0, 0;", "b16 %0, [%1]") : "=&h"(v) : "l"((ulong)(p)), "r"(bits))
+#define LOAD_RUN(v, p, bits)                                                                                        \
+    asm volatile(IF_NONE("%5", "mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;",                       \
+                         "v4.b32 {%0, %1, %2, %3}, [%4]")                                                           \
+                 : "=&r"((v)[0]), "=&r"((v)[1]), "=&r"((v)[2]), "=&r"((v)[3]) : "l"((ulong)(p)), "r"(bits))
+
+/* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next where there is one entry. */
+#define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
+/* Word l of a lane, one element or two. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define LOAD_SINGLE(v, from, in_k, apart, l, masks) LOAD_WORD(v, (from) + K_AT(in_k, apart, l), masks(l))
+#else
+#define LOAD_SINGLE(v, from, in_k, apart, l, masks)                                      \
+    do {                                                                                 \
+        ushort low_, high_;                                                              \
+        LOAD_SHORT(low_, (from) + K_AT(in_k, apart, 2 * (l)), masks(2 * (l)));           \
+        LOAD_SHORT(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));  \
+        (v) = (uint)low_ | (uint)high_ << 16;                                            \
+    } while (0)
+#endif
+/* Word l of two rows or columns that lie beside each other: k 2 l and 2 l + 1 of both. */
+#define LOAD_PAIR(first, second, from, in_k, apart, l, masks, together)                                     \
+    do {                                                                                                    \
+        uint low_, high_;                                                                                   \
+        if (together) {                                                                                     \
+            LOAD_WORD(low_, (from) + K_AT(in_k, apart, 2 * (l)), masks(2 * (l)));                           \
+            LOAD_WORD(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));                  \
+        } else {                                                                                            \
+            ushort four_[4];                                                                                \
+            _Pragma("unroll") for (int o_ = 0; o_ < 4; o_++) LOAD_SHORT(                                    \
+                four_[o_], (from) + K_AT(in_k, apart, 2 * (l) + (o_ >> 1)) + (o_ & 1),                      \
+                masks(2 * (l) + (o_ >> 1)));                                                                \
+            low_ = (uint)four_[0] | (uint)four_[1] << 16, high_ = (uint)four_[2] | (uint)four_[3] << 16;    \
+        }                                                                                                   \
+        first = (low_ & 0xffff) | high_ << 16, second = low_ >> 16 | (high_ & 0xffff0000u);                 \
+    } while (0)
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_small(
+    __global const STORAGE(X_TYPE) *restrict A, long a_offset, __global const STORAGE(X_TYPE) *restrict B,
+    long b_offset, __global STORAGE(OUT_TYPE) *restrict OUT, long out_offset, const mx_nv_small g, const float alpha,
+    const float beta)
+{
+    __local int in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
+    __local uint in_bits[ROOM] __attribute__((aligned(16)));
+    __local float shares[WARPS_K][LINES * PITCH] __attribute__((aligned(16)));
+    __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN], tap_a[TAPS], tap_b[TAPS];
+    __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN], tap_bits[TAPS];
+    const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
+    const int share = (item >> 5) % WARPS_K, m_warp = (item >> 5) / WARPS_K % WARPS_M * (16 * MB);
+    const int n_warp = (item >> 5) / (WARPS_K * WARPS_M) * (8 * NB);
+    const int across = mx_quotient(get_group_id(0), g.by_m_tiles), m0 = (get_group_id(0) - across * g.m_tiles) * BM;
+    const int rest = mx_quotient(across, g.by_n_tiles), n0 = (across - rest * g.n_tiles) * BN;
+    const int split = mx_quotient(rest, g.by_groups), group = rest - split * g.groups;
+    const int begin = split * g.each, end = min(g.k, begin + g.each);
+
+    A += a_offset + (long)group * g.a_g;
+    B += b_offset + (long)group * g.x_g;
+    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : 3)) == 0;
+    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : 3)) == 0;
+
+    /* What each row, column and tap adds to the places. */
+    for (int i = item; i < BM + BN; i += THREADS)
+        if (i < BM) {
+            const mx_nv_entry e = mx_entry_m(m0 + i, g);
+            row_a[i] = e.a, row_bits[i] = e.bits, row_out[i] = e.out, row_room[i] = e.room;
+        } else {
+            const mx_nv_entry e = mx_entry_n(n0 + i - BM, g);
+            column_b[i - BM] = e.b, column_bits[i - BM] = e.bits, column_out[i - BM] = e.out;
+            column_room[i - BM] = e.room;
+        }
+    if (!WEIGHTS)
+        for (int i = THREADS - 1 - item; i < g.taps_h * g.taps_w; i += THREADS) { /* others than those above */
+            const mx_nv_entry e = mx_tap(i, g);
+            tap_a[i] = e.a, tap_b[i] = e.b, tap_bits[i] = e.bits | K_SIDE;
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
+    __global const STORAGE(X_TYPE) *a_from[MB][2], *b_from[NB];
+    uint a_bits[MB][2], b_bits[NB];
+#pragma unroll
+    for (int i = 0; i < 2 * MB; i++) {
+        int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
+        if (A_WAY == PAIRS) /* both of a pair are there */
+            row = min(row, max(g.m - m0 - 2, 0));
+        a_from[i / 2][i % 2] = A + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < NB; j++) {
+        const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
+        b_from[j] = B + column_b[column], b_bits[j] = INSIDE ? 0 : column_bits[column];
+    }
+
+#define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
+#define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
+#define READ_STEP(a, b, number)                                                                                 \
+    do {                                                                                                        \
+        const int at_ = ((number) * 4 + t) * ENTRIES;                                                           \
+        int ka[ENTRIES], kb[ENTRIES];                  \
+        uint bits[ENTRIES];                                                                                     \
+        _Pragma("unroll") for (int l = 0; l < ENTRIES; l++)                                                     \
+            ka[l] = in_a[at_ + l], kb[l] = in_b[at_ + l], bits[l] = in_bits[at_ + l];                           \
+        _Pragma("unroll") for (int i = 0; i < MB; i++) {                                                        \
+            if (A_WAY == PAIRS) {                                                                               \
+                const int half_ = 0;                                                                            \
+                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
+                    LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together);         \
+            } else                                                                                              \
+                _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                     \
+                    if (A_WAY == RUNS && a_together)                                                            \
+                        LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                            \
+                    else                                                                                        \
+                        _Pragma("unroll") for (int l = 0; l < 4; l++)                                           \
+                            LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l,     \
+                                        A_MASKS);                                                               \
+                }                                                                                               \
+        }                                                                                                       \
+        _Pragma("unroll") for (int j = 0; j < NB; j++) {                                                        \
+            if (B_WAY == PAIRS) {                                                                               \
+                if (j % 2 == 0)                                                                                 \
+                    _Pragma("unroll") for (int l = 0; l < 4; l++)                                               \
+                        LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together);       \
+            } else if (B_WAY == RUNS && b_together)                                                             \
+                LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                  \
+            else                                                                                                \
+                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
+                    LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS);                                         \
+        }                                                                                                       \
+    } while (0)
+
+    float sums[MB][NB][4];
+    uint a[MB][2][4], b[NB][4];
+#pragma unroll
+    for (int i = 0; i < MB * NB * 4; i++)
+        sums[i / NB / 4][i / 4 % NB][i % 4] = 0;
+
+#pragma unroll 1
+    for (int chunk = begin; chunk < end; chunk += ROOM * UNIT) {
+        const int steps = (min(end - chunk, ROOM * UNIT) + STEP_K - 1) / STEP_K;
+        if (chunk != begin)
+            barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = item; i < steps * 4 * ENTRIES; i += THREADS) {
+            const int k = chunk + i * UNIT;
+            int at_a = 0, at_b = 0; /* a is read there behind the end, b never */
+            uint bits = NOWHERE;
+            if (k < end) {
+                if (WEIGHTS) {
+                    const mx_nv_entry e = mx_pixel(k, g);
+                    at_a = e.a, at_b = e.b, bits = e.bits | K_SIDE;
+                } else {
+                    const int2 at = mx_channel_and_tap(k, g);
+                    at_a = tap_a[at.y] + at.x * g.a_k;
+                    at_b = tap_b[at.y] + at.x * g.x_c;
+                    bits = tap_bits[at.y];
+                }
+            }
+            in_a[i] = at_a, in_b[i] = at_b, in_bits[i] = bits;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        /* The first turn only reads. */
+#pragma unroll 1
+        for (int step = share - WARPS_K; step < steps; step += WARPS_K) {
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+            uint a_hi[MB][2][4], a_lo[MB][2][4], b_hi[NB][4], b_lo[NB][4];
+            if (step >= 0) {
+#pragma unroll
+                for (int i = 0; i < MB * 8; i++)
+                    SPLIT(a[i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
+#pragma unroll
+                for (int j = 0; j < NB * 4; j++)
+                    SPLIT(b[j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+            }
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB; i++) {
+                    float fresh[NB][4];
+#define PRODUCTS(HOW, x, y, s)                                                                                      \
+    _Pragma("unroll") for (int j = 0; j < NB; j++)                                                                  \
+        HOW(fresh[j], x[i][0][s], x[i][1][s], x[i][0][s + 1], x[i][1][s + 1], y[j][s], y[j][s + 1])
+                    PRODUCTS(MX_PRODUCT, a_lo, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_lo, b_hi, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_lo, 2);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 0);
+                    PRODUCTS(MX_ADD_PRODUCT, a_hi, b_hi, 2);
+#pragma unroll
+                    for (int l = 0; l < NB * 4; l++)
+                        sums[i][l / 4][l % 4] += fresh[l / 4][l % 4];
+                }
+#else
+            uint a_now[MB][2][4], b_now[NB][4];
+#pragma unroll
+            for (int i = 0; i < MB * 8; i++)
+                a_now[i / 8][i / 4 % 2][i % 4] = a[i / 8][i / 4 % 2][i % 4];
+#pragma unroll
+            for (int j = 0; j < NB * 4; j++)
+                b_now[j / 4][j % 4] = b[j / 4][j % 4];
+            if (step + WARPS_K < steps)
+                READ_STEP(a, b, step + WARPS_K);
+            if (step >= 0)
+#pragma unroll
+                for (int i = 0; i < MB * NB * 2; i++)
+                    MX_ADD_PRODUCT(sums[i % MB][i / MB % NB], a_now[i % MB][0][i / MB / NB * 2],
+                                   a_now[i % MB][1][i / MB / NB * 2], a_now[i % MB][0][i / MB / NB * 2 + 1],
+                                   a_now[i % MB][1][i / MB / NB * 2 + 1], b_now[i / MB % NB][i / MB / NB * 2],
+                                   b_now[i / MB % NB][i / MB / NB * 2 + 1]);
+#endif
+        }
+    }
+
+#pragma unroll
+    for (int i = 0; i < MB; i++)
+#pragma unroll
+        for (int j = 0; j < NB; j++)
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
+                const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
+                shares[share][M_CLOSEST ? n * PITCH + m : m * PITCH + n] = sums[i][j][l];
+            }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    OUT += out_offset + (PARTS ? (long)(split * g.groups + group) * g.m * g.n : (long)group * g.out_g);
+#pragma unroll 1
+    for (int i = item; i < BM * BN / 4; i += THREADS) {
+        const int line = i / (RUN / 4), first = i % (RUN / 4) * 4;
+        const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
+        if (m >= g.m || n >= g.n)
+            continue;
+        float4 sum = *(__local const float4 *)(shares[0] + line * PITCH + first);
+#pragma unroll
+        for (int o = 1; o < WARPS_K; o++)
+            sum += *(__local const float4 *)(shares[o] + line * PITCH + first);
+        float v[4] = {sum.x, sum.y, sum.z, sum.w};
+        const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
+        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY))
+#pragma unroll 1
+            for (int l = 0; l < count; l++) {
+                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, begin, end);
+                v[0] = l == 0 ? exact : v[0], v[1] = l == 1 ? exact : v[1];
+                v[2] = l == 2 ? exact : v[2], v[3] = l == 3 ? exact : v[3];
+            }
+        const int place = PARTS ? m * g.n + n : row_out[row] + column_out[column];
+/* Whether a place in a block is inside out. */
+#define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
+                                        && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
+#if VEC == 4
+        __global STORAGE(OUT_TYPE) *to = OUT + place;
+        if (!MEETS(row, column)) /* all four or none: they are channels where there are blocks */
+            continue;
+        if (((ulong)to & (4 * sizeof(*to) - 1)) == 0) {
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                if (!PARTS)
+                    v[l] *= alpha;
+                if (!PARTS && beta != 0)
+                    v[l] += beta * LOAD(OUT_TYPE)(to, l);
+            }
+#if MX_TYPE(OUT_TYPE) == MX_TYPE_float
+            *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
+#else
+            uint2 four;
+            MX_NARROW(four.x, v[0], v[1]);
+            MX_NARROW(four.y, v[2], v[3]);
+            *(__global uint2 *)to = four;
+#endif
+            continue;
+        }
+#endif
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            const int row_l = M_CLOSEST ? row + l : row, column_l = M_CLOSEST ? column : column + l;
+            if (l >= count || !MEETS(row_l, column_l))
+                continue;
+#if PARTS
+            OUT[place + l] = v[l];
+#else
+            STORE_MIXED(OUT_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
+#endif
+        }
+    }
+}

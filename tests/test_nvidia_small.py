@@ -1,0 +1,76 @@
+"""Small convolutions on NVIDIA's tensor cores, every element against the host path in float64.
+
+Other devices skip these tests.
+"""
+
+from __future__ import annotations
+
+import pytest
+from cases_reader import grouped_case
+from solver_checks import Example, check_inf_and_nan, check_twice, problem_of
+
+from miopyx.solvers import registry
+
+SOLVERS = [registry.BY_NAME[name] for name in ("NvSmallFwd", "NvSmallBwd", "NvSmallWrw")]
+SHAPES = {  # images, groups, channels and filters of a group
+    "3x3": grouped_case(1, 1, 16, 24, (9, 10)),
+    "3x3, 65 channels": grouped_case(2, 1, 65, 40, (6, 7)),
+    "long sums": grouped_case(1, 1, 512, 48, (7, 7)),
+    "many pixels": grouped_case(3, 1, 8, 64, (40, 36)),
+    "odd sizes": grouped_case(2, 1, 5, 17, (11, 7), (3, 2), (1, 0)),
+    "7x7 with stride 2": grouped_case(1, 1, 3, 20, (37, 38), (7, 7), (3, 3), (2, 2)),
+    "5x5 of 3 channels": grouped_case(3, 1, 3, 64, (16, 15), (5, 5), (2, 2)),
+    "1x1": grouped_case(2, 1, 32, 40, (6, 6), (1, 1), (0, 0)),
+    "1x1, uneven": grouped_case(1, 1, 17, 65, (5, 7), (1, 1), (0, 0)),
+    "1x1 with stride 2": grouped_case(1, 1, 16, 32, (9, 9), (1, 1), (0, 0), (2, 2)),
+    "3x3 with stride 2": grouped_case(1, 1, 16, 16, (9, 8), (3, 3), (1, 1), (2, 2)),
+    "strides 3 and 2": grouped_case(1, 1, 2, 5, (13, 11), (2, 4), (2, 1), (3, 2)),
+    "groups": grouped_case(2, 3, 8, 16, (7, 7)),
+    "one filter": grouped_case(1, 1, 3, 1, (9, 20)),
+    "wide pads": grouped_case(1, 1, 4, 8, (3, 2), (3, 3), (4, 3)),
+}
+DILATED = grouped_case(1, 1, 8, 16, (12, 12), (3, 3), (2, 3), (1, 1), (2, 3))
+
+
+@pytest.fixture
+def gpu(handle):
+    if SOLVERS[0].why_not(handle.device, problem_of(SHAPES["3x3"])) is not None:
+        pytest.skip("needs NVIDIA's tensor cores")
+    return handle
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("layout", ["packed", "channels last", "packed with gaps"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape(gpu, host, rng, name, layout, direction):
+    """Half of them in buffers that begin at an odd element."""
+    for dtype in ("float32", "float16", "bfloat16"):
+        example = Example(SHAPES[name], dtype, layout, rng, host, shift=int(rng.integers(2)), copied=True)
+        check_twice(gpu, example, direction, SOLVERS[direction], rng)
+
+
+@pytest.mark.parametrize("layers", ["1 64 56 3", "1 512 7 3", "64 256 14 3"])
+def test_the_index_takes_small_problems(gpu, layers):
+    """Images, channels, pixels, filter's side: the last is too much for it."""
+    n, c, side, filter = (int(v) for v in layers.split())
+    problem = problem_of(grouped_case(n, 1, c, c, (side, side), (filter, filter), (filter // 2, filter // 2)))
+    best = max((s for s in registry.CONV if s.why_not(gpu.device, problem) is None),
+               key=lambda s: s.wti(gpu.device, problem))
+    assert (best is SOLVERS[0]) == (n == 1)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_dilation(gpu, host, rng, direction):
+    for layout in ("packed", "channels last"):
+        example = Example(DILATED, "float32", layout, rng, host, copied=True)
+        check_twice(gpu, example, direction, SOLVERS[direction], rng)
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_inf_and_nan(gpu, host, rng, direction):
+    """Beside padding, and beside taps that a pixel of a block does not meet."""
+    for name in ("3x3", "odd sizes", "7x7 with stride 2", "groups"):
+        for layout in ("packed", "channels last"):
+            for dtype in ("float32", "float16"):
+                example = Example(SHAPES[name], dtype, layout, rng, host, copied=True)
+                check_inf_and_nan(gpu, example, direction, SOLVERS[direction], rng, 1e-2)

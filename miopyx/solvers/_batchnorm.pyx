@@ -1,5 +1,6 @@
 """Batch normalisation: on the host path, and as kernels for CPUs and for GPUs."""
 
+import os
 import sys
 
 from libc.stdint cimport int64_t
@@ -149,15 +150,10 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
     cdef int64_t local = min(256, dev.max_work_group), across = 1, vec = 1, held
     cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
-    cdef bint flat
+    cdef int64_t own
+    cdef bint flat, lanes
     while local & (local - 1):
         local &= local - 1
-    if walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3]):
-        across = min(32, local)
-        if elements < local // across:
-            across = local
-    elif elements < 2 * local:
-        local = min(local, 64)
     for t in range(tensors):
         size = 1
         for axis in range(4):
@@ -165,26 +161,38 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
             size += (walk.reduced[axis] - 1) * walk.reduced_stride[t][axis]
         extent = max(extent, size)
     flat = walk.reduced[0] == 1 and walk.reduced[1] == 1 and extent < 1 << 31
-    if flat and across == 1:
-        vec = _vector(p, walk, tensors)
+    lanes = walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3])
+    if flat:
+        vec = _lanes(p, walk, tensors) if lanes else _vector(p, walk, tensors)
+    if lanes:
+        while across < min(32, local) and across * vec < walk.kept[3]:
+            across *= 2
+        if elements < local // across:
+            across = local
+    elif elements < 2 * local:
+        local = min(local, 64)
     # A work-item has 16 elements under way, so many that memory is never waited for twice.
     held = 8 if p.what == MX_BN_BACKWARD else 16
+    if lanes:
+        held = int(os.environ.get("BN_HELD", held))
     held = max(vec, held)
-    units = (kept + across - 1) // across
+    own = across * vec if lanes else 1     # kept values of a group
+    units = (kept + own - 1) // own
     if p.what == MX_BN_INFERENCE:
-        parts = max(1, elements // (local // across * 2 * held))
-    elif units >= dev.compute_units and elements * across <= WHOLE:
+        parts = max(1, elements * own // (local * 2 * held))
+    elif units >= dev.compute_units and elements * own <= WHOLE:
         parts = 1
-        if units < 4 * dev.compute_units and elements * across >= 8192 and dev.max_work_group >= 512 and local == 256:
+        if units < 4 * dev.compute_units and elements * own >= 8192 and dev.max_work_group >= 512 and local == 256:
             local = 512
     else:
-        parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
-    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec}
+        parts = max(1, min(int(os.environ.get("BN_GROUPS", 8 if not lanes else 3)) * dev.compute_units // units, elements * own // (local * 16)))
+    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec,
+               "LANES": 1 if lanes and vec > 1 else 0}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
     if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
-    return _solution("batchnorm_gpu.cl", p, walk, across, parts, defines, units * parts * local, local)
+    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local)
 
 
 cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
@@ -200,6 +208,25 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
             fits = fits and walk.reduced_stride[t][2] % vec == 0
             for axis in range(4):
                 fits = fits and (walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
+        if fits:
+            return vec
+        vec //= 2
+    return 1
+
+
+cdef int64_t _lanes(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
+    """The same of kept values that are neighbours in memory."""
+    cdef int64_t vec = min(int(os.environ.get("BN_VEC", 8)), 16 // type_size(<int> p.x.type))
+    cdef int t, axis
+    for t in range(tensors):
+        if walk.kept_stride[t][3] != 1:
+            return 1
+    while vec > 1:
+        fits = walk.kept[3] % vec == 0
+        for t in range(tensors):
+            for axis in range(4):
+                fits = fits and (axis == 3 or walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
+                fits = fits and (walk.reduced[axis] == 1 or walk.reduced_stride[t][axis] % vec == 0)
         if fits:
             return vec
         vec //= 2

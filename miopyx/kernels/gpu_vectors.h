@@ -13,14 +13,46 @@ typedef MX_V(ACC) vec_t;
 
 #define MX_RAW(T) MX_V(STORAGE(T))
 
-/* What the bits in memory say. */
-#if VEC == 1
+/* What the bits in memory say.  Vectors of NVIDIA's halves are words in registers, not taken by way of memory. */
+#if defined(__NV_CL_C_VERSION) && VEC > 1
+static inline float2 mx_two_of_half(const uint word)
+{
+    float2 two;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(two.x), "=f"(two.y) : "r"(word));
+    return two;
+}
+static inline uint mx_two_to_half(const float2 two)
+{
+    uint word;
+    asm("{ .reg .b16 low, high; cvt.rn.f16.f32 low, %1; cvt.rn.f16.f32 high, %2; mov.b32 %0, {low, high}; }"
+        : "=r"(word) : "f"(two.x), "f"(two.y));
+    return word;
+}
+#if VEC == 2
+#define MX_FROM_half(bits) mx_two_of_half(as_uint(bits))
+#define MX_TO_half(bits, v) ((bits) = as_ushort2(mx_two_to_half(v)))
+#elif VEC == 4
+#define MX_FROM_half(bits) ((float4)(mx_two_of_half(as_uint2(bits).x), mx_two_of_half(as_uint2(bits).y)))
+#define MX_TO_half(bits, v) ((bits) = as_ushort4((uint2)(mx_two_to_half((v).lo), mx_two_to_half((v).hi))))
+#else
+#define MX_FROM_half(bits)                                                                              \
+    ((float8)(mx_two_of_half(as_uint4(bits).x), mx_two_of_half(as_uint4(bits).y),                       \
+              mx_two_of_half(as_uint4(bits).z), mx_two_of_half(as_uint4(bits).w)))
+#define MX_TO_half(bits, v)                                                                             \
+    ((bits) = as_ushort8((uint4)(mx_two_to_half((v).s01), mx_two_to_half((v).s23), mx_two_to_half((v).s45), \
+                                 mx_two_to_half((v).s67))))
+#endif
+#elif VEC == 1
 #define MX_FROM_half(bits) vload_half(0, (const __private half *)&(bits))
 #define MX_TO_half(bits, v) vstore_half_rte(v, 0, (__private half *)&(bits))
-#define MX_TO_bfloat16(bits, v) ((bits) = mx_to_bfloat16(v))
 #else
 #define MX_FROM_half(bits) MX_V(vload_half)(0, (const __private half *)&(bits))
 #define MX_TO_half(bits, v) MX_JOIN(MX_V(vstore_half), _rte)(v, 0, (__private half *)&(bits))
+#endif
+#if VEC == 1
+#define MX_TO_bfloat16(bits, v) ((bits) = mx_to_bfloat16(v))
+#else
 #define MX_TO_bfloat16(bits, v) ((bits) = mx_vector_to_bfloat16(v))
 static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
 {

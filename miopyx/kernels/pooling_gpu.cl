@@ -4,6 +4,8 @@
  * Ownership, with no atomics; LAST = 1: neighbouring work-items have neighbouring channels, else columns:
  *   pooling_forward_strips     2-D, small windows: a work-item writes ROWS elements of y, one below the other.  It
  *                              reads each row of x once, for all windows that need it.
+ *   pooling_forward_lanes      2-D, small windows, c contiguous in x and y, which are made of aligned vectors of PACK
+ *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
  *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
@@ -42,6 +44,9 @@
 #ifndef LAST
 #define LAST 0
 #endif
+#ifndef PACK /* channels of a vector; for pooling_..._lanes */
+#define PACK 8
+#endif
 #include "pooling.h"
 
 #define KIND_forward_strips 11
@@ -49,6 +54,7 @@
 #define KIND_backward_spread 13
 #define KIND_forward_elements 14
 #define KIND_backward_elements 15
+#define KIND_forward_lanes 16
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -86,6 +92,56 @@ static inline block_t block_of(INDEX item, INDEX channels, INDEX rows, INDEX col
     a.n = item;
     return a;
 }
+
+#if SAVE
+#define FORWARD_ARGUMENTS x, x_offset, y, y_offset, indices, indices_offset
+#else
+#define FORWARD_ARGUMENTS x, x_offset, y, y_offset
+#endif
+
+#if IS_KIND(forward_elements) || IS_KIND(forward_lanes)
+static inline void forward_element(FORWARD_BUFFERS,
+#if SAVE
+                                   __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                   const mx_pooling_problem *p, const mx_place a)
+{
+    const INDEX d0 = a.d * (INDEX)p->step[0] - (INDEX)p->pad[0], h0 = a.h * (INDEX)p->step[1] - (INDEX)p->pad[1],
+                w0 = a.w * (INDEX)p->step[2] - (INDEX)p->pad[2];
+    const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p->window[0], (INDEX)p->x.len[2]);
+    const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p->window[1], (INDEX)p->x.len[3]);
+    const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p->window[2], (INDEX)p->x.len[4]);
+    ACC result = NOTHING;
+    INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
+    x += x_offset + a.n * p->x.stride[0] + a.c * p->x.stride[1];
+    for (INDEX d = d_from; d < d_to; d++)
+        for (INDEX h = h_from; h < h_to; h++) {
+            __global const STORAGE(TYPE) *row = x + d * p->x.stride[2] + h * p->x.stride[3];
+            for (INDEX w = w_from; w < w_to; w++) {
+                const ACC value = LOAD(TYPE)(row, w * p->x.stride[4]);
+                if (MODE != 0) {
+                    result += value;
+                } else if (value > result) {
+                    result = value;
+                    found_d = d;
+                    found_h = h;
+                    found_w = w;
+                }
+            }
+        }
+    if (MODE == 1)
+        result /= (ACC)((long)(d_to - d_from) * (h_to - h_from) * (w_to - w_from));
+    if (MODE == 2)
+        result /= (ACC)(p->window[0] * p->window[1] * p->window[2]);
+    STORE(TYPE)(y, y_offset + mx_offset(p->y, a.n, a.c, a.d, a.h, a.w), result);
+#if SAVE
+    const long code = IMAGE ? ((long)found_d * p->x.len[3] + found_h) * p->x.len[4] + found_w
+                            : ((found_d - d0) * p->window[1] + found_h - h0) * p->window[2] + found_w - w0;
+    indices[indices_offset + index_place(p->y, a.n, a.c, a.d, a.h, a.w)] =
+        result > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+}
+#endif
 
 #if IS_KIND(forward_strips)
 __kernel void pooling_forward_strips(FORWARD_BUFFERS,
@@ -162,6 +218,115 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
                                      : (found_h[r] - from) * WINDOW + found_w[r] - w0;
             indices[indices_offset + ((a.n * (long)channels + a.c) * rows + h) * columns + a.w] =
                 result[r] > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+        }
+    }
+}
+#endif
+
+#if IS_KIND(forward_lanes)
+#undef VEC
+#define VEC PACK
+#include "gpu_vectors.h"
+
+MX_GET(get, TYPE)
+MX_PUT(put, TYPE)
+
+__kernel void pooling_forward_lanes(FORWARD_BUFFERS,
+#if SAVE
+                                    __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                    const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels / PACK, (rows + ROWS - 1) / ROWS, columns);
+    if (a.n >= (INDEX)p.y.len[0])
+        return;
+    if (!MX_ALIGNED(x + x_offset) || !MX_ALIGNED(y + y_offset)) {
+        for (INDEX h = a.h * ROWS; h < min(a.h * ROWS + ROWS, rows); h++)
+            for (INDEX c = a.c * PACK; c < (a.c + 1) * PACK; c++) {
+                const mx_place place = {.n = a.n, .c = c, .d = 0, .h = h, .w = a.w};
+                forward_element(FORWARD_ARGUMENTS, &p, place);
+            }
+        return;
+    }
+    x += x_offset + a.n * p.x.stride[0] + a.c * PACK;
+    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
+    const INDEX line = (INDEX)p.x.stride[3];
+    INDEX at[WINDOW], column[WINDOW];
+#pragma unroll
+    for (int k = 0; k < WINDOW; k++) {
+        column[k] = min(max(w0 + k, (INDEX)0), width - 1);
+        at[k] = column[k] * (INDEX)p.x.stride[4];
+    }
+    vec_t result[ROWS];
+#if SAVE
+    LANEV found[ROWS]; /* taps */
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        result[r] = NOTHING;
+#if SAVE
+        found[r] = 0;
+#endif
+    }
+#pragma unroll
+    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+        vec_t value = NOTHING, one[WINDOW];
+#if SAVE
+        LANEV tap = 0;
+#endif
+#pragma unroll
+        for (int k = 0; k < WINDOW; k++)
+            one[k] = get(x + h * line + at[k], true);
+#pragma unroll
+        for (int k = 0; k < WINDOW; k++) {
+#if MODE != 0
+            value += column[k] == w0 + k ? one[k] : (vec_t)0;
+#elif SAVE
+            tap = one[k] > value ? (LANEV)(column[k] - w0) : tap;
+            value = one[k] > value ? one[k] : value;
+#else
+            value = fmax(one[k], value);
+#endif
+        }
+#if MODE != 0
+        value = h == h0 + i ? value : (vec_t)0;
+#endif
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+#if MODE != 0
+                result[r] += value;
+#elif SAVE
+                found[r] = value > result[r] ? tap + (LANEV)((h - h0 - r * STEP_H) * WINDOW) : found[r];
+                result[r] = value > result[r] ? value : result[r];
+#else
+                result[r] = fmax(value, result[r]);
+#endif
+            }
+    }
+    y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * p.y.stride[4];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+        if (h < rows) {
+            if (MODE == 1)
+                result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                   (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
+            if (MODE == 2)
+                result[r] /= (ACC)(WINDOW_H * WINDOW);
+            put(y + h * p.y.stride[3], result[r], true);
+#if SAVE
+#pragma unroll
+            for (int c = 0; c < PACK; c++) {
+                const LANE code = ((const LANE *)&found[r])[c];
+                const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + code % WINDOW : (INDEX)code;
+                indices[indices_offset + ((a.n * (long)channels + a.c * PACK + c) * rows + h) * columns + a.w] =
+                    ((const ACC *)&result[r])[c] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
+            }
 #endif
         }
     }
@@ -314,43 +479,8 @@ __kernel void pooling_forward_elements(FORWARD_BUFFERS,
                                        const mx_pooling_problem p, const long block)
 {
     const INDEX item = (INDEX)get_global_id(0);
-    if (item >= mx_size(p.y))
-        return;
-    const mx_place a = mx_place_of(item, p.y);
-    const INDEX d0 = a.d * (INDEX)p.step[0] - (INDEX)p.pad[0], h0 = a.h * (INDEX)p.step[1] - (INDEX)p.pad[1],
-                w0 = a.w * (INDEX)p.step[2] - (INDEX)p.pad[2];
-    const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p.window[0], (INDEX)p.x.len[2]);
-    const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p.window[1], (INDEX)p.x.len[3]);
-    const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p.window[2], (INDEX)p.x.len[4]);
-    ACC result = NOTHING;
-    INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
-    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    for (INDEX d = d_from; d < d_to; d++)
-        for (INDEX h = h_from; h < h_to; h++) {
-            __global const STORAGE(TYPE) *row = x + d * p.x.stride[2] + h * p.x.stride[3];
-            for (INDEX w = w_from; w < w_to; w++) {
-                const ACC value = LOAD(TYPE)(row, w * p.x.stride[4]);
-                if (MODE != 0) {
-                    result += value;
-                } else if (value > result) {
-                    result = value;
-                    found_d = d;
-                    found_h = h;
-                    found_w = w;
-                }
-            }
-        }
-    if (MODE == 1)
-        result /= (ACC)((long)(d_to - d_from) * (h_to - h_from) * (w_to - w_from));
-    if (MODE == 2)
-        result /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
-    STORE(TYPE)(y, y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w), result);
-#if SAVE
-    const long code = IMAGE ? ((long)found_d * p.x.len[3] + found_h) * p.x.len[4] + found_w
-                            : ((found_d - d0) * p.window[1] + found_h - h0) * p.window[2] + found_w - w0;
-    indices[indices_offset + index_place(p.y, a.n, a.c, a.d, a.h, a.w)] =
-        result > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
-#endif
+    if (item < mx_size(p.y))
+        forward_element(FORWARD_ARGUMENTS, &p, mx_place_of(item, p.y));
 }
 #endif
 

@@ -1,5 +1,7 @@
 """Pooling on the host path and as kernels."""
 
+import os
+
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
@@ -143,11 +145,29 @@ cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
     return tuple(args)
 
 
+cdef int64_t _pack(const mx_pooling_problem* p) noexcept:
+    """Channels of x and y that a work-item of a GPU may take at once: 16 bytes, where both are made of such vectors."""
+    cdef int64_t pack = int(os.environ.get("POOL_BYTES", 16)) // type_size(<int> p.x.type)
+    cdef int axis
+    if p.x.len[1] < 2 or p.x.stride[1] != 1 or p.y.stride[1] != 1:
+        return 1
+    while pack > 1:
+        fits = p.x.len[1] % pack == 0
+        for axis in range(MX_AXES):
+            if axis != 1:
+                fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
+                fits = fits and (p.y.len[axis] == 1 or p.y.stride[axis] % pack == 0)
+        if fits:
+            return pack
+        pack //= 2
+    return 1
+
+
 cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
     if (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
             and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
@@ -161,6 +181,13 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
+        pack = _pack(p)
+        if forward and pack > 1:
+            kind = "lanes"
+            rows = int(os.environ.get("POOL_ROWS", 2 if p.save and pack == 8 else STRIP))
+            rows = min(rows, out.len[3])
+            defines.update(PACK=pack, ROWS=rows)
+            items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * out.len[4] // pack
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):

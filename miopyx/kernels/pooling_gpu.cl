@@ -8,11 +8,15 @@
  *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
+ *   pooling_backward_lanes     2-D, small windows, c contiguous in dx and dy, which are made of aligned vectors of PACK
+ *                              channels, indices of 8 bits: a group has SPAN such vectors of TILE_H x TILE_W blocks of
+ *                              ROWS x COLUMNS elements.  Channels run slowest in the indices: the group turns those
+ *                              that it needs in local memory.
  *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
  *                              a work-item writes 4 neighbours.
  *   pooling_forward_elements   a work-item writes one element.
  *   pooling_backward_elements  likewise.
- * Local memory: none.
+ * Local memory: pooling_backward_lanes: an index of each channel and window of a tile; else none.
  *
  * Every window meets the image.  What lies outside is read at the nearest place inside, so that loads need no branches:
  * for a maximum that is an element of the window anyway, and for a sum its bits are masked.
@@ -47,6 +51,15 @@
 #ifndef PACK /* channels of a vector; for pooling_..._lanes */
 #define PACK 8
 #endif
+#ifndef SPAN /* vectors of a tile; pooling_backward_lanes */
+#define SPAN 8
+#endif
+#ifndef TILE_H /* blocks */
+#define TILE_H 2
+#endif
+#ifndef TILE_W
+#define TILE_W 16
+#endif
 #include "pooling.h"
 
 #define KIND_forward_strips 11
@@ -55,6 +68,7 @@
 #define KIND_forward_elements 14
 #define KIND_backward_elements 15
 #define KIND_forward_lanes 16
+#define KIND_backward_lanes 17
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -224,14 +238,16 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(forward_lanes)
+#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes)
 #undef VEC
 #define VEC PACK
 #include "gpu_vectors.h"
 
 MX_GET(get, TYPE)
 MX_PUT(put, TYPE)
+#endif
 
+#if IS_KIND(forward_lanes)
 __kernel void pooling_forward_lanes(FORWARD_BUFFERS,
 #if SAVE
                                     __global INDEX_TYPE *restrict indices, long indices_offset,
@@ -333,7 +349,73 @@ __kernel void pooling_forward_lanes(FORWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(backward_strips)
+#if SAVE
+#define BACKWARD_ARGUMENTS dy, dy_offset, dx, dx_offset, indices, indices_offset
+#else
+#define BACKWARD_ARGUMENTS dy, dy_offset, dx, dx_offset
+#endif
+
+#if IS_KIND(backward_elements) || IS_KIND(backward_lanes)
+
+typedef struct {
+    INDEX from, to;
+} range_t;
+
+/* Windows that contain place `at` of an axis, 0 ... 2. */
+static inline range_t windows_at(const mx_pooling_problem *p, int axis, INDEX at)
+{
+    const INDEX step = (INDEX)p->step[axis], first = at + (INDEX)p->pad[axis] - (INDEX)p->window[axis] + 1;
+    range_t r;
+    r.from = first > 0 ? (first + step - 1) / step : 0;
+    r.to = min((at + (INDEX)p->pad[axis]) / step + 1, (INDEX)p->y.len[2 + axis]);
+    return r;
+}
+
+static inline INDEX elements_in(const mx_pooling_problem *p, int axis, INDEX window)
+{
+    const INDEX first = window * (INDEX)p->step[axis] - (INDEX)p->pad[axis];
+    return MODE == 2 ? (INDEX)p->window[axis]
+                     : min(first + (INDEX)p->window[axis], (INDEX)p->x.len[2 + axis]) - max(first, (INDEX)0);
+}
+
+static inline void backward_element(BACKWARD_BUFFERS,
+#if SAVE
+                                    __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                    const mx_pooling_problem *p, const mx_place a)
+{
+    const range_t on_d = windows_at(p, 0, a.d), on_h = windows_at(p, 1, a.h), on_w = windows_at(p, 2, a.w);
+    ACC sum = 0;
+    dy += dy_offset + a.n * p->y.stride[0] + a.c * p->y.stride[1];
+#if SAVE
+    indices += indices_offset + (a.n * p->y.len[1] + a.c) * p->y.len[2] * p->y.len[3] * p->y.len[4];
+#endif
+    for (INDEX i = on_d.from; i < on_d.to; i++)
+        for (INDEX j = on_h.from; j < on_h.to; j++) {
+            __global const STORAGE(TYPE) *row = dy + i * p->y.stride[2] + j * p->y.stride[3];
+#if SAVE
+            __global const INDEX_TYPE *codes = indices + (i * p->y.len[3] + j) * p->y.len[4];
+            const long tap_d = a.d + p->pad[0] - i * p->step[0], tap_h = a.h + p->pad[1] - j * p->step[1];
+            const long taps = (tap_d * p->window[1] + tap_h) * p->window[2] + a.w + p->pad[2];
+            const long image = (a.d * p->x.len[3] + a.h) * p->x.len[4] + a.w;
+#else
+            const ACC lines = (ACC)((long)elements_in(p, 0, i) * elements_in(p, 1, j));
+#endif
+            for (INDEX k = on_w.from; k < on_w.to; k++) {
+                const ACC value = LOAD(TYPE)(row, k * p->y.stride[4]);
+#if SAVE
+                const long code = IMAGE ? image : taps - k * p->step[2];
+                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
+#else
+                sum += value / (lines * (ACC)elements_in(p, 2, k));
+#endif
+            }
+        }
+    STORE(TYPE)(dx, dx_offset + mx_offset(p->x, a.n, a.c, a.d, a.h, a.w), sum);
+}
+#endif
+
+#if IS_KIND(backward_strips) || IS_KIND(backward_lanes)
 
 /* Windows with elements of the block, along an axis: how many begin before the block's number of strides, and how many
  * there are in all. */
@@ -341,6 +423,9 @@ __kernel void pooling_forward_lanes(FORWARD_BUFFERS,
 #define BEFORE_W ((WINDOW - 1 - PAD_W) / STEP_W)
 #define ALONG_H ((ROWS - 1 + PAD_H) / STEP_H + BEFORE_H + 1)
 #define ALONG_W ((COLUMNS - 1 + PAD_W) / STEP_W + BEFORE_W + 1)
+#endif
+
+#if IS_KIND(backward_strips)
 
 /* Two neighbours at an even place. */
 static inline void store_pair(__global STORAGE(TYPE) *p, long i, ACC low, ACC high)
@@ -431,6 +516,115 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
 }
 #endif
 
+#if IS_KIND(backward_lanes)
+
+#define LOCAL (SPAN * TILE_H * TILE_W)
+/* Windows of a tile, and the bytes of one of them. */
+#define TILE_J ((TILE_H - 1) * (ROWS / STEP_H) + ALONG_H)
+#define TILE_K ((TILE_W - 1) * (COLUMNS / STEP_W) + ALONG_W)
+#define PITCH (SPAN * PACK + 8)
+#define CODES MX_JOIN(uchar, PACK)
+
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backward_lanes(BACKWARD_BUFFERS,
+#if SAVE
+                                     __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                     const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const INDEX sets = (channels / PACK + SPAN - 1) / SPAN;
+    const INDEX down = (height + TILE_H * ROWS - 1) / (TILE_H * ROWS);
+    const INDEX across = (width + TILE_W * COLUMNS - 1) / (TILE_W * COLUMNS);
+    INDEX group = (INDEX)get_group_id(0);
+    const INDEX set = group % sets;
+    group /= sets;
+    const INDEX tile_w = group % across * TILE_W;
+    group /= across;
+    const INDEX tile_h = group % down * TILE_H, n = group / down;
+    const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
+    const INDEX c = (set * SPAN + lane) * PACK;
+    const INDEX h0 = (tile_h + block_h) * ROWS, w0 = (tile_w + block_w) * COLUMNS;
+#if SAVE
+    __local uchar codes[TILE_J * TILE_K * PITCH] __attribute__((aligned(8)));
+    const INDEX first_j = tile_h * (ROWS / STEP_H) - BEFORE_H, first_k = tile_w * (COLUMNS / STEP_W) - BEFORE_W;
+    __global const uchar *from = indices + indices_offset + n * (long)channels * rows * columns;
+#pragma unroll 8
+    for (int i = me; i < SPAN * PACK * TILE_J * TILE_K; i += LOCAL) {
+        const int k = i % TILE_K, j = i / TILE_K % TILE_J, channel = i / TILE_K / TILE_J;
+        const INDEX at = min(set * (SPAN * PACK) + channel, channels - 1) * rows + min(max(first_j + j, (INDEX)0), rows - 1);
+        codes[(j * TILE_K + k) * PITCH + channel] = from[at * columns + min(max(first_k + k, (INDEX)0), columns - 1)];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (c >= channels || h0 >= height || w0 >= width)
+        return;
+    if (!MX_ALIGNED(dy + dy_offset) || !MX_ALIGNED(dx + dx_offset)) {
+        for (INDEX h = h0; h < min(h0 + ROWS, height); h++)
+            for (INDEX w = w0; w < min(w0 + COLUMNS, width); w++)
+                for (int i = 0; i < PACK; i++) {
+                    const mx_place place = {.n = n, .c = c + i, .d = 0, .h = h, .w = w};
+                    backward_element(BACKWARD_ARGUMENTS, &p, place);
+                }
+        return;
+    }
+    dy += dy_offset + n * p.y.stride[0] + c;
+    dx += dx_offset + n * p.x.stride[0] + c;
+    const INDEX j0 = (tile_h + block_h) * (ROWS / STEP_H) - BEFORE_H, line = (INDEX)p.y.stride[3];
+    const INDEX k0 = (tile_w + block_w) * (COLUMNS / STEP_W) - BEFORE_W, step = (INDEX)p.y.stride[4];
+    vec_t sum[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            sum[r][s] = 0;
+#pragma unroll
+    for (int j = 0; j < ALONG_H; j++) {
+        const INDEX h = min(max(j0 + j, (INDEX)0), rows - 1);
+        vec_t values[ALONG_W];
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++)
+            values[k] = get(dy + h * line + min(max(k0 + k, (INDEX)0), columns - 1) * step, true);
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++) {
+            const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
+            vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
+#if SAVE
+            const CODES bytes = *(__local const CODES *)(
+                codes + ((block_h * (ROWS / STEP_H) + j) * TILE_K + block_w * (COLUMNS / STEP_W) + k) * PITCH + lane * PACK);
+            const LANEV code = TO(LANEV)(bytes);
+#elif MODE == 1
+            const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
+            value /= (ACC)((min(top + WINDOW_H, height) - max(top, (INDEX)0)) *
+                           (min(left + WINDOW, width) - max(left, (INDEX)0)));
+#else
+            value /= (ACC)(WINDOW_H * WINDOW);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int s = 0; s < COLUMNS; s++) {
+                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
+                    if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
+                        continue;
+#if SAVE
+                    const INDEX here = IMAGE ? (h0 + r) * width + w0 + s : tap_h * WINDOW + tap_w;
+                    sum[r][s] += code == (LANEV)(LANE)(uchar)here ? value : (vec_t)0;
+#else
+                    sum[r][s] += value;
+#endif
+                }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            if (h0 + r < height && w0 + s < width)
+                put(dx + (h0 + r) * p.x.stride[3] + (w0 + s) * p.x.stride[4], sum[r][s], true);
+}
+#endif
+
 #if IS_KIND(backward_spread)
 __kernel void pooling_backward_spread(BACKWARD_BUFFERS, const mx_pooling_problem p, const long block)
 {
@@ -485,28 +679,6 @@ __kernel void pooling_forward_elements(FORWARD_BUFFERS,
 #endif
 
 #if IS_KIND(backward_elements)
-
-typedef struct {
-    INDEX from, to;
-} range_t;
-
-/* Windows that contain place `at` of an axis, 0 ... 2. */
-static inline range_t windows_at(const mx_pooling_problem *p, int axis, INDEX at)
-{
-    const INDEX step = (INDEX)p->step[axis], first = at + (INDEX)p->pad[axis] - (INDEX)p->window[axis] + 1;
-    range_t r;
-    r.from = first > 0 ? (first + step - 1) / step : 0;
-    r.to = min((at + (INDEX)p->pad[axis]) / step + 1, (INDEX)p->y.len[2 + axis]);
-    return r;
-}
-
-static inline INDEX elements_in(const mx_pooling_problem *p, int axis, INDEX window)
-{
-    const INDEX first = window * (INDEX)p->step[axis] - (INDEX)p->pad[axis];
-    return MODE == 2 ? (INDEX)p->window[axis]
-                     : min(first + (INDEX)p->window[axis], (INDEX)p->x.len[2 + axis]) - max(first, (INDEX)0);
-}
-
 __kernel void pooling_backward_elements(BACKWARD_BUFFERS,
 #if SAVE
                                         __global const INDEX_TYPE *restrict indices, long indices_offset,
@@ -514,36 +686,7 @@ __kernel void pooling_backward_elements(BACKWARD_BUFFERS,
                                         const mx_pooling_problem p, const long block)
 {
     const INDEX item = (INDEX)get_global_id(0);
-    if (item >= mx_size(p.x))
-        return;
-    const mx_place a = mx_place_of(item, p.x);
-    const range_t on_d = windows_at(&p, 0, a.d), on_h = windows_at(&p, 1, a.h), on_w = windows_at(&p, 2, a.w);
-    ACC sum = 0;
-    dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
-#if SAVE
-    indices += indices_offset + (a.n * p.y.len[1] + a.c) * p.y.len[2] * p.y.len[3] * p.y.len[4];
-#endif
-    for (INDEX i = on_d.from; i < on_d.to; i++)
-        for (INDEX j = on_h.from; j < on_h.to; j++) {
-            __global const STORAGE(TYPE) *row = dy + i * p.y.stride[2] + j * p.y.stride[3];
-#if SAVE
-            __global const INDEX_TYPE *codes = indices + (i * p.y.len[3] + j) * p.y.len[4];
-            const long tap_d = a.d + p.pad[0] - i * p.step[0], tap_h = a.h + p.pad[1] - j * p.step[1];
-            const long taps = (tap_d * p.window[1] + tap_h) * p.window[2] + a.w + p.pad[2];
-            const long image = (a.d * p.x.len[3] + a.h) * p.x.len[4] + a.w;
-#else
-            const ACC lines = (ACC)((long)elements_in(&p, 0, i) * elements_in(&p, 1, j));
-#endif
-            for (INDEX k = on_w.from; k < on_w.to; k++) {
-                const ACC value = LOAD(TYPE)(row, k * p.y.stride[4]);
-#if SAVE
-                const long code = IMAGE ? image : taps - k * p.step[2];
-                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
-#else
-                sum += value / (lines * (ACC)elements_in(&p, 2, k));
-#endif
-            }
-        }
-    STORE(TYPE)(dx, dx_offset + mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), sum);
+    if (item < mx_size(p.x))
+        backward_element(BACKWARD_ARGUMENTS, &p, mx_place_of(item, p.x));
 }
 #endif

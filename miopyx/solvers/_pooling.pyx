@@ -19,6 +19,8 @@ cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
     MOST_TAPS = 5            # along an axis of a window that a GPU's strips take
     STRIP = 4                # rows of such a strip
+    GROUP = 256              # work-items of pooling_backward_lanes
+    SPAN = 8                 # of them side by side, with neighbouring channels
     RING = 4                 # windows along h around an element, for pooling_backward_turned
     LONGEST = 128            # elements of its rows
     SHEET = 8                # vectors of channels of pooling_..._sheets
@@ -167,7 +169,7 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, pack, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
     if (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
             and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
@@ -182,6 +184,22 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
         pack = _pack(p)
+        if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
+            kind = "lanes"
+            span = SPAN
+            if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
+                columns, rows = 1, STRIP
+                if pack == 8:
+                    pack, span = 4, 2 * SPAN
+            rows, columns = int(os.environ.get("POOL_R", rows)), int(os.environ.get("POOL_C", columns))
+            tile_w = 1
+            while tile_w < min(int(os.environ.get("POOL_TILE", 16)), GROUP // span) and tile_w * columns < out.len[4]:
+                tile_w *= 2
+            tile_h = GROUP // span // tile_w
+            defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
+            items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
+                     * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
+                     * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
         if forward and pack > 1:
             kind = "lanes"
             rows = int(os.environ.get("POOL_ROWS", 2 if p.save and pack == 8 else STRIP))

@@ -248,7 +248,15 @@ MX_PUT(put, TYPE)
 #endif
 
 #if IS_KIND(forward_lanes)
-__kernel void pooling_forward_lanes(FORWARD_BUFFERS,
+#if SAVE
+#define LOCAL (SPAN * TILE_H * TILE_W)
+#define TILE_ROWS (TILE_H * ROWS)
+#define PITCH (TILE_ROWS * TILE_W + 4) /* indices of a channel */
+#define SIZED __attribute__((reqd_work_group_size(LOCAL, 1, 1)))
+#else
+#define SIZED
+#endif
+__kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
 #if SAVE
                                     __global INDEX_TYPE *restrict indices, long indices_offset,
 #endif
@@ -256,96 +264,119 @@ __kernel void pooling_forward_lanes(FORWARD_BUFFERS,
 {
     const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
     const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+#if SAVE
+    __local INDEX_TYPE codes[SPAN * PACK * PITCH];
+    const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
+    const block_t tile = block_of((INDEX)get_group_id(0), (channels / PACK + SPAN - 1) / SPAN,
+                                  (rows + TILE_ROWS - 1) / TILE_ROWS, (columns + TILE_W - 1) / TILE_W);
+    const block_t a = {.n = tile.n, .c = tile.c * SPAN + lane, .h = tile.h * TILE_H + block_h,
+                       .w = tile.w * TILE_W + block_w};
+    const bool mine = a.c * PACK < channels && a.h * ROWS < rows && a.w < columns;
+#else
     const block_t a = block_of((INDEX)get_global_id(0), channels / PACK, (rows + ROWS - 1) / ROWS, columns);
-    if (a.n >= (INDEX)p.y.len[0])
-        return;
+    const bool mine = a.n < (INDEX)p.y.len[0];
+#endif
     if (!MX_ALIGNED(x + x_offset) || !MX_ALIGNED(y + y_offset)) {
-        for (INDEX h = a.h * ROWS; h < min(a.h * ROWS + ROWS, rows); h++)
+        for (INDEX h = a.h * ROWS; mine && h < min(a.h * ROWS + ROWS, rows); h++)
             for (INDEX c = a.c * PACK; c < (a.c + 1) * PACK; c++) {
                 const mx_place place = {.n = a.n, .c = c, .d = 0, .h = h, .w = a.w};
                 forward_element(FORWARD_ARGUMENTS, &p, place);
             }
         return;
     }
-    x += x_offset + a.n * p.x.stride[0] + a.c * PACK;
-    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
-    const INDEX line = (INDEX)p.x.stride[3];
-    INDEX at[WINDOW], column[WINDOW];
-#pragma unroll
-    for (int k = 0; k < WINDOW; k++) {
-        column[k] = min(max(w0 + k, (INDEX)0), width - 1);
-        at[k] = column[k] * (INDEX)p.x.stride[4];
-    }
-    vec_t result[ROWS];
-#if SAVE
-    LANEV found[ROWS]; /* taps */
-#endif
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        result[r] = NOTHING;
-#if SAVE
-        found[r] = 0;
-#endif
-    }
-#pragma unroll
-    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
-        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
-        vec_t value = NOTHING, one[WINDOW];
-#if SAVE
-        LANEV tap = 0;
-#endif
-#pragma unroll
-        for (int k = 0; k < WINDOW; k++)
-            one[k] = get(x + h * line + at[k], true);
+    if (mine) {
+        x += x_offset + a.n * p.x.stride[0] + a.c * PACK;
+        const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
+        const INDEX line = (INDEX)p.x.stride[3];
+        INDEX at[WINDOW], column[WINDOW];
 #pragma unroll
         for (int k = 0; k < WINDOW; k++) {
-#if MODE != 0
-            value += column[k] == w0 + k ? one[k] : (vec_t)0;
-#elif SAVE
-            tap = one[k] > value ? (LANEV)(column[k] - w0) : tap;
-            value = one[k] > value ? one[k] : value;
-#else
-            value = fmax(one[k], value);
+            column[k] = min(max(w0 + k, (INDEX)0), width - 1);
+            at[k] = column[k] * (INDEX)p.x.stride[4];
+        }
+        vec_t result[ROWS];
+#if SAVE
+        LANEV found[ROWS]; /* taps */
+#endif
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            result[r] = NOTHING;
+#if SAVE
+            found[r] = 0;
 #endif
         }
-#if MODE != 0
-        value = h == h0 + i ? value : (vec_t)0;
+#pragma unroll
+        for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+            const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+            vec_t value = NOTHING, one[WINDOW];
+#if SAVE
+            LANEV tap = 0;
 #endif
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+            for (int k = 0; k < WINDOW; k++)
+                one[k] = get(x + h * line + at[k], true);
+#pragma unroll
+            for (int k = 0; k < WINDOW; k++) {
 #if MODE != 0
-                result[r] += value;
+                value += column[k] == w0 + k ? one[k] : (vec_t)0;
 #elif SAVE
-                found[r] = value > result[r] ? tap + (LANEV)((h - h0 - r * STEP_H) * WINDOW) : found[r];
-                result[r] = value > result[r] ? value : result[r];
+                tap = one[k] > value ? (LANEV)(column[k] - w0) : tap;
+                value = one[k] > value ? one[k] : value;
 #else
-                result[r] = fmax(value, result[r]);
+                value = fmax(one[k], value);
 #endif
             }
-    }
-    y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * p.y.stride[4];
+#if MODE != 0
+            value = h == h0 + i ? value : (vec_t)0;
+#endif
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
-        if (h < rows) {
-            if (MODE == 1)
-                result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
-                                   (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
-            if (MODE == 2)
-                result[r] /= (ACC)(WINDOW_H * WINDOW);
-            put(y + h * p.y.stride[3], result[r], true);
+            for (int r = 0; r < ROWS; r++)
+                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+#if MODE != 0
+                    result[r] += value;
+#elif SAVE
+                    found[r] = value > result[r] ? tap + (LANEV)((h - h0 - r * STEP_H) * WINDOW) : found[r];
+                    result[r] = value > result[r] ? value : result[r];
+#else
+                    result[r] = fmax(value, result[r]);
+#endif
+                }
+        }
+        y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * p.y.stride[4];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+            if (h < rows) {
+                if (MODE == 1)
+                    result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                       (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
+                if (MODE == 2)
+                    result[r] /= (ACC)(WINDOW_H * WINDOW);
+                put(y + h * p.y.stride[3], result[r], true);
 #if SAVE
 #pragma unroll
-            for (int c = 0; c < PACK; c++) {
-                const LANE code = ((const LANE *)&found[r])[c];
-                const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + code % WINDOW : (INDEX)code;
-                indices[indices_offset + ((a.n * (long)channels + a.c * PACK + c) * rows + h) * columns + a.w] =
-                    ((const ACC *)&result[r])[c] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
-            }
+                for (int c = 0; c < PACK; c++) {
+                    const LANE code = ((const LANE *)&found[r])[c];
+                    const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + code % WINDOW : (INDEX)code;
+                    codes[(lane * PACK + c) * PITCH + (block_h * ROWS + r) * TILE_W + block_w] =
+                        ((const ACC *)&result[r])[c] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
+                }
 #endif
+            }
         }
     }
+#if SAVE
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 4
+    for (int i = me; i < SPAN * PACK * TILE_ROWS * TILE_W; i += LOCAL) {
+        const int channel = i / (TILE_ROWS * TILE_W), at = i % (TILE_ROWS * TILE_W);
+        const INDEX c = tile.c * (SPAN * PACK) + channel;
+        const INDEX h = tile.h * TILE_ROWS + at / TILE_W, w = tile.w * TILE_W + at % TILE_W;
+        if (c < channels && h < rows && w < columns)
+            indices[indices_offset + ((tile.n * (long)channels + c) * rows + h) * columns + w] =
+                codes[channel * PITCH + at];
+    }
+#endif
 }
 #endif
 

@@ -200,12 +200,21 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
                      * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
                      * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
-        if forward and pack > 1:
+        if forward and pack > 1 and (not p.save or local == GROUP):
             kind = "lanes"
             rows = int(os.environ.get("POOL_ROWS", 2 if p.save and pack == 8 else STRIP))
             rows = min(rows, out.len[3])
             defines.update(PACK=pack, ROWS=rows)
-            items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * out.len[4] // pack
+            if p.save:
+                tile_w = 1
+                while tile_w < min(int(os.environ.get("POOL_TILE", 16)), GROUP // SPAN) and tile_w < out.len[4]:
+                    tile_w *= 2
+                tile_h = GROUP // SPAN // tile_w
+                defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w)
+                items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
+                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows)) * ((out.len[4] + tile_w - 1) // tile_w))
+            else:
+                items = volume(out, 0, 3) // pack * ((out.len[3] + rows - 1) // rows) * out.len[4]
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):

@@ -121,7 +121,7 @@ cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t tap
 
 cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
     """Whether strips are walked row by row: a tile is a row of few pixels then."""
-    return (s.diagonal and s.last and t.th == 1 and t.vec <= 2 and t.tw * t.vec <= 8
+    return (s.diagonal and s.last and t.th == 1 and t.vec <= 4 and t.tw * t.vec <= 8
             and p.step[1] == 1 and p.step[2] == 1 and p.dilation[1] == 1 and p.dilation[2] == 1
             and 1 < p.w.len[3] <= 3 and p.w.len[4] <= 3)
 
@@ -317,6 +317,13 @@ cdef class _DepthwiseData(_Depthwise):
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
             WEIGHTS=weights)
+        if "DW_PITCH" in os.environ:
+            spec = KernelSpec(
+            "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
+            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
+            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
+            WEIGHTS=weights, PITCH=g.x_w)
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))

@@ -48,11 +48,13 @@ MX_PUT(put, X_TYPE)
 #if LANES
 typedef vec_t own_t;
 #define OWN VEC
+#define OWN_FROM(p) MX_V(vload)(0, p)
 #define ALONG 1
 #define OWN_SUM(v) (v)
 #else
 typedef ACC own_t;
 #define OWN 1
+#define OWN_FROM(p) (*(p))
 #define ALONG VEC
 #define OWN_SUM(v) mx_sum_of_lanes(v)
 #endif
@@ -61,8 +63,11 @@ typedef ACC own_t;
 #define OWN_LOAD(T, value, p, at, step)                                    \
     do {                                                                   \
         own_t all;                                                         \
-        _Pragma("unroll") for (int lane = 0; lane < OWN; lane++)           \
-            ((ACC *)&all)[lane] = LOAD(T)(p, (at) + lane * (step));        \
+        if ((step) == 1 && MX_TYPE(T) == MX_TYPE(ACC))                     \
+            all = OWN_FROM((__global const ACC *)(p) + (at));              \
+        else                                                               \
+            _Pragma("unroll") for (int lane = 0; lane < OWN; lane++)       \
+                ((ACC *)&all)[lane] = LOAD(T)(p, (at) + lane * (step));    \
         (value) = all;                                                     \
     } while (0)
 #define OWN_STORE(T, p, at, step, value)                                   \
@@ -465,6 +470,7 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
 
 #if PARTS
 
+#define GATHERED (OWN > 4 ? 2 : 4) /* parts that a work-item reads at once */
 #if OWN == 1
 #define KEPT(at) b->space[at]
 #define KEEP(at, v) (b->space[at] = (v))
@@ -492,11 +498,21 @@ static inline void gather_moments(const bn *b, unit *u, __local own_t *means, __
     u->shift = 0;
     if (u->inside)
         u->shift = KEPT(u->lane);
-    for (long part = u->row; u->inside && part < b->parts; part += TY) {
-        const ACC more = (part_start(b, part + 1) - part_start(b, part)) * ALONG;
-        combine(&mean, &square, count, KEPT(AT_MOMENTS(part) + u->lane), KEPT(AT_MOMENTS(part) + b->width + u->lane),
-                more);
-        count += more;
+    for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {
+        own_t means_of[GATHERED], squares_of[GATHERED]; /* read before the first is waited for */
+#pragma unroll
+        for (int i = 0; i < GATHERED; i++) {
+            const long at = min(part + i * TY, b->parts - 1);
+            means_of[i] = KEPT(AT_MOMENTS(at) + u->lane);
+            squares_of[i] = KEPT(AT_MOMENTS(at) + b->width + u->lane);
+        }
+#pragma unroll
+        for (int i = 0; i < GATHERED; i++) {
+            const long at = part + i * TY;
+            const ACC more = at < b->parts ? (part_start(b, at + 1) - part_start(b, at)) * ALONG : 0;
+            combine(&mean, &square, count, means_of[i], squares_of[i], more);
+            count += more;
+        }
     }
     u->mean = mean;
     u->inv = square;
@@ -529,9 +545,20 @@ static inline void keep_gradients(const bn *b, const unit *u, long part)
 static inline void gather_gradients(const bn *b, unit *u, __local own_t *sums, __local own_t *others)
 {
     u->first = u->second = 0;
-    for (long part = u->row; u->inside && part < b->parts; part += TY) {
-        u->first += KEPT(AT_GRADIENTS(part) + u->lane);
-        u->second += KEPT(AT_GRADIENTS(part) + b->width + u->lane);
+    for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {
+        own_t firsts[GATHERED], seconds[GATHERED];
+#pragma unroll
+        for (int i = 0; i < GATHERED; i++) {
+            const long at = min(part + i * TY, b->parts - 1);
+            firsts[i] = KEPT(AT_GRADIENTS(at) + u->lane);
+            seconds[i] = KEPT(AT_GRADIENTS(at) + b->width + u->lane);
+        }
+#pragma unroll
+        for (int i = 0; i < GATHERED; i++)
+            if (part + i * TY < b->parts) {
+                u->first += firsts[i];
+                u->second += seconds[i];
+            }
     }
     join_sums(u, sums, others);
 }

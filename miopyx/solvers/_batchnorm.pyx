@@ -150,7 +150,7 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
     cdef int64_t local = min(256, dev.max_work_group), across = 1, vec = 1, held
     cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
-    cdef int64_t own
+    cdef int64_t own, most
     cdef bint flat, lanes
     while local & (local - 1):
         local &= local - 1
@@ -165,7 +165,9 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     if flat:
         vec = _lanes(p, walk, tensors) if lanes else _vector(p, walk, tensors)
     if lanes:
-        while across < min(32, local) and across * vec < walk.kept[3]:
+        # 128 bytes side by side, so that many rows of work-items share what there is to gather.
+        most = min(local, max(1, int(os.environ.get("BN_SIDE", 128)) // (vec * type_size(<int> p.x.type))))
+        while across < most and across * vec < walk.kept[3]:
             across *= 2
         if elements < local // across:
             across = local
@@ -180,6 +182,8 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     units = (kept + own - 1) // own
     if p.what == MX_BN_INFERENCE:
         parts = max(1, elements * own // (local * 2 * held))
+        if lanes:  # their parameters are many numbers
+            parts = max(1, min(parts, int(os.environ.get("BN_IGROUPS", 16)) * dev.compute_units // units))
     elif units >= dev.compute_units and elements * own <= WHOLE:
         parts = 1
         if units < 4 * dev.compute_units and elements * own >= 8192 and dev.max_work_group >= 512 and local == 256:

@@ -35,37 +35,35 @@
 MX_GET(get, X_TYPE)
 MX_PUT(put, X_TYPE)
 
-typedef struct {
-    ACC columns[TY * COLUMNS];
-    ACC sums[LOCAL];
-    ACC mean[CHANNELS], inv[CHANNELS], first[CHANNELS], second[CHANNELS];
-} shared_t;
-
-/* The sum of each channel over all work-items, to `to`. */
-static inline void sum_channels(const vec_t mine, int column, int row, __local shared_t *s, __local ACC *to)
+/* The sum of each channel over all work-items, to `to`.  Inlined, or PoCL's threads would share the local memory. */
+static inline __attribute__((always_inline)) void sum_channels(
+    const vec_t mine, int column, int row, __local ACC *columns, __local ACC *sums, __local ACC *to)
 {
     const int me = (int)get_local_id(0), channel = me / SHARE, part = me % SHARE;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (row < TY)
-        MX_V(vstore)(mine, 0, s->columns + row * COLUMNS + column * VEC);
+        MX_V(vstore)(mine, 0, columns + row * COLUMNS + column * VEC);
     barrier(CLK_LOCAL_MEM_FENCE);
     ACC sum = 0;
-    for (int i = part; i < TY * PLANE; i += SHARE)
-        sum += s->columns[i / PLANE * COLUMNS + channel * PLANE + i % PLANE];
-    s->sums[me] = sum;
+    for (int i = 0; i < TY * PLANE; i += SHARE) {
+        const int at = min(i + part, TY * PLANE - 1);
+        const ACC one = columns[at / PLANE * COLUMNS + channel * PLANE + at % PLANE];
+        sum += i + part < TY * PLANE ? one : (ACC)0;
+    }
+    sums[me] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int half_way = SHARE / 2; half_way > 0; half_way /= 2) {
         if (part < half_way)
-            s->sums[me] += s->sums[me + half_way];
+            sums[me] += sums[me + half_way];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (part == 0)
-        to[channel] = s->sums[me];
+        to[channel] = sums[me];
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* Each lane's number of its channel. */
-static inline vec_t lanes_of(__local const ACC *channels, int column)
+static inline __attribute__((always_inline)) vec_t lanes_of(__local const ACC *channels, int column)
 {
     vec_t lanes;
 #pragma unroll
@@ -102,24 +100,25 @@ static inline void store(__global STORAGE(X_TYPE) *p, const vec_t held[HOLD], lo
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFERS, NUMBERS_OF_A_CALL)
 {
-    __local shared_t s;
+    __local ACC columns[TY * COLUMNS], sums[LOCAL];
+    __local ACC means[CHANNELS], invs[CHANNELS], firsts[CHANNELS], seconds[CHANNELS]; /* of each channel */
     BIND
     const int me = (int)get_local_id(0), column = me % TX, row = me / TX, images = (int)b.w.reduced[2];
     const INDEX first_channel = (INDEX)get_group_id(0) * CHANNELS;
     const long place = (long)first_channel * PLANE + column * VEC;
     const INDEX c = first_channel + min(me, CHANNELS - 1); /* whose parameters a work-item sees to */
     const bool mine = me < CHANNELS;
-    vec_t x[HOLD];
-    LOAD_ALL(x, b.x, 0);
+    vec_t held[HOLD];
+    LOAD_ALL(held, b.x, 0);
 #if BACKWARD
-    vec_t g[HOLD];
-    LOAD_ALL(g, b.dy, 1);
+    vec_t grad[HOLD];
+    LOAD_ALL(grad, b.dy, 1);
 #endif
     if (GIVEN(&b)) {
         if (mine) {
             const ACC inv = LOAD(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3]);
-            s.mean[me] = LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
-            s.inv[me] = INFERENCE ? 1 / sqrt(fabs(inv + b.epsilon)) : inv;
+            means[me] = LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
+            invs[me] = INFERENCE ? 1 / sqrt(fabs(inv + b.epsilon)) : inv;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -127,25 +126,25 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
     {
         /* From the channel's first element, then from the mean. */
         if (mine)
-            s.mean[me] = LOAD(X_TYPE)(b.x, c * (long)PLANE);
+            means[me] = LOAD(X_TYPE)(b.x, c * (long)PLANE);
         barrier(CLK_LOCAL_MEM_FENCE);
-        const vec_t shift = lanes_of(s.mean, column);
+        const vec_t shift = lanes_of(means, column);
         vec_t sum = 0;
 #pragma unroll
         for (int i = 0; i < HOLD; i++)
-            sum += IS_THERE(i) ? x[i] - shift : (vec_t)0;
-        sum_channels(sum, column, row, &s, s.first);
-        const vec_t mean = lanes_of(s.first, column) / (ACC)b.elements;
+            sum += IS_THERE(i) ? held[i] - shift : (vec_t)0;
+        sum_channels(sum, column, row, columns, sums, firsts);
+        const vec_t off = lanes_of(firsts, column) / (ACC)b.elements;
         sum = 0;
 #pragma unroll
         for (int i = 0; i < HOLD; i++) {
-            const vec_t d = (x[i] - shift) - mean;
+            const vec_t d = (held[i] - shift) - off;
             sum += IS_THERE(i) ? d * d : (vec_t)0;
         }
-        sum_channels(sum, column, row, &s, s.second);
+        sum_channels(sum, column, row, columns, sums, seconds);
         if (mine) {
-            const ACC squares = s.second[me], inv = 1 / sqrt(squares / (ACC)b.elements + b.epsilon);
-            const ACC whole = s.mean[me] + s.first[me] / (ACC)b.elements;
+            const ACC squares = seconds[me], inv = 1 / sqrt(squares / (ACC)b.elements + b.epsilon);
+            const ACC whole = means[me] + firsts[me] / (ACC)b.elements;
 #if TRAINING
             if (b.running) {
                 ACC old_mean = 0, old_variance = 0;
@@ -162,56 +161,56 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
                 STORE(VARIANCE_TYPE)(b.saved_inv, c * b.w.kept_stride[6][3], inv);
             }
 #endif
-            s.first[me] /= (ACC)b.elements; /* the mean less the shift */
-            s.inv[me] = inv;
+            firsts[me] /= (ACC)b.elements; /* the mean less the shift */
+            invs[me] = inv;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    const vec_t shift = lanes_of(s.mean, column), mean = lanes_of(s.first, column);
+    const vec_t shift = lanes_of(means, column), off = lanes_of(firsts, column);
 #else
-    const vec_t shift = lanes_of(s.mean, column), mean = 0;
+    const vec_t shift = lanes_of(means, column), off = 0;
 #endif
 #pragma unroll
     for (int i = 0; i < HOLD; i++)
-        x[i] = (x[i] - shift) - mean;
+        held[i] = (held[i] - shift) - off;
 #if BACKWARD
     vec_t sum = 0, other = 0;
 #pragma unroll
     for (int i = 0; i < HOLD; i++) {
-        sum += IS_THERE(i) ? g[i] : (vec_t)0;
-        other += IS_THERE(i) ? g[i] * x[i] : (vec_t)0;
+        sum += IS_THERE(i) ? grad[i] : (vec_t)0;
+        other += IS_THERE(i) ? grad[i] * held[i] : (vec_t)0;
     }
-    sum_channels(sum, column, row, &s, s.first);
-    sum_channels(other, column, row, &s, s.second);
+    sum_channels(sum, column, row, columns, sums, firsts);
+    sum_channels(other, column, row, columns, sums, seconds);
     if (mine) {
-        const ACC inv = s.inv[me], dscale = s.second[me] * inv;
+        const ACC inv = invs[me], dscale = seconds[me] * inv;
         STORE(SCALE_TYPE)(b.dscale, c * b.w.kept_stride[3][3], dscale);
-        STORE(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3], s.first[me]);
-        s.first[me] /= (ACC)b.elements;
-        s.second[me] = dscale * inv / (ACC)b.elements;
-        s.inv[me] = inv * LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
+        STORE(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3], firsts[me]);
+        firsts[me] /= (ACC)b.elements;
+        seconds[me] = dscale * inv / (ACC)b.elements;
+        invs[me] = inv * LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
     }
 #else
     barrier(CLK_LOCAL_MEM_FENCE);
     if (mine) {
-        s.inv[me] *= LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
-        s.first[me] = LOAD(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3]);
+        invs[me] *= LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
+        firsts[me] = LOAD(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3]);
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    const vec_t factor = lanes_of(s.inv, column), first = lanes_of(s.first, column);
+    const vec_t times = lanes_of(invs, column), first = lanes_of(firsts, column);
 #if BACKWARD
-    const vec_t second = lanes_of(s.second, column);
+    const vec_t second = lanes_of(seconds, column);
 #endif
 #pragma unroll
     for (int i = 0; i < HOLD; i++)
 #if BACKWARD
-        x[i] = factor * ((g[i] - first) - x[i] * second);
+        held[i] = times * ((grad[i] - first) - held[i] * second);
 #else
-        x[i] = x[i] * factor + first;
+        held[i] = held[i] * times + first;
 #endif
     if (MX_ALIGNED(b.y))
-        store(b.y + place, x, b.w.reduced_stride[OUT][2], row, images, true);
+        store(b.y + place, held, b.w.reduced_stride[OUT][2], row, images, true);
     else
-        store(b.y + place, x, b.w.reduced_stride[OUT][2], row, images, false);
+        store(b.y + place, held, b.w.reduced_stride[OUT][2], row, images, false);
 }

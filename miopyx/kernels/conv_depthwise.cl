@@ -204,6 +204,14 @@ static inline __attribute__((always_inline)) void mx_roll(
                                     fma(in[u + s][v], taps[r * S + s][v], out[(k + R - r) % R][u][v]);
             }
             const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
+#ifdef AHEAD
+            if (whole) {
+                const int later = clamp(row0 + i + k + R + AHEAD, 0, g.h - 1) * g.x_h;
+#pragma unroll
+                for (int j = 1; j < COLS - 1; j++)
+                    asm volatile("prefetch.global.L2 [%0];" :: "l"(x + later + columns[j]));
+            }
+#endif
 #pragma unroll
             for (int j = 0; j < COLS; j++)
                 held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);

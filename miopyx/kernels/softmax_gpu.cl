@@ -84,7 +84,8 @@ static inline place locate(const mx_grid *inside, const mx_grid *outside)
 #define STEP(t) (ALONG ? VEC : inside.stride[t][4])
 
 #define JOIN(name, op)                                                                              \
-    static inline own_t name(own_t mine, const place *p, __local own_t *scratch)                    \
+    static inline __attribute__((always_inline)) own_t name(own_t mine, const place *p,             \
+                                                            __local own_t *scratch)                 \
     {                                                                                               \
         const int at = p->lane * SIDE + p->side;                                                    \
         if (DEEP == 1)                                                                              \

@@ -145,6 +145,38 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
                      min(units * parts, items) if parts == 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
 
 
+cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk, int tensors):
+    """One launch for planes that are not made of vectors while a few of them together are, and whose elements of these
+    channels a group can hold; else None."""
+    cdef int64_t plane = walk.reduced[3], images = walk.reduced[2], vec = 4, channels = 4, tx, ty, local = 256
+    cdef int t
+    if (p.x.type == MX_DOUBLE or walk.kept[2] > 1 or walk.reduced[1] > 1 or walk.reduced[0] > 1 or plane < 8
+            or plane % vec == 0 or (walk.kept[3] - 1) * plane + (images - 1) * walk.reduced_stride[0][2] > 1 << 30):
+        return None
+    if plane % 2 == 0:
+        channels = 2
+    if walk.kept[3] % channels or walk.kept[3] // channels < dev.compute_units // 4:
+        return None
+    for t in range(tensors):
+        if walk.reduced_stride[t][3] != 1 or walk.kept_stride[t][3] != plane or walk.reduced_stride[t][2] % vec:
+            return None
+    tx = channels * plane // vec
+    while local < 1024 and (local // tx == 0 or images > 16 * (local // tx)):
+        local *= 2
+    if local > dev.max_work_group or local // tx == 0 or images > 16 * (local // tx):
+        return None
+    ty = min(local // tx, images)
+    defines = {"PLANE": plane, "CHANNELS": channels, "VEC": vec, "TY": ty, "HOLD": (images + ty - 1) // ty,
+               "LOCAL": local, "INDEX": "int"}
+    if 4 * (ty * channels * plane + local + 4 * channels) > min(dev.local_mem, 48 << 10):
+        return None
+    if p.what == MX_BN_BACKWARD:
+        defines["SAVE"] = 1 if p.save else 0
+    defines.update(_defines(p, False))
+    spec = KernelSpec("batchnorm_gpu_planes.cl", "bn_planes", **defines)
+    return Solution([Step(spec, _arguments(p, walk, channels, 1, False), (walk.kept[3] // channels * local,), (local,))])
+
+
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
     """Groups of work-items, each for some kept values, and for parts of their elements where there are few."""
     cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
@@ -152,6 +184,9 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
     cdef int64_t own, most
     cdef bint flat, lanes
+    cdef Solution in_planes = _in_planes(dev, p, walk, tensors)
+    if in_planes is not None:
+        return in_planes
     while local & (local - 1):
         local &= local - 1
     for t in range(tensors):

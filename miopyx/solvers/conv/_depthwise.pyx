@@ -119,11 +119,15 @@ cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t tap
     return ((tile - 1) * step + reach) // unit + 1
 
 
-cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
-    """Whether strips are walked row by row: a tile is a row of few pixels then."""
-    return (s.diagonal and s.last and t.th == 1 and t.vec <= 4 and t.tw * t.vec <= 8
-            and p.step[1] == 1 and p.step[2] == 1 and p.dilation[1] == 1 and p.dilation[2] == 1
+cdef bint _rolls_at_all(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips may be walked row by row."""
+    return (s.diagonal and s.last and p.step[1] == 1 and p.step[2] == 1 and p.dilation[1] == 1 and p.dilation[2] == 1
             and 1 < p.w.len[3] <= 3 and p.w.len[4] <= 3)
+
+
+cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Whether they are: a tile is a row of few pixels then."""
+    return _rolls_at_all(p, s) and t.th == 1 and t.tw * t.vec <= 8
 
 
 cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t taps) noexcept nogil:
@@ -261,6 +265,8 @@ cdef class _DepthwiseData(_Depthwise):
         elif not s.diagonal:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
+        elif _rolls_at_all(p, s):
+            t.vec, t.th, t.tw = min(2, s.widest), 1, 4
         elif s.last:
             t.th, t.tw = 2, (2 if p.w.len[4] <= 3 and (not backward or p.step[2] == 1) else 4)
         else:
@@ -307,7 +313,7 @@ cdef class _DepthwiseData(_Depthwise):
         # A strip of fewer than four tiles is not worth what it takes to go down one.
         carries = s.diagonal and s.last and not s.loop and p.step[1] == 1
         rolls = _rolls(p, &s, &t)
-        _set_strips(&g, &t, lanes, blocks, s.y.len[0], int(os.environ.get("DW_GROUPS", GROUPS)) * max(1, dev.compute_units),
+        _set_strips(&g, &t, lanes, blocks, s.y.len[0], int(os.environ.get("DW_GROUPS", 2 if rolls else GROUPS)) * max(1, dev.compute_units),
                     ROLLED if rolls else 4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         while weights < taps * s.inputs * lanes * t.vec:
             weights *= 2
@@ -317,7 +323,14 @@ cdef class _DepthwiseData(_Depthwise):
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
             WEIGHTS=weights)
-        if "DW_PITCH" in os.environ:
+        if "DW_AHEAD" in os.environ:
+            spec = KernelSpec(
+            "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
+            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
+            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
+            WEIGHTS=weights, AHEAD=int(os.environ["DW_AHEAD"]))
+        elif "DW_PITCH" in os.environ:
             spec = KernelSpec(
             "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
@@ -374,6 +387,8 @@ cdef class DepthwiseWrw(_Depthwise):
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
+        elif _rolls_at_all(p, s):
+            t.vec, t.th, t.tw = (min(2, s.widest) if p.w.type != MX_FLOAT else 1), 1, 4
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:

@@ -14,9 +14,14 @@
  *                              that it needs in local memory.
  *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
  *                              a work-item writes 4 neighbours.
+ *   pooling_forward_whole      one window covers each plane, no indices, c contiguous and made of vectors as above: a group
+ *                              of SPAN x DEEP work-items writes SPAN vectors, of which each work-item reads every
+ *                              DEEP-th pixel.
+ *   pooling_backward_whole     averages, likewise: a work-item writes a vector.
  *   pooling_forward_elements   a work-item writes one element.
  *   pooling_backward_elements  likewise.
- * Local memory: pooling_backward_lanes: an index of each channel and window of a tile; else none.
+ * Local memory: pooling_..._lanes: an index of each channel and window of a tile; pooling_forward_whole: a vector of each
+ * work-item; else none.
  *
  * Every window meets the image.  What lies outside is read at the nearest place inside, so that loads need no branches:
  * for a maximum that is an element of the window anyway, and for a sum its bits are masked.
@@ -54,6 +59,9 @@
 #ifndef SPAN /* vectors of a tile; pooling_backward_lanes */
 #define SPAN 8
 #endif
+#ifndef DEEP /* a power of two; pooling_forward_whole */
+#define DEEP 32
+#endif
 #ifndef TILE_H /* blocks */
 #define TILE_H 2
 #endif
@@ -69,6 +77,8 @@
 #define KIND_backward_elements 15
 #define KIND_forward_lanes 16
 #define KIND_backward_lanes 17
+#define KIND_forward_whole 18
+#define KIND_backward_whole 19
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -238,7 +248,7 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes)
+#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole)
 #undef VEC
 #define VEC PACK
 #include "gpu_vectors.h"
@@ -653,6 +663,70 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
         for (int s = 0; s < COLUMNS; s++)
             if (h0 + r < height && w0 + s < width)
                 put(dx + (h0 + r) * p.x.stride[3] + (w0 + s) * p.x.stride[4], sum[r][s], true);
+}
+#endif
+
+#if IS_KIND(forward_whole) || IS_KIND(backward_whole)
+/* Where pixel i of an image lies. */
+static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
+{
+    const INDEX width = (INDEX)x->len[4], height = (INDEX)x->len[3], row = i / width, d = row / height;
+    return d * (INDEX)x->stride[2] + (row - d * height) * (INDEX)x->stride[3] + (i - row * width) * (INDEX)x->stride[4];
+}
+#endif
+
+#if IS_KIND(forward_whole)
+#define COLLECT(a, b) (MODE == 0 ? fmax(a, b) : (a) + (b))
+
+__kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_forward_whole(
+    FORWARD_BUFFERS, const mx_pooling_problem p, const long block)
+{
+    __local vec_t scratch[SPAN * DEEP];
+    const int me = (int)get_local_id(0), lane = me % SPAN, row = me / SPAN;
+    const INDEX vectors = (INDEX)p.x.len[1] / PACK, sets = (vectors + SPAN - 1) / SPAN;
+    const INDEX n = (INDEX)get_group_id(0) / sets, vector = ((INDEX)get_group_id(0) - n * sets) * SPAN + lane;
+    const INDEX pixels = (INDEX)(p.x.len[2] * p.x.len[3] * p.x.len[4]);
+    x += x_offset + n * p.x.stride[0];
+    y += y_offset + n * p.y.stride[0];
+    const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y);
+    const INDEX c = min(vector, vectors - 1) * PACK;
+    vec_t mine = NOTHING;
+#pragma unroll 4
+    for (INDEX i = row; i < pixels; i += DEEP) {
+        const vec_t one = aligned ? get(x + c + pixel_at(&p.x, i), true) : get(x + c + pixel_at(&p.x, i), false);
+        mine = COLLECT(one, mine);
+    }
+    scratch[me] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = DEEP / 2; half_way > 0; half_way /= 2) {
+        if (row < half_way)
+            scratch[me] = COLLECT(scratch[me], scratch[me + half_way * SPAN]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (row == 0 && vector < vectors) {
+        mine = scratch[me];
+        if (MODE == 1)
+            mine /= (ACC)pixels;
+        if (MODE == 2)
+            mine /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
+        put(y + c, mine, aligned);
+    }
+}
+#endif
+
+#if IS_KIND(backward_whole)
+__kernel void pooling_backward_whole(BACKWARD_BUFFERS, const mx_pooling_problem p, const long block)
+{
+    const INDEX pixels = (INDEX)(p.x.len[2] * p.x.len[3] * p.x.len[4]), vectors = (INDEX)p.x.len[1] / PACK;
+    const INDEX item = (INDEX)get_global_id(0), place = item / vectors, c = (item - place * vectors) * PACK;
+    const INDEX n = place / pixels;
+    if (n >= (INDEX)p.x.len[0])
+        return;
+    dy += dy_offset + n * p.y.stride[0];
+    dx += dx_offset + n * p.x.stride[0];
+    const bool aligned = MX_ALIGNED(dy) && MX_ALIGNED(dx);
+    const vec_t value = get(dy + c, aligned) / (MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2]) : (ACC)pixels);
+    put(dx + c + pixel_at(&p.x, place - n * pixels), value, aligned);
 }
 #endif
 

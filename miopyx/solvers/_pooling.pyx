@@ -171,7 +171,14 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     cdef const mx_tensor* out = target(p)
     cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
-    if (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
+    pack = _pack(p)
+    if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
+        kind = "whole"
+        defines.update(PACK=pack, SPAN=SPAN, DEEP=GROUP // SPAN)
+        items = volume(&p.x, 0, MX_AXES) // pack
+        if forward:
+            items = p.x.len[0] * ((p.x.len[1] // pack + SPAN - 1) // SPAN) * GROUP
+    elif (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
             and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
         kind = "strips"
         if forward:
@@ -183,7 +190,6 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
-        pack = _pack(p)
         if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
             kind = "lanes"
             span = SPAN

@@ -4,6 +4,9 @@
  * Ownership, with no atomics; LAST = 1: neighbouring work-items have neighbouring channels, else columns:
  *   pooling_forward_strips     2-D, small windows: a work-item writes ROWS elements of y, one below the other.  It
  *                              reads each row of x once, for all windows that need it.
+ *   pooling_forward_wide       2-D, small windows, w contiguous in x and y, rows of x made of aligned vectors of PACK
+ *                              elements, of which each gives PACK / STEP_W elements of y: a work-item writes those of
+ *                              ROWS rows.
  *   pooling_forward_lanes      2-D, small windows, c contiguous in x and y, which are made of aligned vectors of PACK
  *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
@@ -35,7 +38,7 @@
 #ifndef STEP_W
 #define STEP_W 1
 #endif
-#ifndef PAD_H /* backward */
+#ifndef PAD_H /* backward; PAD_W of pooling_forward_wide */
 #define PAD_H 0
 #endif
 #ifndef PAD_W
@@ -79,6 +82,7 @@
 #define KIND_backward_lanes 17
 #define KIND_forward_whole 18
 #define KIND_backward_whole 19
+#define KIND_forward_wide 20
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -248,7 +252,8 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole)
+#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole) || \
+    IS_KIND(forward_wide)
 #undef VEC
 #define VEC PACK
 #include "gpu_vectors.h"
@@ -387,6 +392,158 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
                 codes[channel * PITCH + at];
     }
 #endif
+}
+#endif
+
+#if IS_KIND(forward_wide)
+
+#if PACK == 8 && STEP_W == 1
+#define OUTPUTS 8
+#elif PACK == 4 * STEP_W
+#define OUTPUTS 4
+#else
+#define OUTPUTS 2
+#endif
+/* Elements of x beside the vector that windows meet. */
+#define RIGHT (WINDOW - PAD_W - STEP_W > 0 ? WINDOW - PAD_W - STEP_W : 0)
+#define ALL_READ (PAD_W + PACK + RIGHT)
+
+static inline STORAGE(TYPE) to_bits(const ACC value)
+{
+#if MX_TYPE(TYPE) == MX_TYPE_half
+    ushort bits;
+    vstore_half_rte(value, 0, (__private half *)&bits);
+    return bits;
+#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
+    return mx_to_bfloat16(value);
+#else
+    return value;
+#endif
+}
+
+/* OUTPUTS neighbours, at once where such may begin. */
+#define PUT_ALL(T, p, values)                                                              \
+    do {                                                                                   \
+        if ((ulong)(p) % sizeof(values) == 0)                                              \
+            *(__global MX_JOIN(T, OUTPUTS) *)(p) = *(const MX_JOIN(T, OUTPUTS) *)(values); \
+        else                                                                               \
+            for (int o = 0; o < OUTPUTS; o++)                                              \
+                (p)[o] = (values)[o];                                                      \
+    } while (0)
+
+__kernel void pooling_forward_wide(FORWARD_BUFFERS,
+#if SAVE
+                                   __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                   const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (rows + ROWS - 1) / ROWS, width / PACK);
+    if (a.n >= (INDEX)p.y.len[0])
+        return;
+    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    const bool aligned = MX_ALIGNED(x);
+    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], start = a.w * PACK, w0 = start - PAD_W;
+    const INDEX line = (INDEX)p.x.stride[3];
+    ACC result[ROWS][OUTPUTS];
+#if SAVE
+    INDEX found[ROWS][OUTPUTS]; /* taps */
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            result[r][o] = NOTHING;
+#if SAVE
+            found[r][o] = 0;
+#endif
+        }
+#pragma unroll
+    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+        __global const STORAGE(TYPE) *row = x + h * line;
+        const vec_t middle = aligned ? get(row + start, true) : get(row + start, false);
+        ACC one[ALL_READ];
+#pragma unroll
+        for (int k = 0; k < ALL_READ; k++) {
+            const INDEX at = w0 + k, kept = min(max(at, (INDEX)0), width - 1);
+            if (k >= PAD_W && k < PAD_W + PACK)
+                one[k] = ((const ACC *)&middle)[k - PAD_W];
+            else
+                one[k] = MODE == 0 ? LOAD(TYPE)(row, kept) : masked(LOAD(TYPE)(row, kept), at == kept ? -1 : 0);
+        }
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            ACC value = NOTHING;
+#if SAVE
+            INDEX tap = 0;
+#endif
+#pragma unroll
+            for (int k = 0; k < WINDOW; k++) {
+                const ACC next = one[o * STEP_W + k];
+#if MODE != 0
+                value += next;
+#elif SAVE
+                /* What lies outside repeats the nearest element inside. */
+                const INDEX at = o * STEP_W + k, inside = min(max(at, -w0), width - 1 - w0) - o * STEP_W;
+                tap = next > value ? inside : tap;
+                value = next > value ? next : value;
+#else
+                value = fmax(next, value);
+#endif
+            }
+#if MODE != 0
+            value = masked(value, h == h0 + i ? -1 : 0);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+#if MODE != 0
+                    result[r][o] += value;
+#elif SAVE
+                    found[r][o] = value > result[r][o] ? tap + (h - h0 - r * STEP_H) * WINDOW : found[r][o];
+                    result[r][o] = value > result[r][o] ? value : result[r][o];
+#else
+                    result[r][o] = fmax(value, result[r][o]);
+#endif
+                }
+        }
+    }
+    y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * OUTPUTS;
+#if SAVE
+    indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns + a.w * OUTPUTS;
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+        if (h >= rows)
+            return;
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const INDEX left = w0 + o * STEP_W;
+            if (MODE == 1)
+                result[r][o] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                      (min(left + WINDOW, width) - max(left, (INDEX)0)));
+            if (MODE == 2)
+                result[r][o] /= (ACC)(WINDOW_H * WINDOW);
+        }
+        STORAGE(TYPE) bits[OUTPUTS] __attribute__((aligned(16)));
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++)
+            bits[o] = to_bits(result[r][o]);
+        PUT_ALL(STORAGE(TYPE), y + h * p.y.stride[3], bits);
+#if SAVE
+        INDEX_TYPE codes[OUTPUTS] __attribute__((aligned(64)));
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const INDEX code = found[r][o];
+            const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + o * STEP_W + code % WINDOW : code;
+            codes[o] = result[r][o] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
+        }
+        PUT_ALL(INDEX_TYPE, indices + h * columns, codes);
+#endif
+    }
 }
 #endif
 

@@ -165,11 +165,31 @@ cdef int64_t _pack(const mx_pooling_problem* p) noexcept:
     return 1
 
 
+cdef int64_t _wide(const mx_pooling_problem* p) noexcept:
+    """Neighbours along w of x that a work-item of a GPU may take at once: 16 bytes, or fewer, whose windows begin in
+    them and nowhere else, where every row is made of such vectors."""
+    cdef int64_t pack = 16 // type_size(<int> p.x.type)
+    cdef int axis
+    if (p.x.stride[4] != 1 or p.y.stride[4] != 1 or p.step[2] > 2 or p.y.len[4] * p.step[2] != p.x.len[4]
+            or p.x.type == MX_DOUBLE):
+        return 1
+    if p.step[2] == 1:  # registers for more there are not
+        pack = 4
+    while pack > 1:
+        fits = p.x.len[4] % pack == 0
+        for axis in range(4):
+            fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
+        if fits:
+            return pack
+        pack //= 2
+    return 1
+
+
 cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, wide, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
     pack = _pack(p)
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
@@ -206,7 +226,12 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
                      * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
                      * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
-        if forward and pack > 1 and (not p.save or local == GROUP):
+        wide = _wide(p) if forward else 1
+        if forward and wide // p.step[2] > 1:
+            kind = "wide"
+            defines.update(PACK=wide, PAD_W=p.pad[2])
+            items = items // out.len[4] * (p.x.len[4] // wide)
+        elif forward and pack > 1 and (not p.save or local == GROUP):
             kind = "lanes"
             rows = int(os.environ.get("POOL_ROWS", 2 if p.save and pack == 8 else STRIP))
             rows = min(rows, out.len[3])

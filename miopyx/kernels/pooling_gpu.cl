@@ -698,18 +698,21 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
         }
     }
     dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    const bool pairs = (PAIRED & (COLUMNS == 2) & ((ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0)) && w0 + 1 < width;
+    const bool pairs = PAIRED & (COLUMNS % 2 == 0) & ((ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         if (h0 + r < height) {
             const long at = (h0 + r) * p.x.stride[3];
-            if (pairs)
-                store_pair(dx, at + w0, sum[r][0], sum[r][COLUMNS - 1]);
-            else
 #pragma unroll
-                for (int s = 0; s < COLUMNS; s++)
+            for (int s = 0; s < COLUMNS; s += 2)
+                if (pairs && w0 + s + 1 < width) {
+                    store_pair(dx, at + w0 + s, sum[r][s], sum[r][min(s + 1, COLUMNS - 1)]);
+                } else {
                     if (w0 + s < width)
                         STORE(TYPE)(dx, at + (w0 + s) * p.x.stride[4], sum[r][s]);
+                    if (s + 1 < COLUMNS && w0 + s + 1 < width)
+                        STORE(TYPE)(dx, at + (w0 + s + 1) * p.x.stride[4], sum[r][min(s + 1, COLUMNS - 1)]);
+                }
         }
 }
 #endif

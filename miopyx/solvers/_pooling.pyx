@@ -206,6 +206,8 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         else:  # blocks begin where a window would without pads
             rows = (STRIP + p.step[1] - 1) // p.step[1] * p.step[1]
             columns = max(2, p.step[2])
+            if columns == 2:
+                columns = int(os.environ.get("POOL_SC", 2))
             defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2], COLUMNS=columns, PAIRED=1 if is_paired(out) else 0)
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)

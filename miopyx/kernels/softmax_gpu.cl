@@ -1,9 +1,11 @@
-/* Softmax, its logarithm and the gradients on GPUs, with each number read once; softmax.cl names the grids.
+/* Softmax, its logarithm and the gradients on GPUs, with each number read once if a set is not too long; softmax.cl
+ * names the grids.
  *
  * A group has SIDE neighbouring units times DEEP work-items that share a unit's elements, HOLD vectors each, in
  * registers.  ALONG = 1: a unit is a set, whose elements lie together, in vectors of VEC; ALONG = 0: a unit is VEC
  * neighbouring sets, each with its elements along one axis, far apart.
- * A set has at most DEEP * HOLD * VEC elements, or DEEP * HOLD.  Global: ceil(units / SIDE) * LOCAL.
+ * A set has at most DEEP * HOLD * VEC elements, or DEEP * HOLD; with HOLD = 0 it has any number, ALONG is 1, and a set is
+ * read again for each step.  Global: ceil(units / SIDE) * LOCAL.
  * Local memory: LOCAL elements of own_t.
  */
 #ifndef T
@@ -145,6 +147,77 @@ static inline void store(__global STORAGE(T) *p, const vec_t held[HOLD], const p
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 
+#if HOLD == 0
+
+#define AT_ONCE 4
+#define PART 16 /* of these: sums are cut into parts, so that errors stay small */
+/* Does something with some vectors of a set at a time, `i` is the first one's number and `n` how many there are. */
+#define WALK(body)                                                                  \
+    for (INDEX i = at.lane; i < at.count; i += AT_ONCE * DEEP) {                    \
+        _Pragma("unroll") for (int j = 0; j < AT_ONCE; j++)                         \
+            places[j] = min(i + j * DEEP, at.count - 1) * VEC;                      \
+        body                                                                        \
+    }
+#define EACH _Pragma("unroll") for (int j = 0; j < AT_ONCE; j++)
+#define THERE (i + j * DEEP < at.count)
+
+static inline __attribute__((always_inline)) void put_one(__global STORAGE(T) *p, vec_t value, ACC beta,
+                                                          const bool aligned)
+{
+    if (beta != 0)
+        value += beta * get(p, aligned);
+    put(p, value, aligned);
+}
+
+KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STORAGE(T) *y, long y_offset, PARAMETERS)
+{
+    __local own_t scratch[LOCAL];
+    const place at = locate(&inside, &outside);
+    vec_t top = -INFINITY, sum = 0, part = 0, v[AT_ONCE];
+    INDEX places[AT_ONCE];
+    int number = 0;
+    x += x_offset + mx_grid_element(outside, 1, at.unit);
+    y += y_offset + mx_grid_element(outside, 0, at.unit);
+    const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y);
+    WALK(EACH v[j] = get(x + places[j], aligned); EACH top = fmax(top, v[j]);)
+    const own_t most = all_max(OWN_MAX(top), &at, scratch);
+    WALK(EACH v[j] = get(x + places[j], aligned); EACH part += THERE ? exp(v[j] - most) : (vec_t)0;
+         if (++number % PART == 0) { sum += part; part = 0; })
+    const own_t all = all_sum(OWN_SUM(sum + part), &at, scratch);
+#if LOG
+    const own_t less = log(all);
+    WALK(EACH v[j] = get(x + places[j], aligned);
+         EACH if (at.inside && THERE) put_one(y + places[j], (ACC)alpha * ((v[j] - most) - less), beta, aligned);)
+#else
+    const own_t scale = (ACC)alpha / all;
+    WALK(EACH v[j] = get(x + places[j], aligned);
+         EACH if (at.inside && THERE) put_one(y + places[j], exp(v[j] - most) * scale, beta, aligned);)
+#endif
+}
+
+KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global const STORAGE(T) *dy, long dy_offset,
+                        __global STORAGE(T) *dx, long dx_offset, PARAMETERS)
+{
+    __local own_t scratch[LOCAL];
+    const place at = locate(&inside, &outside);
+    vec_t sum = 0, part = 0, v[AT_ONCE], g[AT_ONCE];
+    INDEX places[AT_ONCE];
+    int number = 0;
+    y += y_offset + mx_grid_element(outside, 2, at.unit);
+    dy += dy_offset + mx_grid_element(outside, 1, at.unit);
+    dx += dx_offset + mx_grid_element(outside, 0, at.unit);
+    const bool aligned = MX_ALIGNED(y) && MX_ALIGNED(dy) && MX_ALIGNED(dx);
+    WALK(EACH { v[j] = get(y + places[j], aligned); g[j] = get(dy + places[j], aligned); }
+         EACH part += THERE ? (LOG ? g[j] : g[j] * v[j]) : (vec_t)0;
+         if (++number % PART == 0) { sum += part; part = 0; })
+    const own_t all = all_sum(OWN_SUM(sum + part), &at, scratch);
+    WALK(EACH { v[j] = get(y + places[j], aligned); g[j] = get(dy + places[j], aligned); }
+         EACH if (at.inside && THERE)
+             put_one(dx + places[j], (ACC)alpha * (LOG ? g[j] - exp(v[j]) * all : v[j] * (g[j] - all)), beta, aligned);)
+}
+
+#else
+
 KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STORAGE(T) *y, long y_offset, PARAMETERS)
 {
     __local own_t scratch[LOCAL];
@@ -202,3 +275,5 @@ KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global co
         g[i] = (ACC)alpha * (LOG ? g[i] - exp(held[i]) * all : held[i] * (g[i] - all));
     STORE_ALL(dx, g, 0);
 }
+
+#endif

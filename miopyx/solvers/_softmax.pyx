@@ -67,10 +67,16 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
     while deep * hold < count and deep < DEEPEST:
         deep *= 2
     if deep * hold < count:
-        if deep * most < count:
-            return False
         hold = most
-    hold = (count + deep - 1) // deep
+    if deep * hold < count:
+        if not along:
+            return False
+        local = deep = min(512, dev.max_work_group)
+        while deep & (deep - 1):
+            local = deep = deep & (deep - 1)
+        hold = 0
+    else:
+        hold = (count + deep - 1) // deep
     defines.update(ALONG=int(along), VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold)
     return True
 

@@ -63,7 +63,20 @@ static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
 #endif
 #define MX_FROM_float(bits) (bits)
 #define MX_FROM_double(bits) (bits)
-#define MX_FROM_bfloat16(bits) MX_V(as_float)(MX_V(convert_uint)(bits) << 16)
+#if VEC == 1
+#define MX_FROM_bfloat16(bits) as_float((uint)(bits) << 16)
+#else
+#define MX_TWO_OF_bfloat16(word) as_float((word) << 16), as_float((word) & 0xffff0000u)
+#if VEC == 2
+#define MX_FROM_bfloat16(bits) ((float2)(MX_TWO_OF_bfloat16(as_uint(bits))))
+#elif VEC == 4
+#define MX_FROM_bfloat16(bits) ((float4)(MX_TWO_OF_bfloat16(as_uint2(bits).x), MX_TWO_OF_bfloat16(as_uint2(bits).y)))
+#else
+#define MX_FROM_bfloat16(bits)                                                                          \
+    ((float8)(MX_TWO_OF_bfloat16(as_uint4(bits).x), MX_TWO_OF_bfloat16(as_uint4(bits).y),               \
+              MX_TWO_OF_bfloat16(as_uint4(bits).z), MX_TWO_OF_bfloat16(as_uint4(bits).w)))
+#endif
+#endif
 #define MX_TO_float(bits, v) ((bits) = (v))
 #define MX_TO_double(bits, v) ((bits) = (v))
 

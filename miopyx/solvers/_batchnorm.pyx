@@ -92,7 +92,7 @@ cdef int64_t _workspace(const mx_batchnorm_problem* p, const bn_walk* walk, int6
 
 
 cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* walk, int64_t side, int64_t parts,
-                        dict defines, int64_t size, int64_t local):
+                        dict defines, int64_t size, int64_t local, bint settled=False):
     """Everything in one kernel, or the passes one after the other, each over all parts of all units."""
     cdef bint given = p.what == MX_BN_INFERENCE or (p.what == MX_BN_BACKWARD and p.save)
     cdef bint space = parts > 1 and p.what != MX_BN_INFERENCE
@@ -106,8 +106,12 @@ cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* 
             entries.append("bn_moments")
         if p.what == MX_BN_BACKWARD:
             entries.append("bn_gradients")
+        if settled:
+            defines["SETTLED"] = 1
+            entries.append("bn_settle")
         entries.append("bn_finish")
-    return Solution([Step(KernelSpec(file, entry, **defines), args, (size,), (local,)) for entry in entries],
+    return Solution([Step(KernelSpec(file, entry, **defines), args,
+                          (size // parts if entry == "bn_settle" else size,), (local,)) for entry in entries],
                     _workspace(p, walk, parts) if space else 0)
 
 
@@ -224,14 +228,15 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
         if units < 4 * dev.compute_units and elements * own >= 8192 and dev.max_work_group >= 512 and local == 256:
             local = 512
     else:
-        parts = max(1, min(int(os.environ.get("BN_GROUPS", 8 if not lanes else 3)) * dev.compute_units // units, elements * own // (local * 16)))
+        parts = max(1, min(int(os.environ.get("BN_GROUPS", 8 if not lanes else 2)) * dev.compute_units // units, elements * own // (local * 16)))
     defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec,
                "LANES": 1 if lanes and vec > 1 else 0}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
     if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
-    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local)
+    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local,
+                     lanes and kept * elements * type_size(<int> p.x.type) >= int(os.environ.get("BN_SETTLED", 8 << 20)))
 
 
 cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:

@@ -830,7 +830,10 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
 /* Where pixel i of an image lies. */
 static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
 {
-    const INDEX width = (INDEX)x->len[4], height = (INDEX)x->len[3], row = i / width, d = row / height;
+    const INDEX width = (INDEX)x->len[4], height = (INDEX)x->len[3];
+    if (x->len[2] == 1 && x->stride[3] == width * x->stride[4])
+        return i * (INDEX)x->stride[4];
+    const INDEX row = i / width, d = row / height;
     return d * (INDEX)x->stride[2] + (row - d * height) * (INDEX)x->stride[3] + (i - row * width) * (INDEX)x->stride[4];
 }
 #endif
@@ -851,10 +854,16 @@ __kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_f
     const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y);
     const INDEX c = min(vector, vectors - 1) * PACK;
     vec_t mine = NOTHING;
-#pragma unroll 4
-    for (INDEX i = row; i < pixels; i += DEEP) {
-        const vec_t one = aligned ? get(x + c + pixel_at(&p.x, i), true) : get(x + c + pixel_at(&p.x, i), false);
-        mine = COLLECT(one, mine);
+    for (INDEX i = row; i < pixels; i += 4 * DEEP) {
+        vec_t several[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            __global const STORAGE(TYPE) *from = x + c + pixel_at(&p.x, min(i + k * DEEP, pixels - 1));
+            several[k] = aligned ? get(from, true) : get(from, false);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            mine = COLLECT(i + k * DEEP < pixels ? several[k] : (vec_t)NOTHING, mine);
     }
     scratch[me] = mine;
     barrier(CLK_LOCAL_MEM_FENCE);

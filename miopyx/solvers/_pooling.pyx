@@ -194,10 +194,13 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     pack = _pack(p)
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
         kind = "whole"
-        defines.update(PACK=pack, SPAN=SPAN, DEEP=GROUP // SPAN)
+        span = SPAN
+        while span < 32 and span * pack < p.x.len[1]:
+            span *= 2
+        defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
         items = volume(&p.x, 0, MX_AXES) // pack
         if forward:
-            items = p.x.len[0] * ((p.x.len[1] // pack + SPAN - 1) // SPAN) * GROUP
+            items = p.x.len[0] * ((p.x.len[1] // pack + span - 1) // span) * GROUP
     elif (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
             and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
         kind = "strips"

@@ -1,7 +1,5 @@
 """The gradient of a bias: on the host path and as kernels."""
 
-import os
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Step
@@ -58,8 +56,8 @@ cdef class OpenCLBias(OpenCLLayer):
         }
         if not dev.is_cpu:
             vec = _vector(&s, p)
-            defines.update(VEC=vec, SETS=int(os.environ.get("BIAS_SETS", 4)) if s.block > 1 and vec > 1 else 16 // vec if vec > 1 else 8,
-                           LANES=1 if s.block > 1 and vec > 1 else 0)
+            lanes = s.block > 1 and vec > 1
+            defines.update(VEC=vec, LANES=int(lanes), SETS=4 if lanes else 16 // vec if vec > 1 else 8)
         # A kernel that needs no workspace gets b in its place.
         sums = Arg.slot_of(SLOT_WORKSPACE if workspace else SLOT_X, width)
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
@@ -98,7 +96,7 @@ cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
         s.block = 1
     s.blocks = (s.k + s.block - 1) // s.block
     groups = s.rest_count * s.blocks
-    wanted = max(1, (int(os.environ.get("BIAS_GROUPS", LANE_GROUPS)) if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
+    wanted = max(1, (LANE_GROUPS if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
     # No more parts than have something to do.
     wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
     s.parts = min(wanted, s.line_count * (s.m // vec if s.block == 1 else 1))

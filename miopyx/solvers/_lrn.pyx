@@ -2,8 +2,6 @@
 
 import struct
 
-import os
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -121,9 +119,8 @@ cdef class OpenCLLRN(OpenCLLayer):
                     items *= a.rows // vector
                 else:
                     entry = "lrn_down"
-                    a.parts = _ceil(a.rows, int(os.environ.get("LRN_ROWS", 32)))
+                    a.parts = _ceil(a.rows, 32)
                     items = items // vector * a.parts
-                    defines["AHEAD"] = int(os.environ.get("LRN_AHEAD", 1 if backward else 3))
             elif within:
                 entry = "lrn_window"
                 items *= a.rows * a.columns

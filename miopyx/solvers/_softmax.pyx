@@ -1,7 +1,5 @@
 """Softmax: on the host path and as kernels."""
 
-import os
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
@@ -26,7 +24,8 @@ cdef enum:
     KEPT = 3 << 12             # numbers of a block of columns forward, where that leaves room for a vector
     SMALLEST_SHARE = 1 << 11   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
-    SMX_NUMBERS = 64           # that a work-item of a GPU holds in registers
+    NUMBERS = 64               # that a work-item of a GPU holds in registers, at most
+    HELD = 8                   # vectors that it holds, if that is enough
     DEEPEST = 256              # work-items of a GPU that share a set
     SHORT = 128                # sets that a small work-group computes on a GPU
 
@@ -44,24 +43,25 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
                 int width, dict defines) except -1:
     """Add what softmax_gpu.cl wants to the defines, if sets suit it: their numbers fit into a group's registers."""
     cdef int64_t length = inside.len[MX_AXES - 1], vec = 16 // width, row = outside.len[MX_AXES - 1], deep, side, hold
-    cdef int64_t local = min(256, dev.max_work_group), most, count
+    cdef int64_t local = min(DEEPEST, dev.max_work_group), most, count
     cdef bint along = _dense(inside, tensors), fits = False
     cdef int t, axis
-    if grid_lines(inside) != 1 or local != 256:
+    if grid_lines(inside) != 1 or local != DEEPEST:
         return False
     while True:
         fits = (length if along else row) % vec == 0
         for t in range(tensors):
             if not along:
-                fits = fits and (vec == 1 or outside.stride[t][MX_AXES - 1] == 1) and inside.stride[t][MX_AXES - 1] % vec == 0
+                fits = fits and inside.stride[t][MX_AXES - 1] % vec == 0
+                fits = fits and (vec == 1 or outside.stride[t][MX_AXES - 1] == 1)
             for axis in range(MX_AXES - 1 + along):
                 fits = fits and (outside.len[axis] == 1 or outside.stride[t][axis] % vec == 0)
         if fits:
             break
         vec //= 2
     count = length // vec if along else length
-    most = SMX_NUMBERS // vec // (1 if p.what == MX_SOFTMAX_FORWARD else 2)
-    hold = min(most, int(os.environ.get("SMX_HOLD", 8)))
+    most = NUMBERS // vec // (1 if p.what == MX_SOFTMAX_FORWARD else 2)
+    hold = min(most, HELD)
     # Neighbours that read together have 64 bytes, if there are as many.
     deep = 8 if along else 1
     while deep * hold < count and deep < DEEPEST:
@@ -71,9 +71,7 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
     if deep * hold < count:
         if not along:
             return False
-        local = deep = min(512, dev.max_work_group)
-        while deep & (deep - 1):
-            local = deep = deep & (deep - 1)
+        local = deep = 2 * DEEPEST if dev.max_work_group >= 2 * DEEPEST else DEEPEST
         hold = 0
     else:
         hold = (count + deep - 1) // deep

@@ -7,11 +7,10 @@
  *   bn_whole      everything, for a unit of kept values;                 groups: units; in inference, units * parts
  *   bn_moments    part of a unit: mean and sum of squares into the workspace;                    groups: units * parts
  *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace;               groups: units * parts
- *   bn_settle     SETTLED = 1: combines the parts' statistics, into part 0's place;              groups: units
- *   bn_finish     part of a unit: combines the parts' statistics unless bn_settle did, and writes y or dx; the first
- *                 part of a unit writes the statistics, too;                                     groups: units * parts
- * Units are ceil(kept / (TX * VEC)), or with LANES = 0 ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1 but for inference, else 1.  x may lie where y
- * does, dy where dx does.
+ *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; the first part of a unit writes
+ *                 the statistics, too;                                                           groups: units * parts
+ * Units are ceil(kept / (TX * VEC)), or with LANES = 0 ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1
+ * but for inference, else 1.  x may lie where y does, dy where dx does.
  * Local memory: arrays of TX * TY elements, two of own_t and one of ACC.  The order of the sums is fixed.
  */
 #ifndef TX /* powers of two */
@@ -28,9 +27,6 @@
 #endif
 #ifndef LANES /* 1: they are kept values, 0: of the innermost reduced axis; then 1 where TX > 1 */
 #define LANES 0
-#endif
-#ifndef SETTLED /* 1: bn_finish finds the statistics in part 0's place, the inverse deviation as sum of squares */
-#define SETTLED 0
 #endif
 #ifndef SETS /* vectors that a work-item has under way; it takes their mean before their squares */
 #define SETS 8
@@ -279,66 +275,11 @@ static inline void add_moments(const bn *b, unit *u, ACC *count, place *p, const
     *count += number;
 }
 
-/* Raw vectors of a tensor under way, SETS at a time: those after the next ones are asked for before these are used. */
-typedef MX_RAW(X_TYPE) raw_t;
-#define RAW_LOAD(p, aligned) MX_RAW_LOAD(X_TYPE, p, aligned)
-#define WIDE(bits) MX_V(MX_JOIN(convert_, ACC))(MX_JOIN(MX_FROM_, X_TYPE)(bits))
-
-#if LANES
-/* The sums of BLOCK sets of vectors are of differences from the mean so far. */
-#define BLOCK 16
-static inline ACC add_more_moments(const bn *b, unit *u, ACC count, place p, INDEX left, const bool aligned)
-{
-    raw_t next[SETS];
-#pragma unroll
-    for (int i = 0; i < SETS; i++)
-        if (i < left) {
-            next[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
-            move_on(&p);
-        }
-    while (left > 0) {
-        const own_t pivot = u->shift + u->mean;
-        vec_t sum = 0, squares = 0;
-        ACC number = 0;
-        for (int block = 0; block < BLOCK && left > 0; block++, left -= SETS) {
-            raw_t now[SETS];
-#pragma unroll
-            for (int i = 0; i < SETS; i++)
-                now[i] = next[i];
-#pragma unroll
-            for (int i = 0; i < SETS; i++)
-                if (SETS + i < left) {
-                    next[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
-                    move_on(&p);
-                }
-#pragma unroll
-            for (int i = 0; i < SETS; i++)
-                if (i < left) {
-                    const vec_t d = WIDE(now[i]) - pivot;
-                    sum += d;
-                    squares += d * d;
-                    number += 1;
-                }
-        }
-        const own_t mean = sum * (1 / number);
-        combine(&u->mean, &u->inv, count, (pivot - u->shift) + mean, squares - sum * mean, number);
-        count += number;
-    }
-    return count;
-}
-#endif
-
 static inline ACC add_all_moments(const bn *b, unit *u, INDEX from, INDEX to, const bool aligned)
 {
     ACC count = 0;
     INDEX left = count_of(u, from, to);
     place p = place_of(b, from + u->row);
-#if LANES
-    if (left > SETS) {
-        add_moments(b, u, &count, &p, SETS, aligned);
-        return add_more_moments(b, u, count, p, left - SETS, aligned);
-    }
-#endif
     for (; left >= SETS; left -= SETS)
         add_moments(b, u, &count, &p, SETS, aligned);
     if (left > 0)
@@ -404,35 +345,24 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
     vec_t first = 0, second = 0;
     INDEX left = count_of(u, from, to);
     place p = place_of(b, from + u->row);
-    raw_t next_x[SETS], next_g[SETS];
-#pragma unroll
-    for (int i = 0; i < SETS; i++)
-        if (i < left) {
-            next_x[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
-            next_g[i] = RAW_LOAD(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
-            move_on(&p);
-        }
-    for (; left > 0; left -= SETS) {
-        raw_t x[SETS], g[SETS];
+    while (left > 0) {
+        vec_t x[SETS], g[SETS];
 #pragma unroll
         for (int i = 0; i < SETS; i++) {
-            x[i] = next_x[i];
-            g[i] = next_g[i];
-        }
-#pragma unroll
-        for (int i = 0; i < SETS; i++)
-            if (SETS + i < left) {
-                next_x[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
-                next_g[i] = RAW_LOAD(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
+            x[i] = g[i] = 0;
+            if (i < left) {
+                x[i] = get(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
+                g[i] = get(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
                 move_on(&p);
             }
+        }
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                const vec_t each = WIDE(g[i]);
-                first += each;
-                second += each * ((WIDE(x[i]) - u->shift) - u->mean);
+                first += g[i];
+                second += g[i] * ((x[i] - u->shift) - u->mean);
             }
+        left -= SETS;
     }
     u->first = OWN_SUM(first);
     u->second = OWN_SUM(second);
@@ -454,55 +384,33 @@ static inline void write_all(const bn *b, const unit *u, INDEX from, INDEX to, c
 {
     INDEX left = count_of(u, from, to);
     place p = place_of(b, from + u->row);
-    raw_t next_x[SETS];
-    long next_at[SETS];
-#if BACKWARD
-    raw_t next_g[SETS];
-#endif
-#pragma unroll
-    for (int i = 0; i < SETS; i++)
-        if (i < left) {
-            next_at[i] = u->at[OUT] + offset_of(b, OUT, &p);
-            next_x[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
-#if BACKWARD
-            next_g[i] = RAW_LOAD(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
-#endif
-            move_on(&p);
-        }
-    for (; left > 0; left -= SETS) {
-        raw_t x[SETS];
+    while (left > 0) {
+        vec_t x[SETS];
         long at[SETS];
 #if BACKWARD
-        raw_t g[SETS];
+        vec_t g[SETS];
 #endif
-#pragma unroll
-        for (int i = 0; i < SETS; i++) {
-            x[i] = next_x[i];
-            at[i] = next_at[i];
-#if BACKWARD
-            g[i] = next_g[i];
-#endif
-        }
 #pragma unroll
         for (int i = 0; i < SETS; i++)
-            if (SETS + i < left) {
-                next_at[i] = u->at[OUT] + offset_of(b, OUT, &p);
-                next_x[i] = RAW_LOAD(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
+            if (i < left) {
+                at[i] = u->at[OUT] + offset_of(b, OUT, &p);
+                x[i] = get(b->x + u->at[0] + offset_of(b, 0, &p), aligned);
 #if BACKWARD
-                next_g[i] = RAW_LOAD(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
+                g[i] = get(b->dy + u->at[1] + offset_of(b, 1, &p), aligned);
 #endif
                 move_on(&p);
             }
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                const vec_t d = (WIDE(x[i]) - u->shift) - u->mean;
+                const vec_t d = (x[i] - u->shift) - u->mean;
 #if BACKWARD
-                put(b->y + at[i], u->inv * ((WIDE(g[i]) - u->first) - d * u->second), aligned);
+                put(b->y + at[i], u->inv * ((g[i] - u->first) - d * u->second), aligned);
 #else
                 put(b->y + at[i], d * u->inv + u->first, aligned);
 #endif
             }
+        left -= SETS;
     }
 }
 
@@ -563,29 +471,22 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
 #if PARTS
 
 #define GATHERED (OWN > 4 ? 2 : 4) /* parts that a work-item reads at once */
-/* In the workspace. */
-static inline own_t kept(const bn *b, long at)
-{
-    return OWN_FROM(b->space + at);
-}
-
-static inline void keep(const bn *b, long at, const own_t value)
-{
 #if OWN == 1
-    b->space[at] = value;
+#define KEPT(at) b->space[at]
+#define KEEP(at, v) (b->space[at] = (v))
 #else
-    MX_V(vstore)(value, 0, b->space + at);
+#define KEPT(at) MX_V(vload)(0, b->space + (at))
+#define KEEP(at, v) MX_V(vstore)(v, 0, b->space + (at))
 #endif
-}
 
 static inline void keep_moments(const bn *b, const unit *u, long part)
 {
     if (!u->inside || u->row != 0)
         return;
     if (part == 0)
-        keep(b, u->lane, u->shift);
-    keep(b, AT_MOMENTS(part) + u->lane, u->mean);
-    keep(b, AT_MOMENTS(part) + b->width + u->lane, u->inv);
+        KEEP(u->lane, u->shift);
+    KEEP(AT_MOMENTS(part) + u->lane, u->mean);
+    KEEP(AT_MOMENTS(part) + b->width + u->lane, u->inv);
 }
 
 /* Combine what bn_moments found. */
@@ -596,14 +497,14 @@ static inline void gather_moments(const bn *b, unit *u, __local own_t *means, __
     ACC count = 0;
     u->shift = 0;
     if (u->inside)
-        u->shift = kept(b, u->lane);
+        u->shift = KEPT(u->lane);
     for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {
         own_t means_of[GATHERED], squares_of[GATHERED]; /* read before the first is waited for */
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
             const long at = min(part + i * TY, b->parts - 1);
-            means_of[i] = kept(b, AT_MOMENTS(at) + u->lane);
-            squares_of[i] = kept(b, AT_MOMENTS(at) + b->width + u->lane);
+            means_of[i] = KEPT(AT_MOMENTS(at) + u->lane);
+            squares_of[i] = KEPT(AT_MOMENTS(at) + b->width + u->lane);
         }
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
@@ -637,8 +538,8 @@ static inline void keep_gradients(const bn *b, const unit *u, long part)
 {
     if (!u->inside || u->row != 0)
         return;
-    keep(b, AT_GRADIENTS(part) + u->lane, u->first);
-    keep(b, AT_GRADIENTS(part) + b->width + u->lane, u->second);
+    KEEP(AT_GRADIENTS(part) + u->lane, u->first);
+    KEEP(AT_GRADIENTS(part) + b->width + u->lane, u->second);
 }
 
 static inline void gather_gradients(const bn *b, unit *u, __local own_t *sums, __local own_t *others)
@@ -649,8 +550,8 @@ static inline void gather_gradients(const bn *b, unit *u, __local own_t *sums, _
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
             const long at = min(part + i * TY, b->parts - 1);
-            firsts[i] = kept(b, AT_GRADIENTS(at) + u->lane);
-            seconds[i] = kept(b, AT_GRADIENTS(at) + b->width + u->lane);
+            firsts[i] = KEPT(AT_GRADIENTS(at) + u->lane);
+            seconds[i] = KEPT(AT_GRADIENTS(at) + b->width + u->lane);
         }
 #pragma unroll
         for (int i = 0; i < GATHERED; i++)
@@ -682,69 +583,22 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
 
 #if PARTS
 
-/* Part 0's places. */
-#define FIRST_MOMENTS b.width
-#define FIRST_GRADIENTS (b.width * (1 + 2 * b.parts))
-
-/* All statistics that do not come with the call. */
-static inline __attribute__((always_inline)) void gather(const bn *b, unit *u, bool write, __local own_t *local_1,
-                                                         __local own_t *local_2, __local ACC *local_3)
-{
-    if (GIVEN(b))
-        load_moments(b, u);
-    else {
-        gather_moments(b, u, local_1, local_2, local_3);
-        settle_moments(b, u, write);
-    }
-#if BACKWARD
-    gather_gradients(b, u, local_1, local_2);
-#endif
-}
-
-#if SETTLED
-KERNEL bn_settle(BUFFERS, NUMBERS_OF_A_CALL)
-{
-    LOCAL_ARRAYS;
-    BIND
-    unit u = locate(&b, (uint)get_group_id(0));
-    gather(&b, &u, true, local_1, local_2, local_3);
-    if (!u.inside || u.row != 0)
-        return;
-    if (!GIVEN(&b)) {
-        keep(&b, FIRST_MOMENTS + u.lane, u.mean);
-        keep(&b, FIRST_MOMENTS + b.width + u.lane, u.inv);
-    }
-#if BACKWARD
-    keep(&b, FIRST_GRADIENTS + u.lane, u.first);
-    keep(&b, FIRST_GRADIENTS + b.width + u.lane, u.second);
-#endif
-}
-#endif
-
 KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
 {
+    LOCAL_ARRAYS;
     BIND
     /* From the end on: what was read last is still in the cache. */
     const uint group = get_num_groups(0) - 1 - get_group_id(0);
     const long part = group % (uint)parts;
     unit u = locate(&b, group / (uint)parts);
-#if SETTLED
     if (GIVEN(&b))
         load_moments(&b, &u);
-    else if (u.inside) {
-        u.shift = kept(&b, u.lane);
-        u.mean = kept(&b, FIRST_MOMENTS + u.lane);
-        u.inv = kept(&b, FIRST_MOMENTS + b.width + u.lane);
+    else {
+        gather_moments(&b, &u, local_1, local_2, local_3);
+        settle_moments(&b, &u, part == 0);
     }
 #if BACKWARD
-    if (u.inside) {
-        u.first = kept(&b, FIRST_GRADIENTS + u.lane);
-        u.second = kept(&b, FIRST_GRADIENTS + b.width + u.lane);
-    }
-#endif
-#else
-    LOCAL_ARRAYS;
-    gather(&b, &u, part == 0, local_1, local_2, local_3);
+    gather_gradients(&b, &u, local_1, local_2);
 #endif
     write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), part == 0);
 }

@@ -1,10 +1,10 @@
 /* Batch normalisation on GPUs where the planes of a channel are not made of vectors, but those of CHANNELS neighbouring
- * ones together are: 7 x 7 pixels, say.  A group computes CHANNELS of them and holds all of their elements in registers,
- * so that each is read once.
+ * ones together are: 7 x 7 pixels, say.  A group computes CHANNELS of them and holds all of their elements in
+ * registers, so that each is read once.
  *
- * A plane has PLANE elements, and those of all channels lie one behind the other; TX = CHANNELS * PLANE / VEC work-items
- * read them for one image, TY images at a time, HOLD of them each.  batchnorm.h describes the arguments; side and parts
- * are not used.  Groups of LOCAL >= TX * TY: kept / CHANNELS.
+ * A plane has PLANE elements, and those of all channels lie one behind the other; TX = CHANNELS * PLANE / VEC
+ * work-items read them for one image, TY images at a time, HOLD of them each.  batchnorm.h describes the arguments;
+ * side and parts are not used.  Groups of LOCAL >= TX * TY: kept / CHANNELS.
  * Local memory: TY * CHANNELS * PLANE + LOCAL + 4 * CHANNELS elements of ACC.  The order of the sums is fixed.
  */
 #ifndef PLANE

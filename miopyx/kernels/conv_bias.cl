@@ -11,7 +11,7 @@
  *                            of vectors of all lines, one behind the other; there are no pieces; block: LANES = 0: 1
  *                            or a power of two, LANES = 1: VEC times that
  *   bias_finish    ROWS = 1: a work-item adds the parts of some elements of b; global: any
- *                  ROWS = 0: a group of LOCAL work-items adds those of WIDE; global: elements / WIDE * LOCAL, rounded up
+ *                  ROWS = 0: a group of LOCAL work-items adds those of WIDE; global: ceil(elements / WIDE) * LOCAL
  * Local memory: ROWS = 0: LOCAL elements of own_t, or of ACC; else none.
  * The order of the sums is fixed.  It is a tree: lanes or work-items, then parts, so that errors stay small.
  */

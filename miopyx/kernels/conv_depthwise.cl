@@ -50,7 +50,7 @@
 #ifndef CARRY /* rows of x that two tiles of a strip share are kept; DIAGONAL */
 #define CARRY 0
 #endif
-#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y that it meets; DIAGONAL, strides of 1 */
+#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y it meets; DIAGONAL, strides of 1 */
 #define ROLL 0
 #endif
 #ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */
@@ -204,14 +204,6 @@ static inline __attribute__((always_inline)) void mx_roll(
                                     fma(in[u + s][v], taps[r * S + s][v], out[(k + R - r) % R][u][v]);
             }
             const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
-#ifdef AHEAD
-            if (whole) {
-                const int later = clamp(row0 + i + k + R + AHEAD, 0, g.h - 1) * g.x_h;
-#pragma unroll
-                for (int j = 1; j < COLS - 1; j++)
-                    asm volatile("prefetch.global.L2 [%0];" :: "l"(x + later + columns[j]));
-            }
-#endif
 #pragma unroll
             for (int j = 0; j < COLS; j++)
                 held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);
@@ -378,7 +370,7 @@ static inline __attribute__((always_inline)) void mx_strip(
 #pragma unroll
                         for (int v = 0; v < VEC; v++)
                             out[t][u][v] += beta * WIDEN(to[v * Y_C]);
-                    if (VEC == 1 || (LAST && together))
+                    if ((VEC == 1) | (LAST & together))
                         *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
                     else
 #pragma unroll
@@ -428,9 +420,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
     x += n * g.x_n + read * X_C;
     y += n * g.y_n + channel * Y_C;
-    const bool together = !LAST || ((size_t)x % sizeof(RAW_IN) == 0 && (size_t)y % sizeof(RAW) == 0);
+    const bool together = !LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
 
-    if (odd || (ROLL && !together)) {
+    if (odd | (ROLL & !together)) {
         const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
         const int pad_w = BACKWARD ? g.first_w * STEP_W + g.skip_w : -g.first_w;
         const int o = channel - group * g.outputs;

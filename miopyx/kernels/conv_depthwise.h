@@ -134,13 +134,8 @@ static inline ushort NARROW(float value)
 #define FLOATS MX_JOIN(float, VEC)
 #endif
 
-#ifdef PITCH /* experiment */
-#define X_W PITCH
-#define Y_W PITCH
-#else
 #define X_W (LAST ? g.x_w : 1)
 #define Y_W (LAST ? g.y_w : 1)
-#endif
 #define X_C (LAST ? 1 : g.x_c)
 #define Y_C (LAST ? 1 : g.y_c)
 

@@ -123,8 +123,8 @@ static inline __attribute__((always_inline)) void mx_roll(
         for (int k = 0; k < R; k++) {
 #pragma unroll
             for (int u = 0; u < TW; u++) {
-                const uint mask = ALL_IF(i + k < count);
-                MX_JOIN(UNPACK_, VEC)(out[k][u], (MX_JOIN(MASKED_, VEC)(arrived[k][u], whole ? mask : within[u] & mask)));
+                const uint mask = ALL_IF(i + k < count) & (whole ? 0xffffffffu : within[u]);
+                MX_JOIN(UNPACK_, VEC)(out[k][u], (MX_JOIN(MASKED_, VEC)(arrived[k][u], mask)));
             }
             const int next_p = min(p0 + i + k + R, g.p - 1) * g.y_h;
 #pragma unroll
@@ -305,8 +305,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     const int start = split * g.each, end = min(start + g.each, g.strips);
 
     x += x_offset + read * X_C, dy += y_offset + channel * Y_C;
-    const bool x_line = !DIAGONAL || VEC == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
-    const bool y_line = VEC == 1 || (LAST && (size_t)dy % sizeof(RAW) == 0);
+    const bool x_line = !DIAGONAL | (VEC == 1) | (LAST & ((size_t)x % sizeof(RAW_IN) == 0));
+    const bool y_line = (VEC == 1) | (LAST & ((size_t)dy % sizeof(RAW) == 0));
     float sums[SUMS][VEC];
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
@@ -320,7 +320,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
         else
             mx_strips(x, dy, g, start + item, end, false, sums);
 #else
-        if (VEC == 1 || (LAST && x_line && y_line))
+        if ((VEC == 1) | (LAST & x_line & y_line))
             mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
         else
             mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);

@@ -1,5 +1,5 @@
-/* Local response normalisation over channels on GPUs, vectors at a time; lrn.cl says what is computed, and lrn_items there
- * does it where vectors do not suit the tensors.
+/* Local response normalisation over channels on GPUs, vectors at a time; lrn.cl says what is computed, and lrn_items
+ * there does it where vectors do not suit the tensors.
  *
  * Ownership, with no atomics:
  *   lrn_down   a work-item computes p.rows / p.parts rows at VEC neighbouring positions; it goes down the rows, reads
@@ -21,7 +21,7 @@
 #include "lrn.h"
 #include "gpu_vectors.h"
 
-#if N < 1 || N > VEC + 1 && !DOWN
+#if N < 1 || (N > VEC + 1 && !DOWN)
 #error "N must be 1 ... VEC + 1, or 1 ... 16"
 #endif
 /* Rows of a window before and after its own; the backward direction's window is mirrored. */
@@ -70,8 +70,8 @@ typedef struct {
 #define READ(to, row) ((to).x = get(x + min(max((long)(row), 0L), p.rows - 1) * p.row_step[0], aligned))
 #endif
 
-static inline __attribute__((always_inline)) void down(BUFFERS, const mx_lrn p, const ACC k, const ACC a, const ACC beta, long begin, long end,
-                        const bool aligned)
+static inline __attribute__((always_inline)) void down(BUFFERS, const mx_lrn p, const ACC k, const ACC a,
+                                                       const ACC beta, long begin, long end, const bool aligned)
 {
     row_t next[AHEAD];
     vec_t terms[N], own[N]; /* of the last N rows: what is summed; x, or dy times a power of the scale */
@@ -173,7 +173,8 @@ __kernel void lrn_lanes(BUFFERS, const mx_lrn p, const ACC k, const ACC a, const
 {
     const INDEX id = (INDEX)get_global_id(0), width = (INDEX)p.rows / VEC, length = (INDEX)p.grid.len[4];
     const INDEX position = id / width, c = (id - position * width) * VEC, line = position / length;
-    const INDEX at = position - line * length, lines = (INDEX)(p.grid.len[0] * p.grid.len[1] * p.grid.len[2] * p.grid.len[3]);
+    const INDEX lines = (INDEX)(p.grid.len[0] * p.grid.len[1] * p.grid.len[2] * p.grid.len[3]);
+    const INDEX at = position - line * length;
     if (line >= lines)
         return;
     SHIFT(PLACE(0, line, at) + c, PLACE(1, line, at) + c, PLACE(2, line, at) + c, PLACE(3, line, at) + c);

@@ -17,14 +17,14 @@
  *                              that it needs in local memory.
  *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
  *                              a work-item writes 4 neighbours.
- *   pooling_forward_whole      one window covers each plane, no indices, c contiguous and made of vectors as above: a group
- *                              of SPAN x DEEP work-items writes SPAN vectors, of which each work-item reads every
- *                              DEEP-th pixel.
+ *   pooling_forward_whole      one window covers each plane, no indices, c contiguous and made of vectors as above: a
+ *                              group of SPAN x DEEP work-items writes SPAN vectors, of which each work-item reads
+ *                              every DEEP-th pixel.
  *   pooling_backward_whole     averages, likewise: a work-item writes a vector.
  *   pooling_forward_elements   a work-item writes one element.
  *   pooling_backward_elements  likewise.
- * Local memory: pooling_..._lanes: an index of each channel and window of a tile; pooling_forward_whole: a vector of each
- * work-item; else none.
+ * Local memory: pooling_..._lanes: an index of each channel and window of a tile; pooling_forward_whole: a vector of
+ * each work-item; else none.
  *
  * Every window meets the image.  What lies outside is read at the nearest place inside, so that loads need no branches:
  * for a maximum that is an element of the window anyway, and for a sum its bits are masked.
@@ -698,21 +698,18 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
         }
     }
     dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    const bool pairs = PAIRED & (COLUMNS % 2 == 0) & ((ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0);
+    const bool pairs = (PAIRED & (COLUMNS == 2) & ((ulong)dx % (2 * sizeof(STORAGE(TYPE))) == 0)) && w0 + 1 < width;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         if (h0 + r < height) {
             const long at = (h0 + r) * p.x.stride[3];
+            if (pairs)
+                store_pair(dx, at + w0, sum[r][0], sum[r][COLUMNS - 1]);
+            else
 #pragma unroll
-            for (int s = 0; s < COLUMNS; s += 2)
-                if (pairs && w0 + s + 1 < width) {
-                    store_pair(dx, at + w0 + s, sum[r][s], sum[r][min(s + 1, COLUMNS - 1)]);
-                } else {
+                for (int s = 0; s < COLUMNS; s++)
                     if (w0 + s < width)
                         STORE(TYPE)(dx, at + (w0 + s) * p.x.stride[4], sum[r][s]);
-                    if (s + 1 < COLUMNS && w0 + s + 1 < width)
-                        STORE(TYPE)(dx, at + (w0 + s + 1) * p.x.stride[4], sum[r][min(s + 1, COLUMNS - 1)]);
-                }
         }
 }
 #endif
@@ -753,7 +750,8 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
 #pragma unroll 8
     for (int i = me; i < SPAN * PACK * TILE_J * TILE_K; i += LOCAL) {
         const int k = i % TILE_K, j = i / TILE_K % TILE_J, channel = i / TILE_K / TILE_J;
-        const INDEX at = min(set * (SPAN * PACK) + channel, channels - 1) * rows + min(max(first_j + j, (INDEX)0), rows - 1);
+        const INDEX row = min(max(first_j + j, (INDEX)0), rows - 1);
+        const INDEX at = min(set * (SPAN * PACK) + channel, channels - 1) * rows + row;
         codes[(j * TILE_K + k) * PITCH + channel] = from[at * columns + min(max(first_k + k, (INDEX)0), columns - 1)];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -791,8 +789,8 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
             const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
             vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
 #if SAVE
-            const CODES bytes = *(__local const CODES *)(
-                codes + ((block_h * (ROWS / STEP_H) + j) * TILE_K + block_w * (COLUMNS / STEP_W) + k) * PITCH + lane * PACK);
+            const int in_tile = (block_h * (ROWS / STEP_H) + j) * TILE_K + block_w * (COLUMNS / STEP_W) + k;
+            const CODES bytes = *(__local const CODES *)(codes + in_tile * PITCH + lane * PACK);
             const LANEV code = TO(LANEV)(bytes);
 #elif MODE == 1
             const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
@@ -894,7 +892,8 @@ __kernel void pooling_backward_whole(BACKWARD_BUFFERS, const mx_pooling_problem 
     dy += dy_offset + n * p.y.stride[0];
     dx += dx_offset + n * p.x.stride[0];
     const bool aligned = MX_ALIGNED(dy) && MX_ALIGNED(dx);
-    const vec_t value = get(dy + c, aligned) / (MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2]) : (ACC)pixels);
+    const ACC divisor = MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2]) : (ACC)pixels;
+    const vec_t value = get(dy + c, aligned) / divisor;
     put(dx + c + pixel_at(&p.x, place - n * pixels), value, aligned);
 }
 #endif

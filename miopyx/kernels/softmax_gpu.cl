@@ -4,8 +4,8 @@
  * A group has SIDE neighbouring units times DEEP work-items that share a unit's elements, HOLD vectors each, in
  * registers.  ALONG = 1: a unit is a set, whose elements lie together, in vectors of VEC; ALONG = 0: a unit is VEC
  * neighbouring sets, each with its elements along one axis, far apart.
- * A set has at most DEEP * HOLD * VEC elements, or DEEP * HOLD; with HOLD = 0 it has any number, ALONG is 1, and a set is
- * read again for each step.  Global: ceil(units / SIDE) * LOCAL.
+ * A set has at most DEEP * HOLD * VEC elements, or DEEP * HOLD; with HOLD = 0 it has any number, ALONG is 1, and a set
+ * is read again for each step.  Global: ceil(units / SIDE) * LOCAL.
  * Local memory: LOCAL elements of own_t.
  */
 #ifndef T

@@ -1,6 +1,5 @@
 """Batch normalisation: on the host path, and as kernels for CPUs and for GPUs."""
 
-import os
 import sys
 
 from libc.stdint cimport int64_t
@@ -24,6 +23,7 @@ cdef enum:
     CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
     WHOLE = 16384              # elements that one group of a GPU reads twice
+    SIDE_BYTES = 128           # of a group's kept values that lie side by side: many rows of work-items gather then
 
 
 cdef class HostBatchNorm(HostLayer):
@@ -92,7 +92,7 @@ cdef int64_t _workspace(const mx_batchnorm_problem* p, const bn_walk* walk, int6
 
 
 cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* walk, int64_t side, int64_t parts,
-                        dict defines, int64_t size, int64_t local, bint settled=False):
+                        dict defines, int64_t size, int64_t local):
     """Everything in one kernel, or the passes one after the other, each over all parts of all units."""
     cdef bint given = p.what == MX_BN_INFERENCE or (p.what == MX_BN_BACKWARD and p.save)
     cdef bint space = parts > 1 and p.what != MX_BN_INFERENCE
@@ -106,12 +106,8 @@ cdef Solution _solution(str file, const mx_batchnorm_problem* p, const bn_walk* 
             entries.append("bn_moments")
         if p.what == MX_BN_BACKWARD:
             entries.append("bn_gradients")
-        if settled:
-            defines["SETTLED"] = 1
-            entries.append("bn_settle")
         entries.append("bn_finish")
-    return Solution([Step(KernelSpec(file, entry, **defines), args,
-                          (size // parts if entry == "bn_settle" else size,), (local,)) for entry in entries],
+    return Solution([Step(KernelSpec(file, entry, **defines), args, (size,), (local,)) for entry in entries],
                     _workspace(p, walk, parts) if space else 0)
 
 
@@ -178,7 +174,8 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
         defines["SAVE"] = 1 if p.save else 0
     defines.update(_defines(p, False))
     spec = KernelSpec("batchnorm_gpu_planes.cl", "bn_planes", **defines)
-    return Solution([Step(spec, _arguments(p, walk, channels, 1, False), (walk.kept[3] // channels * local,), (local,))])
+    return Solution([Step(spec, _arguments(p, walk, channels, 1, False),
+                          (walk.kept[3] // channels * local,), (local,))])
 
 
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
@@ -204,8 +201,7 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     if flat:
         vec = _lanes(p, walk, tensors) if lanes else _vector(p, walk, tensors)
     if lanes:
-        # 128 bytes side by side, so that many rows of work-items share what there is to gather.
-        most = min(local, max(1, int(os.environ.get("BN_SIDE", 128)) // (vec * type_size(<int> p.x.type))))
+        most = min(local, max(1, SIDE_BYTES // (vec * type_size(<int> p.x.type))))
         while across < most and across * vec < walk.kept[3]:
             across *= 2
         if elements < local // across:
@@ -214,29 +210,27 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
         local = min(local, 64)
     # A work-item has 16 elements under way, so many that memory is never waited for twice.
     held = 8 if p.what == MX_BN_BACKWARD else 16
-    if lanes:
-        held = int(os.environ.get("BN_HELD", held))
     held = max(vec, held)
     own = across * vec if lanes else 1     # kept values of a group
     units = (kept + own - 1) // own
     if p.what == MX_BN_INFERENCE:
         parts = max(1, elements * own // (local * 2 * held))
         if lanes:  # their parameters are many numbers
-            parts = max(1, min(parts, int(os.environ.get("BN_IGROUPS", 16)) * dev.compute_units // units))
+            parts = max(1, min(parts, 16 * dev.compute_units // units))
     elif units >= dev.compute_units and elements * own <= WHOLE:
         parts = 1
         if units < 4 * dev.compute_units and elements * own >= 8192 and dev.max_work_group >= 512 and local == 256:
             local = 512
     else:
-        parts = max(1, min(int(os.environ.get("BN_GROUPS", 8 if not lanes else 2)) * dev.compute_units // units, elements * own // (local * 16)))
+        # With channels last each group of the last pass gathers the parts of many kept values.
+        parts = max(1, min((2 if lanes else 8) * dev.compute_units // units, elements * own // (local * 16)))
     defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec,
                "LANES": 1 if lanes and vec > 1 else 0}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
     if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
-    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local,
-                     lanes and kept * elements * type_size(<int> p.x.type) >= int(os.environ.get("BN_SETTLED", 8 << 20)))
+    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local)
 
 
 cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
@@ -260,7 +254,7 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
 
 cdef int64_t _lanes(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
     """The same of kept values that are neighbours in memory."""
-    cdef int64_t vec = min(int(os.environ.get("BN_VEC", 8)), 16 // type_size(<int> p.x.type))
+    cdef int64_t vec = 16 // type_size(<int> p.x.type)
     cdef int t, axis
     for t in range(tensors):
         if walk.kept_stride[t][3] != 1:

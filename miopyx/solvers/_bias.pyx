@@ -51,7 +51,8 @@ cdef class OpenCLBias(OpenCLLayer):
         workspace = self.workspace_size(dev, problem)
         defines = {
             "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if wide or (dev.is_cpu and dev.fp64) else "float",
-            "SUM": "double" if dev.fp64 else "float", "SCALAR": "double" if wide else "float", "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
+            "SUM": "double" if dev.fp64 else "float", "SCALAR": "double" if wide else "float",
+            "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
             "INDEX": "int" if _extent(&p.y) < 1 << 30 else "long",
         }
         if not dev.is_cpu:

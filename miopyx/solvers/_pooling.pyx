@@ -1,7 +1,5 @@
 """Pooling on the host path and as kernels."""
 
-import os
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
@@ -21,6 +19,7 @@ cdef enum:
     STRIP = 4                # rows of such a strip
     GROUP = 256              # work-items of pooling_backward_lanes
     SPAN = 8                 # of them side by side, with neighbouring channels
+    TILE = 16                # of them along w, at most
     RING = 4                 # windows along h around an element, for pooling_backward_turned
     LONGEST = 128            # elements of its rows
     SHEET = 8                # vectors of channels of pooling_..._sheets
@@ -149,7 +148,7 @@ cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
 
 cdef int64_t _pack(const mx_pooling_problem* p) noexcept:
     """Channels of x and y that a work-item of a GPU may take at once: 16 bytes, where both are made of such vectors."""
-    cdef int64_t pack = int(os.environ.get("POOL_BYTES", 16)) // type_size(<int> p.x.type)
+    cdef int64_t pack = 16 // type_size(<int> p.x.type)
     cdef int axis
     if p.x.len[1] < 2 or p.x.stride[1] != 1 or p.y.stride[1] != 1:
         return 1
@@ -209,8 +208,6 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         else:  # blocks begin where a window would without pads
             rows = (STRIP + p.step[1] - 1) // p.step[1] * p.step[1]
             columns = max(2, p.step[2])
-            if columns == 2:
-                columns = int(os.environ.get("POOL_SC", 2))
             defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2], COLUMNS=columns, PAIRED=1 if is_paired(out) else 0)
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
@@ -222,9 +219,8 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
                 columns, rows = 1, STRIP
                 if pack == 8:
                     pack, span = 4, 2 * SPAN
-            rows, columns = int(os.environ.get("POOL_R", rows)), int(os.environ.get("POOL_C", columns))
             tile_w = 1
-            while tile_w < min(int(os.environ.get("POOL_TILE", 16)), GROUP // span) and tile_w * columns < out.len[4]:
+            while tile_w < min(TILE, GROUP // span) and tile_w * columns < out.len[4]:
                 tile_w *= 2
             tile_h = GROUP // span // tile_w
             defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
@@ -238,17 +234,18 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             items = items // out.len[4] * (p.x.len[4] // wide)
         elif forward and pack > 1 and (not p.save or local == GROUP):
             kind = "lanes"
-            rows = int(os.environ.get("POOL_ROWS", 2 if p.save and pack == 8 else STRIP))
+            rows = 2 if p.save and pack == 8 else STRIP
             rows = min(rows, out.len[3])
             defines.update(PACK=pack, ROWS=rows)
             if p.save:
                 tile_w = 1
-                while tile_w < min(int(os.environ.get("POOL_TILE", 16)), GROUP // SPAN) and tile_w < out.len[4]:
+                while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
                     tile_w *= 2
                 tile_h = GROUP // SPAN // tile_w
                 defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w)
                 items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
-                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows)) * ((out.len[4] + tile_w - 1) // tile_w))
+                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
+                         * ((out.len[4] + tile_w - 1) // tile_w))
             else:
                 items = volume(out, 0, 3) // pack * ((out.len[3] + rows - 1) // rows) * out.len[4]
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4

@@ -42,7 +42,7 @@ cdef bint _dense(const mx_grid* grid, int count) noexcept:
 cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, const mx_grid* outside, int tensors,
                 int width, dict defines) except -1:
     """Add what softmax_gpu.cl wants to the defines, if sets suit it: their numbers fit into a group's registers."""
-    cdef int64_t length = inside.len[MX_AXES - 1], vec = 16 // width, row = outside.len[MX_AXES - 1], deep, side, hold
+    cdef int64_t length = inside.len[MX_AXES - 1], vec = 16 // width, row = outside.len[MX_AXES - 1], deep, hold
     cdef int64_t local = min(DEEPEST, dev.max_work_group), most, count
     cdef bint along = _dense(inside, tensors), fits = False
     cdef int t, axis

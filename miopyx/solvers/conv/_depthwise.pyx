@@ -5,8 +5,6 @@ memory.  With channels last the channels of neighbouring work-items are neighbou
 weights are summed in parts, which a second launch adds up in one order.
 """
 
-import os
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -313,7 +311,7 @@ cdef class _DepthwiseData(_Depthwise):
         # A strip of fewer than four tiles is not worth what it takes to go down one.
         carries = s.diagonal and s.last and not s.loop and p.step[1] == 1
         rolls = _rolls(p, &s, &t)
-        _set_strips(&g, &t, lanes, blocks, s.y.len[0], int(os.environ.get("DW_GROUPS", 2 if rolls else GROUPS)) * max(1, dev.compute_units),
+        _set_strips(&g, &t, lanes, blocks, s.y.len[0], (2 if rolls else GROUPS) * max(1, dev.compute_units),
                     ROLLED if rolls else 4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         while weights < taps * s.inputs * lanes * t.vec:
             weights *= 2
@@ -321,22 +319,8 @@ cdef class _DepthwiseData(_Depthwise):
             "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
-            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
-            WEIGHTS=weights)
-        if "DW_AHEAD" in os.environ:
-            spec = KernelSpec(
-            "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
-            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
-            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
-            WEIGHTS=weights, AHEAD=int(os.environ["DW_AHEAD"]))
-        elif "DW_PITCH" in os.environ:
-            spec = KernelSpec(
-            "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
-            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
-            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1), ROLL=int(rolls),
-            WEIGHTS=weights, PITCH=g.x_w)
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1),
+            ROLL=int(rolls), WEIGHTS=weights)
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
@@ -416,7 +400,8 @@ cdef class DepthwiseWrw(_Depthwise):
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
-        groups = (4 if not s.last else int(os.environ.get("DW_WGROUPS", 2)) if _rolls(p, s, t) else 1 if s.diagonal and t.vec >= 4 else 2) * max(1, dev.compute_units)
+        groups = max(1, dev.compute_units)
+        groups *= 4 if not s.last else 1 if s.diagonal and t.vec >= 4 and not _rolls(p, s, t) else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // rows), 1)
         # As many groups as the device works on at once: more would only have more parts to add up.

@@ -240,12 +240,12 @@ class BatchNorm:
         scale, bias = (side.array(data[name].ravel(), True) for name in ("scale", "bias"))
         y, inferred = side.empty(layer.x), side.empty(layer.x)
         mean, var, saved, inv = (side.torch.zeros_like(scale) for _ in range(4))
-        nothing = side.empty((0,), True)
+        nothing, neither = side.empty((0,), True), side.empty((0,), True)
         yield Work("training", lambda: aten.native_batch_norm.out(x, scale, bias, mean, var, True, 0.1, 1e-5, out=y,
                                                                   save_mean=saved, save_invstd=inv), (y,))
         yield Work("inference", lambda: aten.native_batch_norm.out(x, scale, bias, bias, scale, False, 0.1, 1e-5,
                                                                    out=inferred, save_mean=nothing,
-                                                                   save_invstd=nothing), (inferred,))
+                                                                   save_invstd=neither), (inferred,))
         kept = []
 
         def backward():

@@ -273,7 +273,7 @@ def test_the_host_computes_every_pass(handles, dtype, rng, request):
 CASES = [
     (SPATIAL, SHAPES[0], "packed"), (SPATIAL, SHAPES[1], "last"), (SPATIAL, SHAPES[2], "gaps"),
     (PER_ACTIVATION, SHAPES[1], "packed"), (SPATIAL, FEW[0], "packed"), (SPATIAL, FEW[2], "last"),
-    (PER_ACTIVATION, SHAPES[5], "mixed"),
+    (PER_ACTIVATION, SHAPES[5], "mixed"), (SPATIAL, (5, 12, 7, 7), "packed"), (SPATIAL, (7, 24, 9, 5), "last"),
 ]
 
 

@@ -231,6 +231,9 @@ def test_kernels_for_gpus(opencl_name, as_gpu, dtype, rng, request):
     for _ in range(8 * how_many(request)):
         check_backward(handle, random_case(rng, dtype, 4), rng)
     check_backward(handle, Case((2, 100, 3, 5), n=4, dtype=dtype), rng)  # channels in several parts
+    for n in (1, 3, 4, 5):
+        check_backward(handle, Case((2, 40, 6, 4), n=n, dtype=dtype), rng)
+        check_backward(handle, Case((2, 40, 5, 3), n=n, dtype=dtype, layouts=("NHWC",) * 4), rng)
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 2.0, 0.3, -0.4, 0.0])

@@ -288,6 +288,17 @@ def test_kernels_for_gpus(opencl_name, as_gpu, rng, mode, request):
         index_mode = [MASK, IMAGE][int(rng.integers(2))]
         check_pooling(handle, *problem_of((mode, shape, window, pad, step, int(rng.integers(1, 4)), index_mode), dtype),
                       rng)
+    # Vectors of channels, of columns, and of whole images.
+    every = [("channels last", (2, 24, 9, 14), (3, 3), (1, 1), (2, 2)),
+             ("channels last", (1, 40, 7, 6), (3, 3), (1, 1), (1, 1)),
+             ("channels last", (2, 20, 8, 11), (2, 3), (0, 2), (2, 1)),
+             ("channels last", (3, 72, 5, 4), (5, 4), (0, 0), (1, 1)),
+             ("packed", (2, 3, 9, 16), (3, 3), (1, 1), (2, 2)), ("packed", (2, 2, 7, 12), (3, 3), (1, 1), (1, 1)),
+             ("packed", (1, 3, 10, 16), (2, 2), (0, 0), (2, 2)), ("packed", (2, 2, 6, 8), (3, 5), (0, 2), (1, 1))]
+    for layout, shape, window, pad, step in every:
+        dtype = ("float32", "float16", "bfloat16")[rng.integers(3)]
+        problem = (mode, shape, window, pad, step, 0, [MASK, IMAGE][int(rng.integers(2))])
+        check_pooling(handle, *problem_of(problem, dtype, layout), rng)
     for _ in range(max(1, request.config.getoption("--configurations") // 200)):
         check_pooling(handle, *random_problem(rng, str(rng.choice(FLOATS))), rng)
 

@@ -123,6 +123,9 @@ def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):
     dtype, algorithm = TYPES[rng.integers(4)], int(rng.integers(1, 3))
     for lens in (random_lens(rng), random_lens(rng), (2, 150, 13, 9)):
         check_problem(handle, algorithm, mode, dtype, lens, rng)
+    for lens in ((2, 21, 6, 8), (3, 40, 4, 4), (2, 2304, 3, 5)):
+        make = (TensorDescriptor, channels_last)[rng.integers(2)]
+        check_problem(handle, algorithm, mode, dtype, lens, rng, lambda t, s, _, make=make: make(t, s))
 
 
 # The forms of the kernels, at the sizes where they change: sets too long to be kept, blocks of columns with a rest, and

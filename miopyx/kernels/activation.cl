@@ -5,7 +5,7 @@
  * Ownership; ROWS = 1 is for CPUs, local size 1, any number of groups; ROWS = 0 for GPUs:
  *   ROWS = 1: a work-item computes an equal share of the chunks of all rows;  chunk: elements, of a row each
  *   ROWS = 0: a group computes `chunk` elements in a row, LOCAL at a time;    chunk: a multiple of LOCAL; with VEC > 1
- *             all tensors are one packed row, and a work-item has two vectors;  chunk: 2 * VEC * LOCAL
+ *             all tensors are one packed row, and a work-item has a vector;  chunk: VEC * LOCAL
  * alpha, beta and gamma are the activation's and come with each call; eps is what POWER and TANH take for zero.
  */
 #ifndef T /* storage type of all tensors */
@@ -181,41 +181,32 @@ MX_PUT(put, T)
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_forward(
     __global const STORAGE(T) *x, long x_offset, __global STORAGE(T) *y, long y_offset, PARAMETERS)
 {
-    long i = get_group_id(0) * chunk + get_local_id(0) * VEC;
+    const long i = get_group_id(0) * chunk + get_local_id(0) * VEC;
     x += x_offset;
     y += y_offset;
-    if (MX_ALIGNED(x) && MX_ALIGNED(y) && i + (LOCAL + 1) * VEC <= g.len[4]) {
-        const V first = get(x + i, true), second = get(x + i + LOCAL * VEC, true);
-        put(y + i, forward(first, alpha, beta, gamma, eps), true);
-        put(y + i + LOCAL * VEC, forward(second, alpha, beta, gamma, eps), true);
+    if (MX_ALIGNED(x) && MX_ALIGNED(y) && i + VEC <= g.len[4]) {
+        put(y + i, forward(get(x + i, true), alpha, beta, gamma, eps), true);
         return;
     }
-    for (int item = 0; item < 2; item++, i += LOCAL * VEC) {
-        const int count = (int)min((long)VEC, g.len[4] - i);
-        store_lanes(y, i, 1, count, forward(load_lanes(x, i, 1, count, 0), alpha, beta, gamma, eps));
-    }
+    const int count = (int)min((long)VEC, g.len[4] - i);
+    store_lanes(y, i, 1, count, forward(load_lanes(x, i, 1, count, 0), alpha, beta, gamma, eps));
 }
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_backward(
     __global const STORAGE(T) *v, long v_offset, __global const STORAGE(T) *dy, long dy_offset,
     __global STORAGE(T) *dx, long dx_offset, PARAMETERS)
 {
-    long i = get_group_id(0) * chunk + get_local_id(0) * VEC;
+    const long i = get_group_id(0) * chunk + get_local_id(0) * VEC;
     v += v_offset;
     dy += dy_offset;
     dx += dx_offset;
-    if (MX_ALIGNED(v) && MX_ALIGNED(dy) && MX_ALIGNED(dx) && i + (LOCAL + 1) * VEC <= g.len[4]) {
-        const V first = get(dy + i, true), second = get(dy + i + LOCAL * VEC, true);
-        const V first_v = get(v + i, true), second_v = get(v + i + LOCAL * VEC, true);
-        put(dx + i, backward(first, first_v, alpha, beta, gamma, eps), true);
-        put(dx + i + LOCAL * VEC, backward(second, second_v, alpha, beta, gamma, eps), true);
+    if (MX_ALIGNED(v) && MX_ALIGNED(dy) && MX_ALIGNED(dx) && i + VEC <= g.len[4]) {
+        put(dx + i, backward(get(dy + i, true), get(v + i, true), alpha, beta, gamma, eps), true);
         return;
     }
-    for (int item = 0; item < 2; item++, i += LOCAL * VEC) {
-        const int count = (int)min((long)VEC, g.len[4] - i);
-        const V a = load_lanes(dy, i, 1, count, 0), b = load_lanes(v, i, 1, count, 0);
-        store_lanes(dx, i, 1, count, backward(a, b, alpha, beta, gamma, eps));
-    }
+    const int count = (int)min((long)VEC, g.len[4] - i);
+    const V a = load_lanes(dy, i, 1, count, 0), b = load_lanes(v, i, 1, count, 0);
+    store_lanes(dx, i, 1, count, backward(a, b, alpha, beta, gamma, eps));
 }
 
 #else

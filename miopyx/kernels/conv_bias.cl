@@ -7,10 +7,12 @@
  * Ownership, with no atomics; ROWS = 1 is for CPUs, local size 1; ROWS = 0 for GPUs:
  *   bias_backward  ROWS = 1: one work-item sums `block` of k over a part, in the order of memory;
  *                            global: parts * rest * blocks
- *                  ROWS = 0: a group of LOCAL work-items does, block = 1 or 32; global: LOCAL * parts * rest * blocks;
- *                            parts are ranges of vectors of all lines, one behind the other; there are no pieces
- *   bias_finish    a work-item adds the parts of some elements of b; global: any
- * Local memory: bias_backward, ROWS = 0: LOCAL elements of ACC; else none.
+ *                  ROWS = 0: a group of LOCAL work-items does; global: LOCAL * parts * rest * blocks; parts are ranges
+ *                            of vectors of all lines, one behind the other; there are no pieces; block: LANES = 0: 1
+ *                            or a power of two, LANES = 1: VEC times that
+ *   bias_finish    ROWS = 1: a work-item adds the parts of some elements of b; global: any
+ *                  ROWS = 0: a group of LOCAL work-items adds those of WIDE; global: ceil(elements / WIDE) * LOCAL
+ * Local memory: ROWS = 0: LOCAL elements of own_t, or of ACC; else none.
  * The order of the sums is fixed.  It is a tree: lanes or work-items, then parts, so that errors stay small.
  */
 #ifndef Y_TYPE /* storage type of y (dy) */
@@ -25,7 +27,10 @@
 #ifndef LOCAL /* work-items in a group of bias_backward (ROWS = 0), a power of two, at least 32 */
 #define LOCAL 256
 #endif
-#ifndef VEC /* elements that are loaded at a time; on GPUs of m, whose lines are made of such */
+#ifndef LANES /* GPUs: 1 vectors are of k, 0: of m */
+#define LANES 0
+#endif
+#ifndef VEC /* elements that are loaded at a time; on GPUs lines of m, or of k, are made of such */
 #if ROWS
 #define VEC 16
 #else
@@ -34,6 +39,9 @@
 #endif
 #ifndef SETS /* vectors that a work-item of a GPU has under way */
 #define SETS 8
+#endif
+#ifndef SUM /* type of long sums; CPUs: ACC */
+#define SUM ACC
 #endif
 #define MOST_SHORT 64 /* elements of a row that a CPU does not read by itself */
 #include "common.h"
@@ -164,7 +172,24 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
 
 #include "gpu_vectors.h"
 
+#define WIDE 8
+
 MX_GET(get, Y_TYPE)
+
+/* A few elements are summed in ACC, these sums in SUM: conversions between floats and doubles are slow. */
+typedef MX_V(SUM) sum_t;
+#define TO_SUM MX_V(MX_JOIN(convert_, SUM))
+
+/* What a work-item sums, and how many elements of m a vector has. */
+#if LANES
+typedef sum_t own_t;
+#define OWN VEC
+#define ALONG 1
+#else
+typedef SUM own_t;
+#define OWN 1
+#define ALONG VEC
+#endif
 
 /* Where a work-item reads: x counts vectors of m. */
 typedef struct {
@@ -175,7 +200,7 @@ typedef struct {
 
 static inline long next_place(const mx_bias_sums *s, place *p)
 {
-    long at = p->x * (INDEX)(VEC * s->m_y);
+    long at = p->x * (INDEX)(ALONG * s->m_y);
     if (s->line_count == s->lines.len[3])
         at += p->line * (INDEX)s->lines.stride[0][3];
     else {
@@ -199,42 +224,52 @@ static inline long next_place(const mx_bias_sums *s, place *p)
 }
 
 /* The sum of every `height`-th vector of [from, to). */
-static inline ACC sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_TYPE) *y, INDEX from, INDEX to,
+static inline own_t sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_TYPE) *y, INDEX from, INDEX to,
                               int height, const bool aligned)
 {
-    vec_t sum = 0;
+    sum_t sum = 0;
     place p;
-    p.row = (INDEX)(s->m / VEC);
+    p.row = (INDEX)(s->m / ALONG);
     p.line = from / p.row;
     p.x = from - p.line * p.row;
     p.step_line = height / p.row;
     p.step_x = height - p.step_line * p.row;
     INDEX left = from < to ? (to - from + height - 1) / height : 0;
     for (; left >= SETS; left -= SETS) {
-        vec_t several[SETS];
+        vec_t several[SETS], few = 0;
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             several[i] = get(y + next_place(s, &p), aligned);
 #pragma unroll
         for (int i = 0; i < SETS; i++)
-            sum += several[i];
+            few += several[i];
+        sum += TO_SUM(few);
     }
     for (; left > 0; left--)
-        sum += get(y + next_place(s, &p), aligned);
-    return mx_sum_of_lanes(sum);
+        sum += TO_SUM(get(y + next_place(s, &p), aligned));
+#if LANES
+    return sum;
+#else
+    SUM all = 0;
+#pragma unroll
+    for (int lane = 0; lane < VEC; lane++)
+        all += ((const SUM *)&sum)[lane];
+    return all;
+#endif
 }
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bias_backward(
     __global STORAGE(B_TYPE) *restrict b, long b_offset, __global const STORAGE(Y_TYPE) *restrict y, long y_offset,
-    __global ACC *restrict sums, long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
+    __global SUM *restrict sums, long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
 {
-    __local ACC partial[LOCAL];
-    const int me = get_local_id(0), width = (int)s.block, height = LOCAL / width;
+    __local own_t partial[LOCAL];
+    const int me = get_local_id(0), width = (int)s.block / OWN, height = LOCAL / width;
     const uint unit = get_group_id(0), blocks = (uint)s.blocks, units = (uint)(s.rest_count * s.blocks);
-    const long part = unit / units, rest = unit / blocks % (uint)s.rest_count, k = unit % blocks * s.block + me % width;
-    const long vectors = s.line_count * (s.m / VEC);
+    const long part = unit / units, rest = unit / blocks % (uint)s.rest_count;
+    const long k = unit % blocks * s.block + me % width * OWN;
+    const long vectors = s.line_count * (s.m / ALONG);
     const INDEX from = (INDEX)(part * vectors / s.parts) + me / width, to = (INDEX)((part + 1) * vectors / s.parts);
-    ACC sum = 0;
+    own_t sum = 0;
     if (k < s.k) {
         y += y_offset + mx_grid_offset(s.rest, 0, rest) + k * s.k_y;
         if (VEC > 1 && MX_ALIGNED(y))
@@ -251,25 +286,56 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bias_backward(
     }
     if (me < width && k < s.k) {
         const long e = rest * s.k + k;
-        if (s.parts == 1) {
-            const long to = b_offset + b_place(s, e);
-            STORE_MIXED(B_TYPE, b, to, partial[me], alpha, beta);
-        } else
-            sums[sums_offset + part * s.rest_count * s.k + e] = partial[me];
+        sum = partial[me];
+#pragma unroll
+        for (int lane = 0; lane < OWN; lane++) {
+            const SUM one = ((const SUM *)&sum)[lane];
+            if (s.parts == 1) {
+                const long to_b = b_offset + b_place(s, e + lane);
+                STORE_MIXED(B_TYPE, b, to_b, one, alpha, beta);
+            } else
+                sums[sums_offset + part * s.rest_count * s.k + e + lane] = one;
+        }
     }
 }
 
 #endif
 
-__kernel void bias_finish(__global STORAGE(B_TYPE) *restrict b, long b_offset, __global const ACC *restrict sums,
+#if ROWS
+__kernel void bias_finish(__global STORAGE(B_TYPE) *restrict b, long b_offset, __global const SUM *restrict sums,
                           long sums_offset, const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
 {
     const long count = s.rest_count * s.k;
     for (long e = get_global_id(0); e < count; e += get_global_size(0)) {
-        ACC sum = 0;
+        SUM sum = 0;
         for (long part = 0; part < s.parts; part++)
             sum += sums[sums_offset + part * count + e];
         const long to = b_offset + b_place(s, e);
         STORE_MIXED(B_TYPE, b, to, sum, alpha, beta);
     }
 }
+#else
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bias_finish(
+    __global STORAGE(B_TYPE) *restrict b, long b_offset, __global const SUM *restrict sums, long sums_offset,
+    const mx_bias_sums s, const SCALAR alpha, const SCALAR beta)
+{
+    __local SUM partial[LOCAL];
+    const int me = get_local_id(0);
+    const long count = s.rest_count * s.k, e = (long)get_group_id(0) * WIDE + me % WIDE;
+    SUM sum = 0;
+    if (e < count)
+        for (long part = me / WIDE; part < s.parts; part += LOCAL / WIDE)
+            sum += sums[sums_offset + part * count + e];
+    partial[me] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = LOCAL / 2; half_way >= WIDE; half_way /= 2) {
+        if (me < half_way)
+            partial[me] += partial[me + half_way];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (me < WIDE && e < count) {
+        const long to = b_offset + b_place(s, e);
+        STORE_MIXED(B_TYPE, b, to, partial[me], alpha, beta);
+    }
+}
+#endif

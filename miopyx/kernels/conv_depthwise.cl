@@ -50,6 +50,9 @@
 #ifndef CARRY /* rows of x that two tiles of a strip share are kept; DIAGONAL */
 #define CARRY 0
 #endif
+#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y it meets; DIAGONAL, strides of 1 */
+#define ROLL 0
+#endif
 #ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */
 #define LOOP 0
 #endif
@@ -142,6 +145,91 @@ static inline __attribute__((always_inline)) void mx_row(
                 }
 }
 #endif
+
+#if ROLL
+
+/* Down a strip, row after row of x, the next R of which are under way: sums of R rows of y are kept, and row i - r of y
+ * gets tap r of row i of x.  `whole`: all columns are inside. */
+static inline __attribute__((always_inline)) void mx_roll(
+    __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
+    int p0, int q0, int row0, int col0, const bool whole, const float alpha, const float beta)
+{
+    const int pitch = g.lanes * VEC, count = min(g.chunks * TH, g.p - p0);
+    int columns[COLS];
+    uint inside[COLS];
+    float taps[TAPS][VEC], out[R][TW][VEC];
+    RAW_IN held[R][COLS];
+    row0 += ROW0, col0 += COL0;
+    x += whole ? col0 * X_W : 0, y += p0 * g.y_h + q0 * Y_W;
+#pragma unroll
+    for (int j = 0; j < COLS; j++) {
+        const int kept = clamp(col0 + j, 0, g.w - 1);
+        inside[j] = ALL_IF(col0 + j == kept);
+        columns[j] = whole ? j * X_W : kept * X_W;
+    }
+#pragma unroll
+    for (int i = 0; i < TAPS; i++)
+        MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * pitch));
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int j = 0; j < COLS; j++)
+            held[r][j] = *(__global const RAW_IN *)(x + clamp(row0 + r, 0, g.h - 1) * g.x_h + columns[j]);
+#pragma unroll
+        for (int u = 0; u < TW; u++)
+#pragma unroll
+            for (int v = 0; v < VEC; v++)
+                out[r][u][v] = 0;
+    }
+#pragma unroll 1
+    for (int i = 0; i < count + R - 1; i += R)
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            if ((uint)(row0 + i + k) < (uint)g.h) {
+                float in[COLS][VEC];
+#pragma unroll
+                for (int j = 0; j < COLS; j++) {
+                    const RAW_IN bits = whole ? held[k][j] : MX_JOIN(MASKED_, IN)(held[k][j], inside[j]);
+                    MX_JOIN(UNPACK_, VEC)(in[j], bits);
+                }
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int s = 0; s < S; s++)
+#pragma unroll
+                        for (int u = 0; u < TW; u++)
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                out[(k + R - r) % R][u][v] =
+                                    fma(in[u + s][v], taps[r * S + s][v], out[(k + R - r) % R][u][v]);
+            }
+            const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);
+            if (i + k >= R - 1 && i + k < count + R - 1) {
+#pragma unroll
+                for (int u = 0; u < TW; u++)
+                    if (whole || (uint)(q0 + u) < (uint)g.q) {
+                        __global STORAGE(X_TYPE) *to = y + u * Y_W;
+                        float *sum = out[(k + 1) % R][u];
+                        if (alpha != 1 || beta != 0)
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                sum[v] = alpha * sum[v] + (beta != 0 ? beta * WIDEN(to[v * Y_C]) : 0);
+                        *(__global RAW *)to = MX_JOIN(PACK_, VEC)(sum);
+                    }
+                y += g.y_h;
+            }
+#pragma unroll
+            for (int u = 0; u < TW; u++)
+#pragma unroll
+                for (int v = 0; v < VEC; v++)
+                    out[(k + 1) % R][u][v] = 0;
+        }
+}
+
+#else
 
 static inline __attribute__((always_inline)) void mx_strip(
     __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
@@ -282,7 +370,7 @@ static inline __attribute__((always_inline)) void mx_strip(
 #pragma unroll
                         for (int v = 0; v < VEC; v++)
                             out[t][u][v] += beta * WIDEN(to[v * Y_C]);
-                    if (VEC == 1 || (LAST && together))
+                    if ((VEC == 1) | (LAST & together))
                         *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
                     else
 #pragma unroll
@@ -291,6 +379,8 @@ static inline __attribute__((always_inline)) void mx_strip(
                 }
     }
 }
+
+#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
@@ -330,9 +420,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
     x += n * g.x_n + read * X_C;
     y += n * g.y_n + channel * Y_C;
-    const bool together = !LAST || ((size_t)x % sizeof(RAW_IN) == 0 && (size_t)y % sizeof(RAW) == 0);
+    const bool together = !LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
 
-    if (odd) {
+    if (odd | (ROLL & !together)) {
         const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
         const int pad_w = BACKWARD ? g.first_w * STEP_W + g.skip_w : -g.first_w;
         const int o = channel - group * g.outputs;
@@ -349,8 +439,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
         return;
     }
     const int row0 = down * g.chunks * DOWN + g.first_h, col0 = across * MOVE(TW, STEP_W) + g.first_w;
+#if ROLL
+    if (col0 + COL0 >= 0 && col0 + COL0 + COLS <= g.w && q0 + TW <= g.q)
+        mx_roll(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
+    else
+        mx_roll(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);
+#else
     if (together)
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
     else
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);
+#endif
 }

@@ -41,6 +41,9 @@
 #ifndef UNIT
 #define UNIT 1
 #endif
+#ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DIAGONAL, strides of 1, RR = R */
+#define ROLL 0
+#endif
 #if DIAGONAL
 #define IN VEC
 #else
@@ -74,6 +77,129 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
     }
     return sum;
 }
+
+#if ROLL
+
+/* Rows of x and of dy go down together, the next R of each under way; R rows of dy are kept, and row i of x meets row
+ * i - r of dy at tap r.  `whole`: all columns are inside. */
+static inline __attribute__((always_inline)) void mx_roll(
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int row0, int p0,
+    int count, int col0, int q0, const bool whole, float sums[SUMS][VEC])
+{
+    int columns[COLS], outer[TW];
+    uint inside[COLS], within[TW];
+    RAW_IN held[R][COLS];
+    RAW arrived[R][TW];
+    float out[R][TW][VEC];
+    x += whole ? col0 * X_W : 0, dy += whole ? q0 * Y_W : 0;
+#pragma unroll
+    for (int j = 0; j < COLS; j++) {
+        const int kept = clamp(col0 + j, 0, g.w - 1);
+        inside[j] = ALL_IF(col0 + j == kept);
+        columns[j] = whole ? j * X_W : kept * X_W;
+    }
+#pragma unroll
+    for (int u = 0; u < TW; u++) {
+        const int kept = min(q0 + u, g.q - 1);
+        within[u] = ALL_IF(q0 + u == kept);
+        outer[u] = whole ? u * Y_W : kept * Y_W;
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int j = 0; j < COLS; j++)
+            held[r][j] = *(__global const RAW_IN *)(x + clamp(row0 + r, 0, g.h - 1) * g.x_h + columns[j]);
+#pragma unroll
+        for (int u = 0; u < TW; u++) {
+            arrived[r][u] = *(__global const RAW *)(dy + min(p0 + r, g.p - 1) * g.y_h + outer[u]);
+#pragma unroll
+            for (int v = 0; v < VEC; v++)
+                out[r][u][v] = 0;
+        }
+    }
+#pragma unroll 1
+    for (int i = 0; i < count + R - 1; i += R)
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+#pragma unroll
+            for (int u = 0; u < TW; u++) {
+                const uint mask = ALL_IF(i + k < count) & (whole ? 0xffffffffu : within[u]);
+                MX_JOIN(UNPACK_, VEC)(out[k][u], (MX_JOIN(MASKED_, VEC)(arrived[k][u], mask)));
+            }
+            const int next_p = min(p0 + i + k + R, g.p - 1) * g.y_h;
+#pragma unroll
+            for (int u = 0; u < TW; u++)
+                arrived[k][u] = *(__global const RAW *)(dy + next_p + outer[u]);
+            if (i + k < count + R - 1 && (uint)(row0 + i + k) < (uint)g.h) {
+                float in[COLS][VEC];
+#pragma unroll
+                for (int j = 0; j < COLS; j++) {
+                    const RAW_IN bits = whole ? held[k][j] : MX_JOIN(MASKED_, IN)(held[k][j], inside[j]);
+                    MX_JOIN(UNPACK_, VEC)(in[j], bits);
+                }
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int s = 0; s < S; s++)
+#pragma unroll
+                        for (int u = 0; u < TW; u++)
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                sums[r * S + s][v] =
+                                    fma(in[u + s][v], out[(k + R - r) % R][u][v], sums[r * S + s][v]);
+            }
+            const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);
+        }
+}
+
+/* The same where vectors may not begin. */
+static inline __attribute__((always_inline)) void mx_plainly(
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, int q0,
+    int count, float sums[SUMS][VEC])
+{
+#pragma unroll 1
+    for (int i = 0; i < count * TW; i++) {
+        const int p = p0 + i / TW, q = q0 + i % TW, row = p + g.first_h, col = q + g.first_w;
+        if (q >= g.q)
+            continue;
+        float out[VEC];
+#pragma unroll
+        for (int v = 0; v < VEC; v++)
+            out[v] = WIDEN(dy[p * g.y_h + q * Y_W + v]);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int s = 0; s < S; s++)
+                if ((uint)(row + r) < (uint)g.h && (uint)(col + s) < (uint)g.w)
+#pragma unroll
+                    for (int v = 0; v < VEC; v++)
+                        sums[r * S + s][v] =
+                            fma(WIDEN(x[(row + r) * g.x_h + (col + s) * X_W + v]), out[v], sums[r * S + s][v]);
+    }
+}
+
+static inline __attribute__((always_inline)) void mx_strips(
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end,
+    const bool together, float sums[SUMS][VEC])
+{
+    for (; strip < end; strip += g.items) {
+        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int p0 = (line - n * g.down) * g.chunks * TH, count = min(g.chunks * TH, g.p - p0);
+        const int q0 = (strip - line * g.across) * TW, col0 = q0 + g.first_w;
+        __global const STORAGE(X_TYPE) *image = x + n * g.x_n, *other = dy + n * g.y_n;
+        if (!together)
+            mx_plainly(image, other, g, p0, q0, count, sums);
+        else if (col0 >= 0 && col0 + COLS <= g.w && q0 + TW <= g.q)
+            mx_roll(image, other, g, p0 + g.first_h, p0, count, col0, q0, true, sums);
+        else
+            mx_roll(image, other, g, p0 + g.first_h, p0, count, col0, q0, false, sums);
+    }
+}
+
+#else
 
 static inline __attribute__((always_inline)) void mx_read_dy(
     RAW held[TH][TW], __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, const int columns[TW],
@@ -162,6 +288,8 @@ static inline __attribute__((always_inline)) void mx_strips(
     }
 }
 
+#endif
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_weights(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
     long y_offset, __global float *restrict parts, long parts_offset, const mx_depthwise g)
@@ -177,8 +305,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     const int start = split * g.each, end = min(start + g.each, g.strips);
 
     x += x_offset + read * X_C, dy += y_offset + channel * Y_C;
-    const bool x_line = !DIAGONAL || VEC == 1 || (LAST && (size_t)x % sizeof(RAW_IN) == 0);
-    const bool y_line = VEC == 1 || (LAST && (size_t)dy % sizeof(RAW) == 0);
+    const bool x_line = !DIAGONAL | (VEC == 1) | (LAST & ((size_t)x % sizeof(RAW_IN) == 0));
+    const bool y_line = (VEC == 1) | (LAST & ((size_t)dy % sizeof(RAW) == 0));
     float sums[SUMS][VEC];
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
@@ -186,10 +314,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
         for (int v = 0; v < VEC; v++)
             sums[i][v] = 0;
     if (mine) {
-        if (VEC == 1 || (LAST && x_line && y_line))
+#if ROLL
+        if (x_line && y_line)
+            mx_strips(x, dy, g, start + item, end, true, sums);
+        else
+            mx_strips(x, dy, g, start + item, end, false, sums);
+#else
+        if ((VEC == 1) | (LAST & x_line & y_line))
             mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
         else
             mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
+#endif
     }
 
     parts += parts_offset + (long)split * (DIAGONAL ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;

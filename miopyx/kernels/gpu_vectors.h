@@ -13,14 +13,46 @@ typedef MX_V(ACC) vec_t;
 
 #define MX_RAW(T) MX_V(STORAGE(T))
 
-/* What the bits in memory say. */
-#if VEC == 1
+/* What the bits in memory say.  Vectors of NVIDIA's halves are words in registers, not taken by way of memory. */
+#if defined(__NV_CL_C_VERSION) && VEC > 1
+static inline float2 mx_two_of_half(const uint word)
+{
+    float2 two;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(two.x), "=f"(two.y) : "r"(word));
+    return two;
+}
+static inline uint mx_two_to_half(const float2 two)
+{
+    uint word;
+    asm("{ .reg .b16 low, high; cvt.rn.f16.f32 low, %1; cvt.rn.f16.f32 high, %2; mov.b32 %0, {low, high}; }"
+        : "=r"(word) : "f"(two.x), "f"(two.y));
+    return word;
+}
+#if VEC == 2
+#define MX_FROM_half(bits) mx_two_of_half(as_uint(bits))
+#define MX_TO_half(bits, v) ((bits) = as_ushort2(mx_two_to_half(v)))
+#elif VEC == 4
+#define MX_FROM_half(bits) ((float4)(mx_two_of_half(as_uint2(bits).x), mx_two_of_half(as_uint2(bits).y)))
+#define MX_TO_half(bits, v) ((bits) = as_ushort4((uint2)(mx_two_to_half((v).lo), mx_two_to_half((v).hi))))
+#else
+#define MX_FROM_half(bits)                                                                              \
+    ((float8)(mx_two_of_half(as_uint4(bits).x), mx_two_of_half(as_uint4(bits).y),                       \
+              mx_two_of_half(as_uint4(bits).z), mx_two_of_half(as_uint4(bits).w)))
+#define MX_TO_half(bits, v)                                                                             \
+    ((bits) = as_ushort8((uint4)(mx_two_to_half((v).s01), mx_two_to_half((v).s23), mx_two_to_half((v).s45), \
+                                 mx_two_to_half((v).s67))))
+#endif
+#elif VEC == 1
 #define MX_FROM_half(bits) vload_half(0, (const __private half *)&(bits))
 #define MX_TO_half(bits, v) vstore_half_rte(v, 0, (__private half *)&(bits))
-#define MX_TO_bfloat16(bits, v) ((bits) = mx_to_bfloat16(v))
 #else
 #define MX_FROM_half(bits) MX_V(vload_half)(0, (const __private half *)&(bits))
 #define MX_TO_half(bits, v) MX_JOIN(MX_V(vstore_half), _rte)(v, 0, (__private half *)&(bits))
+#endif
+#if VEC == 1
+#define MX_TO_bfloat16(bits, v) ((bits) = mx_to_bfloat16(v))
+#else
 #define MX_TO_bfloat16(bits, v) ((bits) = mx_vector_to_bfloat16(v))
 static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
 {
@@ -31,7 +63,20 @@ static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
 #endif
 #define MX_FROM_float(bits) (bits)
 #define MX_FROM_double(bits) (bits)
-#define MX_FROM_bfloat16(bits) MX_V(as_float)(MX_V(convert_uint)(bits) << 16)
+#if VEC == 1
+#define MX_FROM_bfloat16(bits) as_float((uint)(bits) << 16)
+#else
+#define MX_TWO_OF_bfloat16(word) as_float((word) << 16), as_float((word) & 0xffff0000u)
+#if VEC == 2
+#define MX_FROM_bfloat16(bits) ((float2)(MX_TWO_OF_bfloat16(as_uint(bits))))
+#elif VEC == 4
+#define MX_FROM_bfloat16(bits) ((float4)(MX_TWO_OF_bfloat16(as_uint2(bits).x), MX_TWO_OF_bfloat16(as_uint2(bits).y)))
+#else
+#define MX_FROM_bfloat16(bits)                                                                          \
+    ((float8)(MX_TWO_OF_bfloat16(as_uint4(bits).x), MX_TWO_OF_bfloat16(as_uint4(bits).y),               \
+              MX_TWO_OF_bfloat16(as_uint4(bits).z), MX_TWO_OF_bfloat16(as_uint4(bits).w)))
+#endif
+#endif
 #define MX_TO_float(bits, v) ((bits) = (v))
 #define MX_TO_double(bits, v) ((bits) = (v))
 

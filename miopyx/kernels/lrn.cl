@@ -19,23 +19,8 @@
  *   lrn_window  GPU, within channels: one work-item computes one element;  global: elements, rounded up
  * Local memory: none.
  */
-#ifndef T_TYPE /* storage type of all tensors */
-#define T_TYPE float
-#endif
-#ifndef BACKWARD /* 0 forward, 1 backward */
-#define BACKWARD 0
-#endif
-#ifndef SAVE /* forward: 1 where scales are stored */
-#define SAVE 0
-#endif
-#ifndef N /* GPUs: length of the window, 0: any */
-#define N 5
-#endif
 #ifndef MOST /* CPUs: the longest window whose terms are kept */
 #define MOST 16
-#endif
-#ifndef POWER /* scale^-beta: beta * 4 where that is 2, 3 or 4 and scale > 0, else 0 */
-#define POWER 3
 #endif
 #ifndef CPU /* work-items: 1 large ones with vectors, 0 small ones */
 #define CPU 1
@@ -58,30 +43,15 @@
 #ifndef WITHIN
 #define WITHIN 1
 #endif
-#include "common.h"
-
-#if N < 0 || N > 16
-#error "N must be 0 ... 16"
-#endif
-#if MOST > ROOM / 2 || MOST > 2 * VEC
-#error "MOST is too large"
-#endif
-
-typedef struct {
-    long rows, before, after;     /* the backward direction's window is mirrored */
-    long columns, column_step[4]; /* within channels: of x, y, dx, dy, as row_step */
-    long row_step[4];
-    long blocks, parts;
-    long keep;       /* CPUs: 1 where a window has at most MOST terms along an axis, which are kept then */
-    long rows_first; /* lrn_items, lrn_window: 1 where channels are neighbours in memory */
-    mx_grid grid;
-} mx_lrn;
-
-#define T STORAGE(T_TYPE)
 #if CPU
 #define VALUE MX_JOIN(ACC, VEC)
 #else
 #define VALUE ACC
+#endif
+#include "lrn.h"
+
+#if MOST > ROOM / 2 || MOST > 2 * VEC
+#error "MOST is too large"
 #endif
 
 /* The tensors of a launch, from the first element of a line on: a step between rows and one between positions each. */
@@ -96,19 +66,6 @@ typedef struct {
     long count; /* elements of a vector that are there */
     ACC k, a, beta;
 } mx_view;
-
-#if BACKWARD
-#define BUFFERS                                                                                              \
-    __global const T *restrict x, long x_offset, __global const T *restrict y, long y_offset,                \
-        __global T *restrict dx, long dx_offset, __global const T *restrict dy, long dy_offset,              \
-        __global const ACC *restrict scales, long scales_offset
-#elif SAVE
-#define BUFFERS                                                                                              \
-    __global const T *restrict x, long x_offset, __global T *restrict y, long y_offset,                      \
-        __global ACC *restrict scales, long scales_offset
-#else
-#define BUFFERS __global const T *restrict x, long x_offset, __global T *restrict y, long y_offset
-#endif
 
 #if BACKWARD
 #define OPEN(m, line, at)                                                                                    \
@@ -208,22 +165,6 @@ static inline void put_scale(__global ACC *p, long i, long step, long count, VAL
 #define take_scale(p, i, step, count) ((p)[i])
 #define put_scale(p, i, step, count, value) ((p)[i] = (value))
 #endif
-
-static inline VALUE power(VALUE s, ACC beta)
-{
-#if POWER == 2
-    return rsqrt(s);
-#elif POWER == 3
-    const VALUE r = rsqrt(s);
-    return r * sqrt(r);
-#elif POWER == 4
-    return 1 / s;
-#else
-    /* 0 by itself: beside lanes of 0 PoCL's powr of vectors is wrong. */
-    const ACC of_zero = powr((ACC)0, -beta);
-    return s == 0 ? (VALUE)of_zero : powr(s == 0 ? (VALUE)1 : s, (VALUE)(-beta));
-#endif
-}
 
 /* What the window sums. */
 static inline VALUE term(const mx_view *m, long row, long at)

@@ -4,13 +4,27 @@
  * Ownership, with no atomics; LAST = 1: neighbouring work-items have neighbouring channels, else columns:
  *   pooling_forward_strips     2-D, small windows: a work-item writes ROWS elements of y, one below the other.  It
  *                              reads each row of x once, for all windows that need it.
+ *   pooling_forward_wide       2-D, small windows, w contiguous in x and y, rows of x made of aligned vectors of PACK
+ *                              elements, of which each gives PACK / STEP_W elements of y: a work-item writes those of
+ *                              ROWS rows.
+ *   pooling_forward_lanes      2-D, small windows, c contiguous in x and y, which are made of aligned vectors of PACK
+ *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
+ *   pooling_backward_lanes     2-D, small windows, c contiguous in dx and dy, which are made of aligned vectors of PACK
+ *                              channels, indices of 8 bits: a group has SPAN such vectors of TILE_H x TILE_W blocks of
+ *                              ROWS x COLUMNS elements.  Channels run slowest in the indices: the group turns those
+ *                              that it needs in local memory.
  *   pooling_backward_spread    averages; one window covers each plane (n, c), dx packed, planes of 4 elements or more:
  *                              a work-item writes 4 neighbours.
+ *   pooling_forward_whole      one window covers each plane, no indices, c contiguous and made of vectors as above: a
+ *                              group of SPAN x DEEP work-items writes SPAN vectors, of which each work-item reads
+ *                              every DEEP-th pixel.
+ *   pooling_backward_whole     averages, likewise: a work-item writes a vector.
  *   pooling_forward_elements   a work-item writes one element.
  *   pooling_backward_elements  likewise.
- * Local memory: none.
+ * Local memory: pooling_..._lanes: an index of each channel and window of a tile; pooling_forward_whole: a vector of
+ * each work-item; else none.
  *
  * Every window meets the image.  What lies outside is read at the nearest place inside, so that loads need no branches:
  * for a maximum that is an element of the window anyway, and for a sum its bits are masked.
@@ -24,7 +38,7 @@
 #ifndef STEP_W
 #define STEP_W 1
 #endif
-#ifndef PAD_H /* backward */
+#ifndef PAD_H /* backward; PAD_W of pooling_forward_wide */
 #define PAD_H 0
 #endif
 #ifndef PAD_W
@@ -42,6 +56,21 @@
 #ifndef LAST
 #define LAST 0
 #endif
+#ifndef PACK /* channels of a vector; for pooling_..._lanes */
+#define PACK 8
+#endif
+#ifndef SPAN /* vectors of a tile; pooling_backward_lanes */
+#define SPAN 8
+#endif
+#ifndef DEEP /* a power of two; pooling_forward_whole */
+#define DEEP 32
+#endif
+#ifndef TILE_H /* blocks */
+#define TILE_H 2
+#endif
+#ifndef TILE_W
+#define TILE_W 16
+#endif
 #include "pooling.h"
 
 #define KIND_forward_strips 11
@@ -49,6 +78,11 @@
 #define KIND_backward_spread 13
 #define KIND_forward_elements 14
 #define KIND_backward_elements 15
+#define KIND_forward_lanes 16
+#define KIND_backward_lanes 17
+#define KIND_forward_whole 18
+#define KIND_backward_whole 19
+#define KIND_forward_wide 20
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -86,6 +120,56 @@ static inline block_t block_of(INDEX item, INDEX channels, INDEX rows, INDEX col
     a.n = item;
     return a;
 }
+
+#if SAVE
+#define FORWARD_ARGUMENTS x, x_offset, y, y_offset, indices, indices_offset
+#else
+#define FORWARD_ARGUMENTS x, x_offset, y, y_offset
+#endif
+
+#if IS_KIND(forward_elements) || IS_KIND(forward_lanes)
+static inline void forward_element(FORWARD_BUFFERS,
+#if SAVE
+                                   __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                   const mx_pooling_problem *p, const mx_place a)
+{
+    const INDEX d0 = a.d * (INDEX)p->step[0] - (INDEX)p->pad[0], h0 = a.h * (INDEX)p->step[1] - (INDEX)p->pad[1],
+                w0 = a.w * (INDEX)p->step[2] - (INDEX)p->pad[2];
+    const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p->window[0], (INDEX)p->x.len[2]);
+    const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p->window[1], (INDEX)p->x.len[3]);
+    const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p->window[2], (INDEX)p->x.len[4]);
+    ACC result = NOTHING;
+    INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
+    x += x_offset + a.n * p->x.stride[0] + a.c * p->x.stride[1];
+    for (INDEX d = d_from; d < d_to; d++)
+        for (INDEX h = h_from; h < h_to; h++) {
+            __global const STORAGE(TYPE) *row = x + d * p->x.stride[2] + h * p->x.stride[3];
+            for (INDEX w = w_from; w < w_to; w++) {
+                const ACC value = LOAD(TYPE)(row, w * p->x.stride[4]);
+                if (MODE != 0) {
+                    result += value;
+                } else if (value > result) {
+                    result = value;
+                    found_d = d;
+                    found_h = h;
+                    found_w = w;
+                }
+            }
+        }
+    if (MODE == 1)
+        result /= (ACC)((long)(d_to - d_from) * (h_to - h_from) * (w_to - w_from));
+    if (MODE == 2)
+        result /= (ACC)(p->window[0] * p->window[1] * p->window[2]);
+    STORE(TYPE)(y, y_offset + mx_offset(p->y, a.n, a.c, a.d, a.h, a.w), result);
+#if SAVE
+    const long code = IMAGE ? ((long)found_d * p->x.len[3] + found_h) * p->x.len[4] + found_w
+                            : ((found_d - d0) * p->window[1] + found_h - h0) * p->window[2] + found_w - w0;
+    indices[indices_offset + index_place(p->y, a.n, a.c, a.d, a.h, a.w)] =
+        result > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+}
+#endif
 
 #if IS_KIND(forward_strips)
 __kernel void pooling_forward_strips(FORWARD_BUFFERS,
@@ -168,7 +252,368 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(backward_strips)
+#if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole) || \
+    IS_KIND(forward_wide)
+#undef VEC
+#define VEC PACK
+#include "gpu_vectors.h"
+
+MX_GET(get, TYPE)
+MX_PUT(put, TYPE)
+#endif
+
+#if IS_KIND(forward_lanes)
+#if SAVE
+#define LOCAL (SPAN * TILE_H * TILE_W)
+#define TILE_ROWS (TILE_H * ROWS)
+#define PITCH (TILE_ROWS * TILE_W + 4) /* indices of a channel */
+#define SIZED __attribute__((reqd_work_group_size(LOCAL, 1, 1)))
+#else
+#define SIZED
+#endif
+__kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
+#if SAVE
+                                    __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                    const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+#if SAVE
+    __local INDEX_TYPE codes[SPAN * PACK * PITCH];
+    const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
+    const block_t tile = block_of((INDEX)get_group_id(0), (channels / PACK + SPAN - 1) / SPAN,
+                                  (rows + TILE_ROWS - 1) / TILE_ROWS, (columns + TILE_W - 1) / TILE_W);
+    const block_t a = {.n = tile.n, .c = tile.c * SPAN + lane, .h = tile.h * TILE_H + block_h,
+                       .w = tile.w * TILE_W + block_w};
+    const bool mine = a.c * PACK < channels && a.h * ROWS < rows && a.w < columns;
+#else
+    const block_t a = block_of((INDEX)get_global_id(0), channels / PACK, (rows + ROWS - 1) / ROWS, columns);
+    const bool mine = a.n < (INDEX)p.y.len[0];
+#endif
+    if (!MX_ALIGNED(x + x_offset) || !MX_ALIGNED(y + y_offset)) {
+        for (INDEX h = a.h * ROWS; mine && h < min(a.h * ROWS + ROWS, rows); h++)
+            for (INDEX c = a.c * PACK; c < (a.c + 1) * PACK; c++) {
+                const mx_place place = {.n = a.n, .c = c, .d = 0, .h = h, .w = a.w};
+                forward_element(FORWARD_ARGUMENTS, &p, place);
+            }
+        return;
+    }
+    if (mine) {
+        x += x_offset + a.n * p.x.stride[0] + a.c * PACK;
+        const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
+        const INDEX line = (INDEX)p.x.stride[3];
+        INDEX at[WINDOW], column[WINDOW];
+#pragma unroll
+        for (int k = 0; k < WINDOW; k++) {
+            column[k] = min(max(w0 + k, (INDEX)0), width - 1);
+            at[k] = column[k] * (INDEX)p.x.stride[4];
+        }
+        vec_t result[ROWS];
+#if SAVE
+        LANEV found[ROWS]; /* taps */
+#endif
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            result[r] = NOTHING;
+#if SAVE
+            found[r] = 0;
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+            const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+            vec_t value = NOTHING, one[WINDOW];
+#if SAVE
+            LANEV tap = 0;
+#endif
+#pragma unroll
+            for (int k = 0; k < WINDOW; k++)
+                one[k] = get(x + h * line + at[k], true);
+#pragma unroll
+            for (int k = 0; k < WINDOW; k++) {
+#if MODE != 0
+                value += column[k] == w0 + k ? one[k] : (vec_t)0;
+#elif SAVE
+                tap = one[k] > value ? (LANEV)(column[k] - w0) : tap;
+                value = one[k] > value ? one[k] : value;
+#else
+                value = fmax(one[k], value);
+#endif
+            }
+#if MODE != 0
+            value = h == h0 + i ? value : (vec_t)0;
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+#if MODE != 0
+                    result[r] += value;
+#elif SAVE
+                    found[r] = value > result[r] ? tap + (LANEV)((h - h0 - r * STEP_H) * WINDOW) : found[r];
+                    result[r] = value > result[r] ? value : result[r];
+#else
+                    result[r] = fmax(value, result[r]);
+#endif
+                }
+        }
+        y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * p.y.stride[4];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+            if (h < rows) {
+                if (MODE == 1)
+                    result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                       (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
+                if (MODE == 2)
+                    result[r] /= (ACC)(WINDOW_H * WINDOW);
+                put(y + h * p.y.stride[3], result[r], true);
+#if SAVE
+#pragma unroll
+                for (int c = 0; c < PACK; c++) {
+                    const LANE code = ((const LANE *)&found[r])[c];
+                    const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + code % WINDOW : (INDEX)code;
+                    codes[(lane * PACK + c) * PITCH + (block_h * ROWS + r) * TILE_W + block_w] =
+                        ((const ACC *)&result[r])[c] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
+                }
+#endif
+            }
+        }
+    }
+#if SAVE
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 4
+    for (int i = me; i < SPAN * PACK * TILE_ROWS * TILE_W; i += LOCAL) {
+        const int channel = i / (TILE_ROWS * TILE_W), at = i % (TILE_ROWS * TILE_W);
+        const INDEX c = tile.c * (SPAN * PACK) + channel;
+        const INDEX h = tile.h * TILE_ROWS + at / TILE_W, w = tile.w * TILE_W + at % TILE_W;
+        if (c < channels && h < rows && w < columns)
+            indices[indices_offset + ((tile.n * (long)channels + c) * rows + h) * columns + w] =
+                codes[channel * PITCH + at];
+    }
+#endif
+}
+#endif
+
+#if IS_KIND(forward_wide)
+
+#if PACK == 8 && STEP_W == 1
+#define OUTPUTS 8
+#elif PACK == 4 * STEP_W
+#define OUTPUTS 4
+#else
+#define OUTPUTS 2
+#endif
+/* Elements of x beside the vector that windows meet. */
+#define RIGHT (WINDOW - PAD_W - STEP_W > 0 ? WINDOW - PAD_W - STEP_W : 0)
+#define ALL_READ (PAD_W + PACK + RIGHT)
+
+static inline STORAGE(TYPE) to_bits(const ACC value)
+{
+#if MX_TYPE(TYPE) == MX_TYPE_half
+    ushort bits;
+    vstore_half_rte(value, 0, (__private half *)&bits);
+    return bits;
+#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
+    return mx_to_bfloat16(value);
+#else
+    return value;
+#endif
+}
+
+/* OUTPUTS neighbours, at once where such may begin. */
+#define PUT_ALL(T, p, values)                                                              \
+    do {                                                                                   \
+        if ((ulong)(p) % sizeof(values) == 0)                                              \
+            *(__global MX_JOIN(T, OUTPUTS) *)(p) = *(const MX_JOIN(T, OUTPUTS) *)(values); \
+        else                                                                               \
+            for (int o = 0; o < OUTPUTS; o++)                                              \
+                (p)[o] = (values)[o];                                                      \
+    } while (0)
+
+__kernel void pooling_forward_wide(FORWARD_BUFFERS,
+#if SAVE
+                                   __global INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                   const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (rows + ROWS - 1) / ROWS, width / PACK);
+    if (a.n >= (INDEX)p.y.len[0])
+        return;
+    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    const bool aligned = MX_ALIGNED(x);
+    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], start = a.w * PACK, w0 = start - PAD_W;
+    const INDEX line = (INDEX)p.x.stride[3];
+    ACC result[ROWS][OUTPUTS];
+#if SAVE
+    INDEX found[ROWS][OUTPUTS]; /* taps */
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            result[r][o] = NOTHING;
+#if SAVE
+            found[r][o] = 0;
+#endif
+        }
+#pragma unroll
+    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+        __global const STORAGE(TYPE) *row = x + h * line;
+        const vec_t middle = aligned ? get(row + start, true) : get(row + start, false);
+        ACC one[ALL_READ];
+#pragma unroll
+        for (int k = 0; k < ALL_READ; k++) {
+            const INDEX at = w0 + k, kept = min(max(at, (INDEX)0), width - 1);
+            if (k >= PAD_W && k < PAD_W + PACK)
+                one[k] = ((const ACC *)&middle)[k - PAD_W];
+            else
+                one[k] = MODE == 0 ? LOAD(TYPE)(row, kept) : masked(LOAD(TYPE)(row, kept), at == kept ? -1 : 0);
+        }
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            ACC value = NOTHING;
+#if SAVE
+            INDEX tap = 0;
+#endif
+#pragma unroll
+            for (int k = 0; k < WINDOW; k++) {
+                const ACC next = one[o * STEP_W + k];
+#if MODE != 0
+                value += next;
+#elif SAVE
+                /* What lies outside repeats the nearest element inside. */
+                const INDEX at = o * STEP_W + k, inside = min(max(at, -w0), width - 1 - w0) - o * STEP_W;
+                tap = next > value ? inside : tap;
+                value = next > value ? next : value;
+#else
+                value = fmax(next, value);
+#endif
+            }
+#if MODE != 0
+            value = masked(value, h == h0 + i ? -1 : 0);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
+#if MODE != 0
+                    result[r][o] += value;
+#elif SAVE
+                    found[r][o] = value > result[r][o] ? tap + (h - h0 - r * STEP_H) * WINDOW : found[r][o];
+                    result[r][o] = value > result[r][o] ? value : result[r][o];
+#else
+                    result[r][o] = fmax(value, result[r][o]);
+#endif
+                }
+        }
+    }
+    y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * OUTPUTS;
+#if SAVE
+    indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns + a.w * OUTPUTS;
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
+        if (h >= rows)
+            return;
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const INDEX left = w0 + o * STEP_W;
+            if (MODE == 1)
+                result[r][o] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                      (min(left + WINDOW, width) - max(left, (INDEX)0)));
+            if (MODE == 2)
+                result[r][o] /= (ACC)(WINDOW_H * WINDOW);
+        }
+        STORAGE(TYPE) bits[OUTPUTS] __attribute__((aligned(16)));
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++)
+            bits[o] = to_bits(result[r][o]);
+        PUT_ALL(STORAGE(TYPE), y + h * p.y.stride[3], bits);
+#if SAVE
+        INDEX_TYPE codes[OUTPUTS] __attribute__((aligned(64)));
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const INDEX code = found[r][o];
+            const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + o * STEP_W + code % WINDOW : code;
+            codes[o] = result[r][o] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
+        }
+        PUT_ALL(INDEX_TYPE, indices + h * columns, codes);
+#endif
+    }
+}
+#endif
+
+#if SAVE
+#define BACKWARD_ARGUMENTS dy, dy_offset, dx, dx_offset, indices, indices_offset
+#else
+#define BACKWARD_ARGUMENTS dy, dy_offset, dx, dx_offset
+#endif
+
+#if IS_KIND(backward_elements) || IS_KIND(backward_lanes)
+
+typedef struct {
+    INDEX from, to;
+} range_t;
+
+/* Windows that contain place `at` of an axis, 0 ... 2. */
+static inline range_t windows_at(const mx_pooling_problem *p, int axis, INDEX at)
+{
+    const INDEX step = (INDEX)p->step[axis], first = at + (INDEX)p->pad[axis] - (INDEX)p->window[axis] + 1;
+    range_t r;
+    r.from = first > 0 ? (first + step - 1) / step : 0;
+    r.to = min((at + (INDEX)p->pad[axis]) / step + 1, (INDEX)p->y.len[2 + axis]);
+    return r;
+}
+
+static inline INDEX elements_in(const mx_pooling_problem *p, int axis, INDEX window)
+{
+    const INDEX first = window * (INDEX)p->step[axis] - (INDEX)p->pad[axis];
+    return MODE == 2 ? (INDEX)p->window[axis]
+                     : min(first + (INDEX)p->window[axis], (INDEX)p->x.len[2 + axis]) - max(first, (INDEX)0);
+}
+
+static inline void backward_element(BACKWARD_BUFFERS,
+#if SAVE
+                                    __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                    const mx_pooling_problem *p, const mx_place a)
+{
+    const range_t on_d = windows_at(p, 0, a.d), on_h = windows_at(p, 1, a.h), on_w = windows_at(p, 2, a.w);
+    ACC sum = 0;
+    dy += dy_offset + a.n * p->y.stride[0] + a.c * p->y.stride[1];
+#if SAVE
+    indices += indices_offset + (a.n * p->y.len[1] + a.c) * p->y.len[2] * p->y.len[3] * p->y.len[4];
+#endif
+    for (INDEX i = on_d.from; i < on_d.to; i++)
+        for (INDEX j = on_h.from; j < on_h.to; j++) {
+            __global const STORAGE(TYPE) *row = dy + i * p->y.stride[2] + j * p->y.stride[3];
+#if SAVE
+            __global const INDEX_TYPE *codes = indices + (i * p->y.len[3] + j) * p->y.len[4];
+            const long tap_d = a.d + p->pad[0] - i * p->step[0], tap_h = a.h + p->pad[1] - j * p->step[1];
+            const long taps = (tap_d * p->window[1] + tap_h) * p->window[2] + a.w + p->pad[2];
+            const long image = (a.d * p->x.len[3] + a.h) * p->x.len[4] + a.w;
+#else
+            const ACC lines = (ACC)((long)elements_in(p, 0, i) * elements_in(p, 1, j));
+#endif
+            for (INDEX k = on_w.from; k < on_w.to; k++) {
+                const ACC value = LOAD(TYPE)(row, k * p->y.stride[4]);
+#if SAVE
+                const long code = IMAGE ? image : taps - k * p->step[2];
+                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
+#else
+                sum += value / (lines * (ACC)elements_in(p, 2, k));
+#endif
+            }
+        }
+    STORE(TYPE)(dx, dx_offset + mx_offset(p->x, a.n, a.c, a.d, a.h, a.w), sum);
+}
+#endif
+
+#if IS_KIND(backward_strips) || IS_KIND(backward_lanes)
 
 /* Windows with elements of the block, along an axis: how many begin before the block's number of strides, and how many
  * there are in all. */
@@ -176,6 +621,9 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 #define BEFORE_W ((WINDOW - 1 - PAD_W) / STEP_W)
 #define ALONG_H ((ROWS - 1 + PAD_H) / STEP_H + BEFORE_H + 1)
 #define ALONG_W ((COLUMNS - 1 + PAD_W) / STEP_W + BEFORE_W + 1)
+#endif
+
+#if IS_KIND(backward_strips)
 
 /* Two neighbours at an even place. */
 static inline void store_pair(__global STORAGE(TYPE) *p, long i, ACC low, ACC high)
@@ -266,6 +714,190 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
 }
 #endif
 
+#if IS_KIND(backward_lanes)
+
+#define LOCAL (SPAN * TILE_H * TILE_W)
+/* Windows of a tile, and the bytes of one of them. */
+#define TILE_J ((TILE_H - 1) * (ROWS / STEP_H) + ALONG_H)
+#define TILE_K ((TILE_W - 1) * (COLUMNS / STEP_W) + ALONG_W)
+#define PITCH (SPAN * PACK + 8)
+#define CODES MX_JOIN(uchar, PACK)
+
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backward_lanes(BACKWARD_BUFFERS,
+#if SAVE
+                                     __global const INDEX_TYPE *restrict indices, long indices_offset,
+#endif
+                                     const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
+    const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
+    const INDEX sets = (channels / PACK + SPAN - 1) / SPAN;
+    const INDEX down = (height + TILE_H * ROWS - 1) / (TILE_H * ROWS);
+    const INDEX across = (width + TILE_W * COLUMNS - 1) / (TILE_W * COLUMNS);
+    INDEX group = (INDEX)get_group_id(0);
+    const INDEX set = group % sets;
+    group /= sets;
+    const INDEX tile_w = group % across * TILE_W;
+    group /= across;
+    const INDEX tile_h = group % down * TILE_H, n = group / down;
+    const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
+    const INDEX c = (set * SPAN + lane) * PACK;
+    const INDEX h0 = (tile_h + block_h) * ROWS, w0 = (tile_w + block_w) * COLUMNS;
+#if SAVE
+    __local uchar codes[TILE_J * TILE_K * PITCH] __attribute__((aligned(8)));
+    const INDEX first_j = tile_h * (ROWS / STEP_H) - BEFORE_H, first_k = tile_w * (COLUMNS / STEP_W) - BEFORE_W;
+    __global const uchar *from = indices + indices_offset + n * (long)channels * rows * columns;
+#pragma unroll 8
+    for (int i = me; i < SPAN * PACK * TILE_J * TILE_K; i += LOCAL) {
+        const int k = i % TILE_K, j = i / TILE_K % TILE_J, channel = i / TILE_K / TILE_J;
+        const INDEX row = min(max(first_j + j, (INDEX)0), rows - 1);
+        const INDEX at = min(set * (SPAN * PACK) + channel, channels - 1) * rows + row;
+        codes[(j * TILE_K + k) * PITCH + channel] = from[at * columns + min(max(first_k + k, (INDEX)0), columns - 1)];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (c >= channels || h0 >= height || w0 >= width)
+        return;
+    if (!MX_ALIGNED(dy + dy_offset) || !MX_ALIGNED(dx + dx_offset)) {
+        for (INDEX h = h0; h < min(h0 + ROWS, height); h++)
+            for (INDEX w = w0; w < min(w0 + COLUMNS, width); w++)
+                for (int i = 0; i < PACK; i++) {
+                    const mx_place place = {.n = n, .c = c + i, .d = 0, .h = h, .w = w};
+                    backward_element(BACKWARD_ARGUMENTS, &p, place);
+                }
+        return;
+    }
+    dy += dy_offset + n * p.y.stride[0] + c;
+    dx += dx_offset + n * p.x.stride[0] + c;
+    const INDEX j0 = (tile_h + block_h) * (ROWS / STEP_H) - BEFORE_H, line = (INDEX)p.y.stride[3];
+    const INDEX k0 = (tile_w + block_w) * (COLUMNS / STEP_W) - BEFORE_W, step = (INDEX)p.y.stride[4];
+    vec_t sum[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            sum[r][s] = 0;
+#pragma unroll
+    for (int j = 0; j < ALONG_H; j++) {
+        const INDEX h = min(max(j0 + j, (INDEX)0), rows - 1);
+        vec_t values[ALONG_W];
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++)
+            values[k] = get(dy + h * line + min(max(k0 + k, (INDEX)0), columns - 1) * step, true);
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++) {
+            const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
+            vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
+#if SAVE
+            const int in_tile = (block_h * (ROWS / STEP_H) + j) * TILE_K + block_w * (COLUMNS / STEP_W) + k;
+            const CODES bytes = *(__local const CODES *)(codes + in_tile * PITCH + lane * PACK);
+            const LANEV code = TO(LANEV)(bytes);
+#elif MODE == 1
+            const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
+            value /= (ACC)((min(top + WINDOW_H, height) - max(top, (INDEX)0)) *
+                           (min(left + WINDOW, width) - max(left, (INDEX)0)));
+#else
+            value /= (ACC)(WINDOW_H * WINDOW);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int s = 0; s < COLUMNS; s++) {
+                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
+                    if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
+                        continue;
+#if SAVE
+                    const INDEX here = IMAGE ? (h0 + r) * width + w0 + s : tap_h * WINDOW + tap_w;
+                    sum[r][s] += code == (LANEV)(LANE)(uchar)here ? value : (vec_t)0;
+#else
+                    sum[r][s] += value;
+#endif
+                }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            if (h0 + r < height && w0 + s < width)
+                put(dx + (h0 + r) * p.x.stride[3] + (w0 + s) * p.x.stride[4], sum[r][s], true);
+}
+#endif
+
+#if IS_KIND(forward_whole) || IS_KIND(backward_whole)
+/* Where pixel i of an image lies. */
+static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
+{
+    const INDEX width = (INDEX)x->len[4], height = (INDEX)x->len[3];
+    if (x->len[2] == 1 && x->stride[3] == width * x->stride[4])
+        return i * (INDEX)x->stride[4];
+    const INDEX row = i / width, d = row / height;
+    return d * (INDEX)x->stride[2] + (row - d * height) * (INDEX)x->stride[3] + (i - row * width) * (INDEX)x->stride[4];
+}
+#endif
+
+#if IS_KIND(forward_whole)
+#define COLLECT(a, b) (MODE == 0 ? fmax(a, b) : (a) + (b))
+
+__kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_forward_whole(
+    FORWARD_BUFFERS, const mx_pooling_problem p, const long block)
+{
+    __local vec_t scratch[SPAN * DEEP];
+    const int me = (int)get_local_id(0), lane = me % SPAN, row = me / SPAN;
+    const INDEX vectors = (INDEX)p.x.len[1] / PACK, sets = (vectors + SPAN - 1) / SPAN;
+    const INDEX n = (INDEX)get_group_id(0) / sets, vector = ((INDEX)get_group_id(0) - n * sets) * SPAN + lane;
+    const INDEX pixels = (INDEX)(p.x.len[2] * p.x.len[3] * p.x.len[4]);
+    x += x_offset + n * p.x.stride[0];
+    y += y_offset + n * p.y.stride[0];
+    const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y);
+    const INDEX c = min(vector, vectors - 1) * PACK;
+    vec_t mine = NOTHING;
+    for (INDEX i = row; i < pixels; i += 4 * DEEP) {
+        vec_t several[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            __global const STORAGE(TYPE) *from = x + c + pixel_at(&p.x, min(i + k * DEEP, pixels - 1));
+            several[k] = aligned ? get(from, true) : get(from, false);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            mine = COLLECT(i + k * DEEP < pixels ? several[k] : (vec_t)NOTHING, mine);
+    }
+    scratch[me] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = DEEP / 2; half_way > 0; half_way /= 2) {
+        if (row < half_way)
+            scratch[me] = COLLECT(scratch[me], scratch[me + half_way * SPAN]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (row == 0 && vector < vectors) {
+        mine = scratch[me];
+        if (MODE == 1)
+            mine /= (ACC)pixels;
+        if (MODE == 2)
+            mine /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
+        put(y + c, mine, aligned);
+    }
+}
+#endif
+
+#if IS_KIND(backward_whole)
+__kernel void pooling_backward_whole(BACKWARD_BUFFERS, const mx_pooling_problem p, const long block)
+{
+    const INDEX pixels = (INDEX)(p.x.len[2] * p.x.len[3] * p.x.len[4]), vectors = (INDEX)p.x.len[1] / PACK;
+    const INDEX item = (INDEX)get_global_id(0), place = item / vectors, c = (item - place * vectors) * PACK;
+    const INDEX n = place / pixels;
+    if (n >= (INDEX)p.x.len[0])
+        return;
+    dy += dy_offset + n * p.y.stride[0];
+    dx += dx_offset + n * p.x.stride[0];
+    const bool aligned = MX_ALIGNED(dy) && MX_ALIGNED(dx);
+    const ACC divisor = MODE == 2 ? (ACC)(p.window[0] * p.window[1] * p.window[2]) : (ACC)pixels;
+    const vec_t value = get(dy + c, aligned) / divisor;
+    put(dx + c + pixel_at(&p.x, place - n * pixels), value, aligned);
+}
+#endif
+
 #if IS_KIND(backward_spread)
 __kernel void pooling_backward_spread(BACKWARD_BUFFERS, const mx_pooling_problem p, const long block)
 {
@@ -314,69 +946,12 @@ __kernel void pooling_forward_elements(FORWARD_BUFFERS,
                                        const mx_pooling_problem p, const long block)
 {
     const INDEX item = (INDEX)get_global_id(0);
-    if (item >= mx_size(p.y))
-        return;
-    const mx_place a = mx_place_of(item, p.y);
-    const INDEX d0 = a.d * (INDEX)p.step[0] - (INDEX)p.pad[0], h0 = a.h * (INDEX)p.step[1] - (INDEX)p.pad[1],
-                w0 = a.w * (INDEX)p.step[2] - (INDEX)p.pad[2];
-    const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p.window[0], (INDEX)p.x.len[2]);
-    const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p.window[1], (INDEX)p.x.len[3]);
-    const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p.window[2], (INDEX)p.x.len[4]);
-    ACC result = NOTHING;
-    INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
-    x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    for (INDEX d = d_from; d < d_to; d++)
-        for (INDEX h = h_from; h < h_to; h++) {
-            __global const STORAGE(TYPE) *row = x + d * p.x.stride[2] + h * p.x.stride[3];
-            for (INDEX w = w_from; w < w_to; w++) {
-                const ACC value = LOAD(TYPE)(row, w * p.x.stride[4]);
-                if (MODE != 0) {
-                    result += value;
-                } else if (value > result) {
-                    result = value;
-                    found_d = d;
-                    found_h = h;
-                    found_w = w;
-                }
-            }
-        }
-    if (MODE == 1)
-        result /= (ACC)((long)(d_to - d_from) * (h_to - h_from) * (w_to - w_from));
-    if (MODE == 2)
-        result /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
-    STORE(TYPE)(y, y_offset + mx_offset(p.y, a.n, a.c, a.d, a.h, a.w), result);
-#if SAVE
-    const long code = IMAGE ? ((long)found_d * p.x.len[3] + found_h) * p.x.len[4] + found_w
-                            : ((found_d - d0) * p.window[1] + found_h - h0) * p.window[2] + found_w - w0;
-    indices[indices_offset + index_place(p.y, a.n, a.c, a.d, a.h, a.w)] =
-        result > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
-#endif
+    if (item < mx_size(p.y))
+        forward_element(FORWARD_ARGUMENTS, &p, mx_place_of(item, p.y));
 }
 #endif
 
 #if IS_KIND(backward_elements)
-
-typedef struct {
-    INDEX from, to;
-} range_t;
-
-/* Windows that contain place `at` of an axis, 0 ... 2. */
-static inline range_t windows_at(const mx_pooling_problem *p, int axis, INDEX at)
-{
-    const INDEX step = (INDEX)p->step[axis], first = at + (INDEX)p->pad[axis] - (INDEX)p->window[axis] + 1;
-    range_t r;
-    r.from = first > 0 ? (first + step - 1) / step : 0;
-    r.to = min((at + (INDEX)p->pad[axis]) / step + 1, (INDEX)p->y.len[2 + axis]);
-    return r;
-}
-
-static inline INDEX elements_in(const mx_pooling_problem *p, int axis, INDEX window)
-{
-    const INDEX first = window * (INDEX)p->step[axis] - (INDEX)p->pad[axis];
-    return MODE == 2 ? (INDEX)p->window[axis]
-                     : min(first + (INDEX)p->window[axis], (INDEX)p->x.len[2 + axis]) - max(first, (INDEX)0);
-}
-
 __kernel void pooling_backward_elements(BACKWARD_BUFFERS,
 #if SAVE
                                         __global const INDEX_TYPE *restrict indices, long indices_offset,
@@ -384,36 +959,7 @@ __kernel void pooling_backward_elements(BACKWARD_BUFFERS,
                                         const mx_pooling_problem p, const long block)
 {
     const INDEX item = (INDEX)get_global_id(0);
-    if (item >= mx_size(p.x))
-        return;
-    const mx_place a = mx_place_of(item, p.x);
-    const range_t on_d = windows_at(&p, 0, a.d), on_h = windows_at(&p, 1, a.h), on_w = windows_at(&p, 2, a.w);
-    ACC sum = 0;
-    dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
-#if SAVE
-    indices += indices_offset + (a.n * p.y.len[1] + a.c) * p.y.len[2] * p.y.len[3] * p.y.len[4];
-#endif
-    for (INDEX i = on_d.from; i < on_d.to; i++)
-        for (INDEX j = on_h.from; j < on_h.to; j++) {
-            __global const STORAGE(TYPE) *row = dy + i * p.y.stride[2] + j * p.y.stride[3];
-#if SAVE
-            __global const INDEX_TYPE *codes = indices + (i * p.y.len[3] + j) * p.y.len[4];
-            const long tap_d = a.d + p.pad[0] - i * p.step[0], tap_h = a.h + p.pad[1] - j * p.step[1];
-            const long taps = (tap_d * p.window[1] + tap_h) * p.window[2] + a.w + p.pad[2];
-            const long image = (a.d * p.x.len[3] + a.h) * p.x.len[4] + a.w;
-#else
-            const ACC lines = (ACC)((long)elements_in(&p, 0, i) * elements_in(&p, 1, j));
-#endif
-            for (INDEX k = on_w.from; k < on_w.to; k++) {
-                const ACC value = LOAD(TYPE)(row, k * p.y.stride[4]);
-#if SAVE
-                const long code = IMAGE ? image : taps - k * p.step[2];
-                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
-#else
-                sum += value / (lines * (ACC)elements_in(&p, 2, k));
-#endif
-            }
-        }
-    STORE(TYPE)(dx, dx_offset + mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), sum);
+    if (item < mx_size(p.x))
+        backward_element(BACKWARD_ARGUMENTS, &p, mx_place_of(item, p.x));
 }
 #endif

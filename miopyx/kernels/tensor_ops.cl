@@ -13,8 +13,8 @@
  *   tensor_rows      for CPUs, local size 1: a work-item has a range of units, each a piece of a row;
  *                    global: at most as many as there are units
  *   tensor_elements  for GPUs: a work-item has ITEMS elements, LOCAL apart; global: elements / ITEMS, rounded up
- *   tensor_wide      likewise, two vectors each: rows of c and a are made of aligned vectors, b is so too or does not
- *                    move along them; WIDE = 1; global: vectors / 2, rounded up; for TENSOR_ADD ... TENSOR_SCALE of
+ *   tensor_wide      likewise, a vector each: rows of c and a are made of aligned vectors, b is so too or does not
+ *                    move along them; WIDE = 1; global: vectors, rounded up; for TENSOR_ADD ... TENSOR_SCALE of
  *                    floating types
  *   tensor_turned    c is dense along one axis and a along another (mx_turn); for TENSOR_COPY and TENSOR_SCALE.
  *                    TURN = 1, CPUs, local size 1: a work-item has a range of units, blocks of both axes;
@@ -377,74 +377,57 @@ MX_GET(get_a, A_TYPE)
 MX_GET(get_c, C_TYPE)
 MX_PUT(put_c, C_TYPE)
 
-/* Vectors `at` and, where there is one, at + LOCAL. */
-static inline void compute_two(ARGUMENTS(mx_walk w), INDEX at, const bool aligned)
+static inline void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector, const bool aligned)
 {
-    const INDEX row = (INDEX)w.g.len[4] / VEC, count = (INDEX)w.units * row;
-    const bool along_b = HAS_B && w.g.stride[2][4] != 0;
-    long aa[2], cc[2];
-    vec_t value[2];
+    const INDEX row = (INDEX)w.g.len[4] / VEC;
+    INDEX left = w.units > 1 ? vector / row : 0;
+    const INDEX x = (vector - left * row) * VEC;
+    long aa = a_offset + x, cc = c_offset + x;
 #if HAS_B
-    long bb[2];
+    const bool along_b = w.g.stride[2][4] != 0;
+    long bb = b_offset + (along_b ? x : 0);
 #endif
+    if (w.units > 1)
 #pragma unroll
-    for (int item = 0; item < 2; item++) {
-        const INDEX vector = min(at + item * LOCAL, count - 1);
-        INDEX left = w.units > 1 ? vector / row : 0;
-        const INDEX x = (vector - left * row) * VEC;
-        aa[item] = a_offset + x;
-        cc[item] = c_offset + x;
+        for (int axis = 3; axis >= 0; axis--) {
+            const INDEX len = (INDEX)w.g.len[axis];
+            if (len > 1) {
+                const INDEX rest = axis > 0 && w.g.len[axis - 1] > 1 ? left / len : 0, here = left - rest * len;
+                left = rest;
+                cc += here * w.g.stride[0][axis];
+                aa += here * w.g.stride[1][axis];
 #if HAS_B
-        bb[item] = b_offset + (along_b ? x : 0);
+                bb += here * w.g.stride[2][axis];
 #endif
-        if (w.units > 1)
-#pragma unroll
-            for (int axis = 3; axis >= 0; axis--) {
-                const INDEX len = (INDEX)w.g.len[axis];
-                if (len > 1) {
-                    const INDEX rest = axis > 0 && w.g.len[axis - 1] > 1 ? left / len : 0, here = left - rest * len;
-                    left = rest;
-                    cc[item] += here * w.g.stride[0][axis];
-                    aa[item] += here * w.g.stride[1][axis];
-#if HAS_B
-                    bb[item] += here * w.g.stride[2][axis];
-#endif
-                }
             }
-        value[item] = (ACC)alpha1 * get_a(a + aa[item], aligned);
-    }
-#pragma unroll
-    for (int item = 0; item < 2; item++) {
+        }
+    vec_t value = (ACC)alpha1 * get_a(a + aa, aligned);
 #if HAS_B
-        const vec_t other =
-            (ACC)alpha2 * (along_b ? get_c(b + bb[item], aligned) : (vec_t)(ACC)LOAD(C_TYPE)(b, bb[item]));
-        value[item] = COMBINE(value[item], other);
+    const vec_t other = (ACC)alpha2 * (along_b ? get_c(b + bb, aligned) : (vec_t)(ACC)LOAD(C_TYPE)(b, bb));
+    value = COMBINE(value, other);
 #endif
-        if (WITH_BETA)
-            value[item] += (ACC)beta * get_c(c + cc[item], aligned);
-    }
-    put_c(c + cc[0], value[0], aligned);
-    if (at + LOCAL < count)
-        put_c(c + cc[1], value[1], aligned);
+    if (WITH_BETA)
+        value += (ACC)beta * get_c(c + cc, aligned);
+    put_c(c + cc, value, aligned);
 }
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void tensor_wide(ARGUMENTS(mx_walk w))
 {
-    const INDEX at = (INDEX)get_group_id(0) * (2 * LOCAL) + (INDEX)get_local_id(0);
+    const INDEX at = (INDEX)get_group_id(0) * LOCAL + (INDEX)get_local_id(0);
     if (at >= (INDEX)w.units * ((INDEX)w.g.len[4] / VEC))
         return;
     bool aligned = MX_ALIGNED(a + a_offset) && MX_ALIGNED(c + c_offset);
 #if HAS_B
     aligned = aligned && (w.g.stride[2][4] == 0 || MX_ALIGNED(b + b_offset));
     if (aligned)
-        compute_two(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, true);
+        compute_vector(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, true);
     else
-        compute_two(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, false);
+        compute_vector(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, false);
 #else
     if (aligned)
-        compute_two(a, a_offset, c, c_offset, w, alpha1, beta, at, true);
+        compute_vector(a, a_offset, c, c_offset, w, alpha1, beta, at, true);
     else
-        compute_two(a, a_offset, c, c_offset, w, alpha1, beta, at, false);
+        compute_vector(a, a_offset, c, c_offset, w, alpha1, beta, at, false);
 #endif
 }
 

@@ -74,7 +74,7 @@ cdef class OpenCLActivation(OpenCLLayer):
                     packed = packed and grid.stride[i][MX_AXES - 1] == 1
                 if packed:
                     defines["VEC"] = 16 // width
-                    chunk = 2 * local * (16 // width)
+                    chunk = local * (16 // width)
             groups = (elements + chunk - 1) // chunk
         args = [Arg.slot_of(slots[i], width) for i in range(count - 1, -1, -1)]
         args += [Arg.value_of((<const unsigned char*> &grid)[:sizeof(mx_grid)]),

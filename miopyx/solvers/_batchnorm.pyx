@@ -23,6 +23,7 @@ cdef enum:
     CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
     WHOLE = 16384              # elements that one group of a GPU reads twice
+    SIDE_BYTES = 128           # of a group's kept values that lie side by side: many rows of work-items gather then
 
 
 cdef class HostBatchNorm(HostLayer):
@@ -144,20 +145,51 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
                      min(units * parts, items) if parts == 1 or p.what == MX_BN_INFERENCE else units * parts, 1)
 
 
+cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk, int tensors):
+    """One launch for planes that are not made of vectors while a few of them together are, and whose elements of these
+    channels a group can hold; else None."""
+    cdef int64_t plane = walk.reduced[3], images = walk.reduced[2], vec = 4, channels = 4, tx, ty, local = 256
+    cdef int t
+    if (p.x.type == MX_DOUBLE or walk.kept[2] > 1 or walk.reduced[1] > 1 or walk.reduced[0] > 1 or plane < 8
+            or plane % vec == 0 or (walk.kept[3] - 1) * plane + (images - 1) * walk.reduced_stride[0][2] > 1 << 30):
+        return None
+    if plane % 2 == 0:
+        channels = 2
+    if walk.kept[3] % channels or walk.kept[3] // channels < dev.compute_units // 4:
+        return None
+    for t in range(tensors):
+        if walk.reduced_stride[t][3] != 1 or walk.kept_stride[t][3] != plane or walk.reduced_stride[t][2] % vec:
+            return None
+    tx = channels * plane // vec
+    while local < 1024 and (local // tx == 0 or images > 16 * (local // tx)):
+        local *= 2
+    if local > dev.max_work_group or local // tx == 0 or images > 16 * (local // tx):
+        return None
+    ty = min(local // tx, images)
+    defines = {"PLANE": plane, "CHANNELS": channels, "VEC": vec, "TY": ty, "HOLD": (images + ty - 1) // ty,
+               "LOCAL": local, "INDEX": "int"}
+    if 4 * (ty * channels * plane + local + 4 * channels) > min(dev.local_mem, 48 << 10):
+        return None
+    if p.what == MX_BN_BACKWARD:
+        defines["SAVE"] = 1 if p.save else 0
+    defines.update(_defines(p, False))
+    spec = KernelSpec("batchnorm_gpu_planes.cl", "bn_planes", **defines)
+    return Solution([Step(spec, _arguments(p, walk, channels, 1, False),
+                          (walk.kept[3] // channels * local,), (local,))])
+
+
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
     """Groups of work-items, each for some kept values, and for parts of their elements where there are few."""
     cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
     cdef int64_t local = min(256, dev.max_work_group), across = 1, vec = 1, held
     cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
-    cdef bint flat
+    cdef int64_t own, most
+    cdef bint flat, lanes
+    cdef Solution in_planes = _in_planes(dev, p, walk, tensors)
+    if in_planes is not None:
+        return in_planes
     while local & (local - 1):
         local &= local - 1
-    if walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3]):
-        across = min(32, local)
-        if elements < local // across:
-            across = local
-    elif elements < 2 * local:
-        local = min(local, 64)
     for t in range(tensors):
         size = 1
         for axis in range(4):
@@ -165,26 +197,40 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
             size += (walk.reduced[axis] - 1) * walk.reduced_stride[t][axis]
         extent = max(extent, size)
     flat = walk.reduced[0] == 1 and walk.reduced[1] == 1 and extent < 1 << 31
-    if flat and across == 1:
-        vec = _vector(p, walk, tensors)
+    lanes = walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3])
+    if flat:
+        vec = _lanes(p, walk, tensors) if lanes else _vector(p, walk, tensors)
+    if lanes:
+        most = min(local, max(1, SIDE_BYTES // (vec * type_size(<int> p.x.type))))
+        while across < most and across * vec < walk.kept[3]:
+            across *= 2
+        if elements < local // across:
+            across = local
+    elif elements < 2 * local:
+        local = min(local, 64)
     # A work-item has 16 elements under way, so many that memory is never waited for twice.
     held = 8 if p.what == MX_BN_BACKWARD else 16
     held = max(vec, held)
-    units = (kept + across - 1) // across
+    own = across * vec if lanes else 1     # kept values of a group
+    units = (kept + own - 1) // own
     if p.what == MX_BN_INFERENCE:
-        parts = max(1, elements // (local // across * 2 * held))
-    elif units >= dev.compute_units and elements * across <= WHOLE:
+        parts = max(1, elements * own // (local * 2 * held))
+        if lanes:  # their parameters are many numbers
+            parts = max(1, min(parts, 16 * dev.compute_units // units))
+    elif units >= dev.compute_units and elements * own <= WHOLE:
         parts = 1
-        if units < 4 * dev.compute_units and elements * across >= 8192 and dev.max_work_group >= 512 and local == 256:
+        if units < 4 * dev.compute_units and elements * own >= 8192 and dev.max_work_group >= 512 and local == 256:
             local = 512
     else:
-        parts = max(1, min(8 * dev.compute_units // units, elements // (local // across * 16)))
-    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec}
+        # With channels last each group of the last pass gathers the parts of many kept values.
+        parts = max(1, min((2 if lanes else 8) * dev.compute_units // units, elements * own // (local * 16)))
+    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec,
+               "LANES": 1 if lanes and vec > 1 else 0}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
     if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
-    return _solution("batchnorm_gpu.cl", p, walk, across, parts, defines, units * parts * local, local)
+    return _solution("batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local)
 
 
 cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
@@ -200,6 +246,25 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
             fits = fits and walk.reduced_stride[t][2] % vec == 0
             for axis in range(4):
                 fits = fits and (walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
+        if fits:
+            return vec
+        vec //= 2
+    return 1
+
+
+cdef int64_t _lanes(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
+    """The same of kept values that are neighbours in memory."""
+    cdef int64_t vec = 16 // type_size(<int> p.x.type)
+    cdef int t, axis
+    for t in range(tensors):
+        if walk.kept_stride[t][3] != 1:
+            return 1
+    while vec > 1:
+        fits = walk.kept[3] % vec == 0
+        for t in range(tensors):
+            for axis in range(4):
+                fits = fits and (axis == 3 or walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
+                fits = fits and (walk.reduced[axis] == 1 or walk.reduced_stride[t][axis] % vec == 0)
         if fits:
             return vec
         vec //= 2

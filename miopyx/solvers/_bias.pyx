@@ -13,6 +13,8 @@ cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GPU_GROUPS = 8         # for each compute unit
     GPU_WIDTH = 32         # neighbours that read a row together
+    LANE_GROUPS = 4        # where they read rows of b's elements
+    FINISHED = 8           # elements that a group of bias_finish adds up, as in conv_bias.cl
     ITEM = 16              # elements that are worth a work-item of a GPU
 
 
@@ -48,13 +50,15 @@ cdef class OpenCLBias(OpenCLLayer):
         elements = s.rest_count * s.k
         workspace = self.workspace_size(dev, problem)
         defines = {
-            "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if dev.fp64 else "float",
-            "SCALAR": "double" if wide else "float", "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
+            "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if wide or (dev.is_cpu and dev.fp64) else "float",
+            "SUM": "double" if dev.fp64 else "float", "SCALAR": "double" if wide else "float",
+            "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
             "INDEX": "int" if _extent(&p.y) < 1 << 30 else "long",
         }
         if not dev.is_cpu:
             vec = _vector(&s, p)
-            defines.update(VEC=vec, SETS=16 // vec if vec > 1 else 8)
+            lanes = s.block > 1 and vec > 1
+            defines.update(VEC=vec, LANES=int(lanes), SETS=4 if lanes else 16 // vec if vec > 1 else 8)
         # A kernel that needs no workspace gets b in its place.
         sums = Arg.slot_of(SLOT_WORKSPACE if workspace else SLOT_X, width)
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
@@ -64,7 +68,7 @@ cdef class OpenCLBias(OpenCLLayer):
                       (b, Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), sums, shape, Arg.alpha(wide), Arg.beta(wide)),
                       (groups * local,), (local,))]
         if s.parts > 1:
-            groups = 1 if dev.is_cpu else (elements + local - 1) // local
+            groups = 1 if dev.is_cpu else (elements + FINISHED - 1) // FINISHED
             steps.append(Step(KernelSpec("conv_bias.cl", "bias_finish", **defines),
                               (b, sums, shape, Arg.alpha(wide), Arg.beta(wide)), (groups * local,), (local,)))
         return Solution(steps, workspace)
@@ -84,24 +88,34 @@ cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
         fill_sums(s, p, GROUPS * dev.compute_units)
         return 0
     fill_sums(s, p, 1)
-    s.block = min(<int64_t> GPU_WIDTH, _local(dev)) if s.m == 1 and s.k > 1 else 1
+    cdef int64_t vec = _vector(s, p), width = 1
+    if s.m == 1 and s.k > 1:
+        while width < min(<int64_t> GPU_WIDTH, _local(dev)) and width * vec < s.k:
+            width *= 2
+        s.block = width * vec
+    else:
+        s.block = 1
     s.blocks = (s.k + s.block - 1) // s.block
     groups = s.rest_count * s.blocks
-    wanted = max(1, GPU_GROUPS * dev.compute_units // groups)
+    wanted = max(1, (LANE_GROUPS if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
     # No more parts than have something to do.
     wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
-    s.parts = min(wanted, s.line_count * (s.m // _vector(s, p)))
+    s.parts = min(wanted, s.line_count * (s.m // vec if s.block == 1 else 1))
     return 0
 
 
 cdef int64_t _vector(const mx_bias_sums* s, const mx_bias_problem* p) noexcept:
-    """Neighbours that a work-item of a GPU may read at once: 16 bytes, where every line is made of such."""
+    """Neighbours that a work-item of a GPU may read at once: 16 bytes, where every line is made of such.
+
+    They are of m, or where k runs fastest, of k.
+    """
     cdef int64_t vec = 16 // type_size(<int> p.y.type)
+    cdef bint lanes = s.m == 1 and s.k > 1
     cdef int axis
-    if s.m_y != 1:
+    if (s.k_y if lanes else s.m_y) != 1:
         return 1
     while vec > 1:
-        fits = s.m % vec == 0 and (s.k == 1 or s.k_y % vec == 0)
+        fits = s.k % vec == 0 if lanes else s.m % vec == 0 and (s.k == 1 or s.k_y % vec == 0)
         for axis in range(4):
             fits = fits and (s.lines.len[axis] == 1 or s.lines.stride[0][axis] % vec == 0)
             fits = fits and (s.rest.len[axis] == 1 or s.rest.stride[0][axis] % vec == 0)

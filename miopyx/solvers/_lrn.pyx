@@ -9,7 +9,7 @@ from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
 from miopyx._descriptors cimport type_size
 from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._lrn cimport host_lrn
-from miopyx._types cimport MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
+from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
 from miopyx.ops._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNProblem
 from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 
@@ -87,9 +87,8 @@ cdef class OpenCLLRN(OpenCLLayer):
         power = int(quarters) if quarters in (2, 3, 4) and p.alpha >= 0 and p.k >= 1e-30 else 0
         vector = 8 if wide else 16
         defines = {"T_TYPE": TOKENS[p.x.type], "ACC": "double" if wide else "float", "BACKWARD": int(backward),
-                   "SAVE": int(p.save), "N": unrolled, "POWER": power, "CPU": int(dev.is_cpu), "VEC": vector,
-                   "BLOCK": BLOCK, "MOST": MOST}
-        local = 1
+                   "SAVE": int(p.save), "N": unrolled, "POWER": power}
+        local, file = 1, "lrn.cl"
         if dev.is_cpu:
             wanted = dev.compute_units * GROUPS
             if within:
@@ -108,10 +107,21 @@ cdef class OpenCLLRN(OpenCLLayer):
                 a.parts = max(1, min(_ceil(wanted, lines * a.blocks), a.rows // (4 * p.n)))
             items = lines * a.blocks * a.parts
         else:
+            vector = 0 if within or unrolled == 0 else _vector(&a, count, width, unrolled)
             lines *= a.grid.len[4]
             a.blocks = a.parts = 1
             items = lines
-            if within:
+            if vector > 1:
+                file = "lrn_gpu.cl"
+                defines["VEC"], defines["DOWN"] = vector, int(not a.rows_first)
+                if a.rows_first:
+                    entry = "lrn_lanes"
+                    items *= a.rows // vector
+                else:
+                    entry = "lrn_down"
+                    a.parts = _ceil(a.rows, 32)
+                    items = items // vector * a.parts
+            elif within:
                 entry = "lrn_window"
                 items *= a.rows * a.columns
             else:
@@ -123,8 +133,11 @@ cdef class OpenCLLRN(OpenCLLayer):
                 defines["INDEX"] = "int"
             local = min(256, dev.max_work_group)
             items = _ceil(items, local) * local
-        defines.update(PLANES=int(entry in ("lrn_planes", "lrn_items")), ROWS=int(entry == "lrn_rows"),
-                       WITHIN=int(within))
+        if file == "lrn.cl":
+            defines.update(CPU=int(dev.is_cpu), PLANES=int(entry in ("lrn_planes", "lrn_items")),
+                           ROWS=int(entry == "lrn_rows"), WITHIN=int(within))
+        if dev.is_cpu:
+            defines.update(VEC=vector, BLOCK=BLOCK, MOST=MOST)
         args = [Arg.slot_of(LRN_X, width), Arg.slot_of(LRN_Y, width)]
         if backward:
             args += [Arg.slot_of(LRN_DX, width), Arg.slot_of(LRN_DY, width)]
@@ -133,8 +146,26 @@ cdef class OpenCLLRN(OpenCLLayer):
         args.append(Arg.value_of((<const unsigned char*> &a)[:sizeof(a)]))
         for number in (p.k, coefficient, p.beta):
             args.append(Arg.value_of(struct.pack("d" if wide else "f", number)))
-        return Solution([Step(KernelSpec("lrn.cl", entry, **defines), args, (items,), (local,))])
+        return Solution([Step(KernelSpec(file, entry, **defines), args, (items,), (local,))])
 
 
 cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
     return (a + b - 1) // b
+
+
+cdef int64_t _vector(const lrn_t* a, int count, int64_t width, int n) noexcept:
+    """Positions, or channels where these are neighbours, that a work-item of a GPU may take at once: 16 bytes, or of
+    positions 4, where all tensors are made of such vectors."""
+    cdef int64_t vec = 16 // width if a.rows_first else min(4, 16 // width)
+    cdef int t, axis
+    while vec > 1:
+        fits = (a.rows if a.rows_first else a.grid.len[4]) % vec == 0 and (n <= vec + 1 or not a.rows_first)
+        for t in range(count):
+            fits = fits and (a.rows_first or a.grid.stride[t][4] == 1)
+            fits = fits and (a.row_step[t] == 1 if a.rows_first else a.row_step[t] % vec == 0)
+            for axis in range(MX_AXES - 1 + a.rows_first):
+                fits = fits and (a.grid.len[axis] == 1 or a.grid.stride[t][axis] % vec == 0)
+        if fits:
+            return vec
+        vec //= 2
+    return 1

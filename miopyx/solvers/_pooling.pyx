@@ -17,6 +17,9 @@ cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
     MOST_TAPS = 5            # along an axis of a window that a GPU's strips take
     STRIP = 4                # rows of such a strip
+    GROUP = 256              # work-items of pooling_backward_lanes
+    SPAN = 8                 # of them side by side, with neighbouring channels
+    TILE = 16                # of them along w, at most
     RING = 4                 # windows along h around an element, for pooling_backward_turned
     LONGEST = 128            # elements of its rows
     SHEET = 8                # vectors of channels of pooling_..._sheets
@@ -143,13 +146,61 @@ cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
     return tuple(args)
 
 
+cdef int64_t _pack(const mx_pooling_problem* p) noexcept:
+    """Channels of x and y that a work-item of a GPU may take at once: 16 bytes, where both are made of such vectors."""
+    cdef int64_t pack = 16 // type_size(<int> p.x.type)
+    cdef int axis
+    if p.x.len[1] < 2 or p.x.stride[1] != 1 or p.y.stride[1] != 1:
+        return 1
+    while pack > 1:
+        fits = p.x.len[1] % pack == 0
+        for axis in range(MX_AXES):
+            if axis != 1:
+                fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
+                fits = fits and (p.y.len[axis] == 1 or p.y.stride[axis] % pack == 0)
+        if fits:
+            return pack
+        pack //= 2
+    return 1
+
+
+cdef int64_t _wide(const mx_pooling_problem* p) noexcept:
+    """Neighbours along w of x that a work-item of a GPU may take at once: 16 bytes, or fewer, whose windows begin in
+    them and nowhere else, where every row is made of such vectors."""
+    cdef int64_t pack = 16 // type_size(<int> p.x.type)
+    cdef int axis
+    if (p.x.stride[4] != 1 or p.y.stride[4] != 1 or p.step[2] > 2 or p.y.len[4] * p.step[2] != p.x.len[4]
+            or p.x.type == MX_DOUBLE):
+        return 1
+    if p.step[2] == 1:  # registers for more there are not
+        pack = 4
+    while pack > 1:
+        fits = p.x.len[4] % pack == 0
+        for axis in range(4):
+            fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
+        if fits:
+            return pack
+        pack //= 2
+    return 1
+
+
 cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, wide, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
-    if (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
+    pack = _pack(p)
+    if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
+        kind = "whole"
+        span = SPAN
+        while span < 32 and span * pack < p.x.len[1]:
+            span *= 2
+        defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
+        items = volume(&p.x, 0, MX_AXES) // pack
+        if forward:
+            items = p.x.len[0] * ((p.x.len[1] // pack + span - 1) // span) * GROUP
+    elif (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
             and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
         kind = "strips"
         if forward:
@@ -161,6 +212,42 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
+        if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
+            kind = "lanes"
+            span = SPAN
+            if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
+                columns, rows = 1, STRIP
+                if pack == 8:
+                    pack, span = 4, 2 * SPAN
+            tile_w = 1
+            while tile_w < min(TILE, GROUP // span) and tile_w * columns < out.len[4]:
+                tile_w *= 2
+            tile_h = GROUP // span // tile_w
+            defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
+            items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
+                     * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
+                     * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
+        wide = _wide(p) if forward else 1
+        if forward and wide // p.step[2] > 1:
+            kind = "wide"
+            defines.update(PACK=wide, PAD_W=p.pad[2])
+            items = items // out.len[4] * (p.x.len[4] // wide)
+        elif forward and pack > 1 and (not p.save or local == GROUP):
+            kind = "lanes"
+            rows = 2 if p.save and pack == 8 else STRIP
+            rows = min(rows, out.len[3])
+            defines.update(PACK=pack, ROWS=rows)
+            if p.save:
+                tile_w = 1
+                while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
+                    tile_w *= 2
+                tile_h = GROUP // SPAN // tile_w
+                defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w)
+                items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
+                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
+                         * ((out.len[4] + tile_w - 1) // tile_w))
+            else:
+                items = volume(out, 0, 3) // pack * ((out.len[3] + rows - 1) // rows) * out.len[4]
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):

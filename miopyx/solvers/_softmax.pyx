@@ -24,6 +24,9 @@ cdef enum:
     KEPT = 3 << 12             # numbers of a block of columns forward, where that leaves room for a vector
     SMALLEST_SHARE = 1 << 11   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
+    NUMBERS = 64               # that a work-item of a GPU holds in registers, at most
+    HELD = 8                   # vectors that it holds, if that is enough
+    DEEPEST = 256              # work-items of a GPU that share a set
     SHORT = 128                # sets that a small work-group computes on a GPU
 
 
@@ -33,6 +36,46 @@ cdef bint _dense(const mx_grid* grid, int count) noexcept:
     for i in range(count):
         if grid.len[MX_AXES - 1] > 1 and grid.stride[i][MX_AXES - 1] != 1:
             return False
+    return True
+
+
+cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, const mx_grid* outside, int tensors,
+                int width, dict defines) except -1:
+    """Add what softmax_gpu.cl wants to the defines, if sets suit it: their numbers fit into a group's registers."""
+    cdef int64_t length = inside.len[MX_AXES - 1], vec = 16 // width, row = outside.len[MX_AXES - 1], deep, hold
+    cdef int64_t local = min(DEEPEST, dev.max_work_group), most, count
+    cdef bint along = _dense(inside, tensors), fits = False
+    cdef int t, axis
+    if grid_lines(inside) != 1 or local != DEEPEST:
+        return False
+    while True:
+        fits = (length if along else row) % vec == 0
+        for t in range(tensors):
+            if not along:
+                fits = fits and inside.stride[t][MX_AXES - 1] % vec == 0
+                fits = fits and (vec == 1 or outside.stride[t][MX_AXES - 1] == 1)
+            for axis in range(MX_AXES - 1 + along):
+                fits = fits and (outside.len[axis] == 1 or outside.stride[t][axis] % vec == 0)
+        if fits:
+            break
+        vec //= 2
+    count = length // vec if along else length
+    most = NUMBERS // vec // (1 if p.what == MX_SOFTMAX_FORWARD else 2)
+    hold = min(most, HELD)
+    # Neighbours that read together have 64 bytes, if there are as many.
+    deep = 8 if along else 1
+    while deep * hold < count and deep < DEEPEST:
+        deep *= 2
+    if deep * hold < count:
+        hold = most
+    if deep * hold < count:
+        if not along:
+            return False
+        local = deep = 2 * DEEPEST if dev.max_work_group >= 2 * DEEPEST else DEEPEST
+        hold = 0
+    else:
+        hold = (count + deep - 1) // deep
+    defines.update(ALONG=int(along), VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold)
     return True
 
 
@@ -59,6 +102,7 @@ cdef class OpenCLSoftmax(OpenCLLayer):
         cdef bint wide = type == MX_DOUBLE, forward = p.what == MX_SOFTMAX_FORWARD
         cdef bint single = grid_lines(&inside) == 1
         cdef int vector = 8 if wide else 16
+        cdef str file = "softmax.cl"
         cdef dict defines = {
             "T": TOKENS[type], "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
             "LOG": 1 if p.algorithm == LOG else 0, "INDEX": "int" if length * sets < 1 << 31 else "long",
@@ -77,6 +121,10 @@ cdef class OpenCLSoftmax(OpenCLLayer):
                 defines["VEC"] = vector
             most = dev.compute_units * (1 if length * sets <= SMALL else 4)
             groups = max(1, min(most, units, length * sets // SMALLEST_SHARE))
+        elif length > 1 and _held(dev, p, &inside, &outside, tensors, width, defines):
+            file, local = "softmax_gpu.cl", defines["SIDE"] * defines["DEEP"]
+            units = sets if defines["ALONG"] else sets // defines["VEC"]
+            groups = (units + defines["SIDE"] - 1) // defines["SIDE"]
         else:
             if length > 1 and (single and _dense(&inside, tensors) or sets < 1024 and length >= SHORT):
                 form, groups = GROUPS, sets
@@ -87,7 +135,8 @@ cdef class OpenCLSoftmax(OpenCLLayer):
             else:
                 local = min(64, dev.max_work_group)
                 groups = (sets + local - 1) // local
-        defines["FORM"] = form
+        if file == "softmax.cl":
+            defines["FORM"] = form
         if forward:
             args = [Arg.slot_of(SOFTMAX_X, width), Arg.slot_of(SOFTMAX_Y, width)]
         else:
@@ -95,5 +144,5 @@ cdef class OpenCLSoftmax(OpenCLLayer):
         args += [Arg.value_of((<const unsigned char*> &inside)[:sizeof(mx_grid)]),
                  Arg.value_of((<const unsigned char*> &outside)[:sizeof(mx_grid)]),
                  Arg.value_of((<const unsigned char*> &block)[:sizeof(int64_t)]), Arg.alpha(wide), Arg.beta(wide)]
-        spec = KernelSpec("softmax.cl", "softmax_forward" if forward else "softmax_backward", **defines)
+        spec = KernelSpec(file, "softmax_forward" if forward else "softmax_backward", **defines)
         return Solution([Step(spec, args, (groups * local,), (local,))])

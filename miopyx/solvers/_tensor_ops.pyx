@@ -210,7 +210,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         local = min(local, dev.max_work_group)
         vec = _vector(&walk.g, what, a, c, count)
         if vec > 1:
-            groups = (elements // vec + 2 * local - 1) // (2 * local)
+            groups = (elements // vec + local - 1) // local
             spec = KernelSpec("tensor_ops.cl", "tensor_wide", WIDE=1, VEC=vec, LOCAL=local,
                               INDEX="int" if elements < 1 << 30 else "long", **defines)
         else:

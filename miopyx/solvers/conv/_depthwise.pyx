@@ -26,6 +26,7 @@ cdef enum:
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
+    ROLLED = 7             # rows of a strip that is walked row by row, at least
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
     LANES = 32             # blocks of channels of a work-group, at most
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
@@ -116,6 +117,17 @@ cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t tap
     return ((tile - 1) * step + reach) // unit + 1
 
 
+cdef bint _rolls_at_all(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips may be walked row by row."""
+    return (s.diagonal and s.last and p.step[1] == 1 and p.step[2] == 1 and p.dilation[1] == 1 and p.dilation[2] == 1
+            and 1 < p.w.len[3] <= 3 and p.w.len[4] <= 3)
+
+
+cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Whether they are: a tile is a row of few pixels then."""
+    return _rolls_at_all(p, s) and t.th == 1 and t.tw * t.vec <= 8
+
+
 cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t taps) noexcept nogil:
     """How many blocks of channels a work-group takes: as few idle ones as can be."""
     cdef int64_t most = 1, lanes, sets
@@ -155,7 +167,7 @@ cdef void _set_strips(
     one = max(1, g.sets * images * g.across // g.items)
     g.chunks = <int> max(1, min(rows, rows * one // groups))
     if g.chunks < least:
-        g.chunks = 1
+        g.chunks = <int> (min(rows, least) if least == ROLLED else 1)
     g.down = <int> ((rows + g.chunks - 1) // g.chunks)
     g.chunks = <int> ((rows + g.down - 1) // g.down)
     g.strips = <int> (images * g.down * g.across)
@@ -251,6 +263,8 @@ cdef class _DepthwiseData(_Depthwise):
         elif not s.diagonal:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
+        elif _rolls_at_all(p, s):
+            t.vec, t.th, t.tw = min(2, s.widest), 1, 4
         elif s.last:
             t.th, t.tw = 2, (2 if p.w.len[4] <= 3 and (not backward or p.step[2] == 1) else 4)
         else:
@@ -277,7 +291,7 @@ cdef class _DepthwiseData(_Depthwise):
         cdef shape_t s = _shape(p)
         cdef tile_t t
         cdef mx_depthwise g
-        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries, rolls
         cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks, weights = 256
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         t.vec, t.th, t.tw = config
@@ -296,8 +310,9 @@ cdef class _DepthwiseData(_Depthwise):
         g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
         # A strip of fewer than four tiles is not worth what it takes to go down one.
         carries = s.diagonal and s.last and not s.loop and p.step[1] == 1
-        _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
-                    4 if carries else 2 if s.loop and s.last else INT_LIMIT)
+        rolls = _rolls(p, &s, &t)
+        _set_strips(&g, &t, lanes, blocks, s.y.len[0], (2 if rolls else GROUPS) * max(1, dev.compute_units),
+                    ROLLED if rolls else 4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         while weights < taps * s.inputs * lanes * t.vec:
             weights *= 2
         spec = KernelSpec(
@@ -305,7 +320,7 @@ cdef class _DepthwiseData(_Depthwise):
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1),
-            WEIGHTS=weights)
+            ROLL=int(rolls), WEIGHTS=weights)
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
@@ -356,6 +371,8 @@ cdef class DepthwiseWrw(_Depthwise):
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
+        elif _rolls_at_all(p, s):
+            t.vec, t.th, t.tw = (min(2, s.widest) if p.w.type != MX_FLOAT else 1), 1, 4
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:
@@ -383,7 +400,8 @@ cdef class DepthwiseWrw(_Depthwise):
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
-        groups = (4 if not s.last else 1 if s.diagonal and t.vec >= 4 else 2) * max(1, dev.compute_units)
+        groups = max(1, dev.compute_units)
+        groups *= 4 if not s.last else 1 if s.diagonal and t.vec >= 4 and not _rolls(p, s, t) else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // rows), 1)
         # As many groups as the device works on at once: more would only have more parts to add up.
@@ -430,7 +448,8 @@ cdef class DepthwiseWrw(_Depthwise):
         spec = KernelSpec(
             "conv_depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
-            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2], UNIT=_unit(p, t.tw))
+            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2], UNIT=_unit(p, t.tw),
+            ROLL=int(_rolls(p, &s, &t)))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
         groups = g.sets * (up(p.w.len[3], rows) // rows) * splits

@@ -161,7 +161,8 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
         if walk.reduced_stride[t][3] != 1 or walk.kept_stride[t][3] != plane or walk.reduced_stride[t][2] % vec:
             return None
     tx = channels * plane // vec
-    while local < 1024 and (local // tx == 0 or images > 16 * (local // tx)):
+    # More work-items would have too few registers for what they hold.
+    while local < (256 if p.what == MX_BN_BACKWARD else 512) and (local // tx == 0 or images > 16 * (local // tx)):
         local *= 2
     if local > dev.max_work_group or local // tx == 0 or images > 16 * (local // tx):
         return None

@@ -59,9 +59,9 @@ cdef class OpenCLBias(OpenCLLayer):
             vec = _vector(&s, p)
             lanes = s.block > 1 and vec > 1
             defines.update(VEC=vec, LANES=int(lanes), SETS=4 if lanes else 16 // vec if vec > 1 else 8)
-        # A kernel that needs no workspace gets b in its place.
-        sums = Arg.slot_of(SLOT_WORKSPACE if workspace else SLOT_X, width)
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
+        # A kernel that needs no workspace gets b in its place.
+        sums = Arg.slot_of(SLOT_WORKSPACE, width) if workspace else b
         shape = Arg.value_of((<const unsigned char*> &s)[:sizeof(s)])
         groups = s.parts * s.rest_count * s.blocks
         steps = [Step(KernelSpec("conv_bias.cl", "bias_backward", **defines),

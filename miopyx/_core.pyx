@@ -130,6 +130,9 @@ cdef class Step:
         for i in range(self.dims):
             self.global_size[i] = global_size[i]
             self.local_size[i] = 0 if local_size is None else local_size[i]
+            # Drivers answer a size of zero with anything from success to the end of the process.
+            if self.global_size[i] == 0 or not (self.choose_local or self.local_size[i]):
+                raise BadParmError("no work-items", "global_size, local_size", (tuple(global_size), local_size), ">= 1")
 
     @staticmethod
     def of_address(size_t function):

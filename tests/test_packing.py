@@ -281,3 +281,11 @@ def test_solvers_pack_what_their_calls_would(opencl_handle, rng, dtype, layout, 
                 handle.download(target, result)
             assert np.isfinite(results[0]).all(), solver
             np.testing.assert_array_equal(results[1], results[0], err_msg=repr(solver))
+
+
+def test_a_launch_has_work_items():
+    spec = KernelSpec("empty.cl", "empty")
+    for sizes in (((0,), (1,)), ((8, 0), None), ((8,), (0,))):
+        with pytest.raises(miopyx.MIOpenError, match="no work-items"):
+            Step(spec, (), *sizes)
+    Step(spec, (), (8, 8), (8, 1))

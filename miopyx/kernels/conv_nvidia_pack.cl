@@ -1,24 +1,31 @@
 /* Copies that bring operands into the order the tensor-core kernels read: the reduced axis closest, zeros behind it;
  * and one that brings a result out of the order they write.
  *
- * Sizes are elements of 2 or 4 bytes, which only move.
+ * Elements of 2 bytes only move; pack_weights takes 4 too.
  * pack_weights: to[group][row][tap][reduced], rows the filters or, for backward data, the channels of a group; one
  *     work-item an element.  A tap of the copy is reduced / folded neighbours in a row, of `folded` channels each.
  * pack_merged_weights: to[residue of the stride][channel of x][tap][filter] for backward data of all residues in one
  *     product, rows up to `rows`; one work-item an element.
  * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so
  *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
- * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of 64 pixels x 64 channels; local 256,
- *     global 256 * ceil(pixels / 64) * ceil(reduced / 64) * groups * images.
- * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; 16 bits only,
- *     all groups as one.
+ * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
+ *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
+ * pack_two: the same of two tensors, the first in the first `tiles` groups of work-items.
+ * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups as one.
  * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
  *     those of a row.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
+#ifndef RUN /* pixels that pack_pixels, pack_two and turn_pixels read or write at once: see mx_load_runs */
+#define RUN 1
+#endif
+#ifndef SECOND_RUN /* the same of pack_two's second tensor */
+#define SECOND_RUN 1
+#endif
 #include "common.h"
+#include "conv_nvidia_quotient.h"
 
 typedef struct {
     int groups, rows, taps_h, taps_w, channels, reduced; /* taps of the copy */
@@ -29,6 +36,8 @@ typedef struct {
 typedef struct {
     int images, groups, h, w, channels, reduced;
     int from_n, from_g, from_c, from_h, from_w; /* of turn_pixels: where it goes to */
+    int many, blocks;                           /* pixels of a tile, blocks of 64 channels of all groups */
+    mx_nv_divisor by_image, by_row, by_blocks;  /* h * w, w, blocks */
 } mx_nv_pixels;
 
 __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
@@ -147,179 +156,263 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
             STORE_MIXED(X_TYPE, to, b * g.to_w + c * g.to_c, value, alpha, beta);
         }
 }
-#endif
 
-#define SIDE 64
-#define PITCH (SIDE + 2)
+#define ITEMS 256
+#define TILE 128    /* pixels */
+#define CHANNELS 64 /* of a pixel: 32 words, or 8 chunks of 16 bytes */
 
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pack_pixels(
-    __global const STORAGE(X_TYPE) *restrict from, long from_offset, __global STORAGE(X_TYPE) *restrict to,
-    long to_offset, const mx_nv_pixels g)
+/* Where word `pair` of a tile's pixel lies: chunk c of it at c ^ (p / run), so that neither words of pixels `run` apart
+ * nor chunks of one pixel meet in a bank. */
+static inline int mx_in_tile(int p, int pair, int run)
 {
-    __local STORAGE(X_TYPE) tile[SIDE * PITCH] __attribute__((aligned(16)));
-    const int item = get_local_id(0), all = g.h * g.w;
-    const int across = (all + SIDE - 1) / SIDE, down = (g.reduced + SIDE - 1) / SIDE;
-    int i = get_group_id(0);
-    const int p0 = i % across * SIDE;
-    i /= across;
-    const int c0 = i % down * SIDE;
-    i /= down;
-    const int group = i % g.groups, image = i / g.groups;
+    return p * (CHANNELS / 2) + ((pair >> 2 ^ (p / (run > 0 ? run : 8) & 7)) << 2) + (pair & 3);
+}
 
-    from += from_offset + (long)image * g.from_n + (long)group * g.from_g;
-#if MX_TYPE(X_TYPE) != MX_TYPE_float
-    const bool rows = g.from_w == 1 && g.from_h == g.w && ((ulong)from & 3) == 0;
-    if (rows && all <= SIDE && g.from_c == all) {
-        /* The whole image: two pixels in one word, wherever channels begin. */
-        const int count = min(SIDE, g.channels - c0) * all;
-        for (int l = count / all * PITCH + item; l < SIDE * PITCH; l += 256)
-            tile[l] = 0;
-        for (int l = item * 2; l < count; l += 512) {
-            __global const STORAGE(X_TYPE) *at = from + (long)c0 * all + l;
-            const uint value = l + 1 < count ? *(__global const uint *)at : *at;
-            const int c = l / all, p = l - c * all;
-            tile[c * PITCH + p] = (STORAGE(X_TYPE))value;
-            if (l + 1 < count)
-                tile[p + 1 < all ? c * PITCH + p + 1 : (c + 1) * PITCH] = (STORAGE(X_TYPE))(value >> 16);
-        }
-    } else if (rows && all % 2 == 0 && g.from_c % 2 == 0) {
-        /* Two pixels in one word, where pixels lie in a row and every row of channels begins at a word. */
-        const int p = p0 + item % (SIDE / 2) * 2;
+/* What a group works on: pixels from m0 on, `many` of them, and channels from c0 on of one group. */
+typedef struct {
+    int m0, many, c0, group;
+} mx_tile;
+
+static inline mx_tile mx_tile_of(int number, const mx_nv_pixels *g)
+{
+    mx_tile t;
+    const int tile = mx_quotient(number, g->by_blocks), block = number - tile * g->blocks;
+    const int down = (g->reduced + CHANNELS - 1) / CHANNELS;
+    t.group = g->groups == 1 ? 0 : block / down;
+    t.c0 = (block - t.group * down) * CHANNELS;
+    t.m0 = tile * g->many;
+    t.many = min(g->many, g->images * g->h * g->w - t.m0);
+    return t;
+}
+
+/* Where `run` pixels lie in the strided tensor, -1: nowhere. */
+static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels *g, int run)
+{
+    const int m = t->m0 + p, n = mx_quotient(m, g->by_image), rest = m - n * (g->h * g->w);
+    const int h = mx_quotient(rest, g->by_row);
+    if (p >= t->many)
+        return -1;
+    return n * g->from_n + (run > 1 ? rest : h * g->from_h + (rest - h * g->w) * g->from_w);
+}
+
+/* run: so many pixels are read or written at once, since they lie closest and equally aligned in every row: 8, 4, 2 or
+ * 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
+#define EACH_RUN(run, l, k)                                                        \
+    _Pragma("unroll") for (int l = 0; l < TILE / 64; l++)                          \
+        _Pragma("unroll") for (int k = 0; k < CHANNELS / 2 * 64 / ((run) * ITEMS); k++)
+#define RUNS_ACROSS(run) (64 / (run))
+
+/* The lower, or upper, halves of two words. */
+#define LOWER(first, second) (((first) & 0xffff) | (second) << 16)
+#define UPPER(first, second) ((first) >> 16 | ((second) & 0xffff0000u))
+
+static inline __attribute__((always_inline)) void mx_load_runs(
+    __global const ushort *from, __local uint *tile, const mx_tile *t, const mx_nv_pixels *g, const int run)
+{
+    const int item = get_local_id(0), column = item % RUNS_ACROSS(run) * run, pair0 = item / RUNS_ACROSS(run);
+    uint4 words[TILE / 64][8][2];
+    int place[TILE / 64];
 #pragma unroll
-        for (int l = 0; l < SIDE * SIDE / 512; l++) {
-            const int c = item / (SIDE / 2) + l * (512 / SIDE);
-            uint value = 0;
-            if (p < all && c0 + c < g.channels)
-                value = *(__global const uint *)(from + p + (long)(c0 + c) * g.from_c);
-            *(__local uint *)(tile + c * PITCH + item % (SIDE / 2) * 2) = value;
-        }
-    } else
-#endif
-    {
-        const int p = p0 + item % SIDE, h = p / g.w, place = h * g.from_h + (p - h * g.w) * g.from_w;
+    for (int l = 0; l < TILE / 64; l++)
+        place[l] = mx_place_of_pixels(l * 64 + column, t, g, run);
+    EACH_RUN(run, l, k)
 #pragma unroll
-        for (int l = 0; l < SIDE * SIDE / 256; l++) {
-            const int c = item / SIDE + l * (256 / SIDE);
-            STORAGE(X_TYPE) value = 0;
-            if (p < all && c0 + c < g.channels)
-                value = from[place + (long)(c0 + c) * g.from_c];
-            tile[c * PITCH + item % SIDE] = value;
+        for (int i = 0; i < 2; i++) {
+            const int c = t->c0 + (pair0 + k * (ITEMS / RUNS_ACROSS(run))) * 2 + i;
+            const bool valid = place[l] >= 0 && c < g->channels;
+            __global const ushort *at = from + (valid ? place[l] + c * g->from_c : 0);
+            uint4 found = (uint4)(0, 0, 0, 0);
+            if (run == 8)
+                found = valid ? *(__global const uint4 *)at : found;
+            else if (run == 4)
+                found = (uint4)(valid ? *(__global const uint2 *)at : (uint2)(0, 0), 0, 0);
+            else if (run == 2)
+                found.x = valid ? *(__global const uint *)at : 0;
+            else
+                found.x = valid ? *at : 0;
+            words[l][k][i] = found;
         }
+    EACH_RUN(run, l, k) {
+        const uint4 a = words[l][k][0], b = words[l][k][1];
+        const int p = l * 64 + column, pair = pair0 + k * (ITEMS / RUNS_ACROSS(run));
+#define PUT_TWO(i, first, second)                                              \
+    if (i < run)                                                               \
+        tile[mx_in_tile(p + i, pair, run)] = LOWER(first, second);             \
+    if (i + 1 < run)                                                           \
+        tile[mx_in_tile(p + i + 1, pair, run)] = UPPER(first, second)
+        PUT_TWO(0, a.x, b.x);
+        PUT_TWO(2, a.y, b.y);
+        PUT_TWO(4, a.z, b.z);
+        PUT_TWO(6, a.w, b.w);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    to += to_offset + ((long)image * all * g.groups + group) * g.reduced;
-    /* Eight channels at a time: `reduced` is a multiple of eight. */
-    const bool aligned = ((ulong)to & 15) == 0;
-    const int c = item % (SIDE / 8) * 8;
-    if (c0 + c >= g.reduced)
-        return;
+}
+
+/* The same from any address: little code. */
+static inline void mx_load_singly(__global const ushort *from, __local ushort *tile, const mx_tile *t,
+                                  const mx_nv_pixels *g, const int run)
+{
+#pragma unroll 1
+    for (int l = get_local_id(0); l < TILE * CHANNELS; l += ITEMS) {
+        const int p = l % TILE, c = l / TILE, place = mx_place_of_pixels(p, t, g, 1);
+        const bool valid = place >= 0 && t->c0 + c < g->channels;
+        tile[mx_in_tile(p, c >> 1, run) * 2 + (c & 1)] = valid ? from[place + (t->c0 + c) * g->from_c] : (ushort)0;
+    }
+}
+
+static inline __attribute__((always_inline)) void mx_store_runs(
+    __global ushort *to, __local const uint *tile, const mx_tile *t, const mx_nv_pixels *g, const int run)
+{
+    const int item = get_local_id(0), column = item % RUNS_ACROSS(run) * run, pair0 = item / RUNS_ACROSS(run);
+    EACH_RUN(run, l, k) {
+        const int place = mx_place_of_pixels(l * 64 + column, t, g, run);
+        const int pair = pair0 + k * (ITEMS / RUNS_ACROSS(run)), c = t->c0 + pair * 2;
+        uint words[2][4];
 #pragma unroll
-    for (int l = 0; l < SIDE * SIDE / 2048; l++) {
-        const int p = item / (SIDE / 8) + l * (2048 / SIDE);
-        if (p0 + p < all) {
-            __global STORAGE(X_TYPE) *at = to + (long)(p0 + p) * g.groups * g.reduced + c0 + c;
-            __local const STORAGE(X_TYPE) *column = tile + c * PITCH + p;
-#if MX_TYPE(X_TYPE) != MX_TYPE_float
-            if (aligned) {
-                uint4 chunk;
-                chunk.x = (uint)column[0] | (uint)column[PITCH] << 16;
-                chunk.y = (uint)column[2 * PITCH] | (uint)column[3 * PITCH] << 16;
-                chunk.z = (uint)column[4 * PITCH] | (uint)column[5 * PITCH] << 16;
-                chunk.w = (uint)column[6 * PITCH] | (uint)column[7 * PITCH] << 16;
-                *(__global uint4 *)at = chunk;
-                continue;
+        for (int i = 0; i < (run + 1) / 2; i++) {
+            const uint first = tile[mx_in_tile(l * 64 + column + i * 2, pair, run)];
+            const uint second = run > 1 ? tile[mx_in_tile(l * 64 + column + i * 2 + 1, pair, run)] : 0;
+            words[0][i] = LOWER(first, second);
+            words[1][i] = UPPER(first, second);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (place >= 0 && c + i < g->channels) {
+                __global ushort *at = to + place + (c + i) * g->from_c;
+                const uint *found = words[i];
+                if (run == 8)
+                    *(__global uint4 *)at = (uint4)(found[0], found[1], found[2], found[3]);
+                else if (run == 4)
+                    *(__global uint2 *)at = (uint2)(found[0], found[1]);
+                else if (run == 2)
+                    *(__global uint *)at = found[0];
+                else
+                    *at = (ushort)found[0];
             }
-#endif
-            for (int i = 0; i < 8; i++)
-                at[i] = column[i * PITCH];
+    }
+}
+
+/* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of the group's images,
+ * its image in the tile, its channel and pixel. */
+#define EACH_CHUNK(l, n, c, p)                                                                            \
+    const int all = g->h * g->w, chunks = min(CHANNELS, g->channels - t->c0) * all / 8;                   \
+    const int first_image = mx_quotient(t->m0, g->by_image), end = t->many / all * chunks;                \
+    _Pragma("unroll 4") for (int l = get_local_id(0), n, c, p; l < end; l += ITEMS)                       \
+        if (n = l / chunks, c = mx_quotient((l - n * chunks) * 8, g->by_image),                           \
+            p = (l - n * chunks) * 8 - c * all, true)
+#define CHUNK_AT(l, n) ((first_image + (n)) * g->from_n + t->c0 * all + ((l) - (n) * chunks) * 8)
+#define NEXT_PIXEL(c, p) ((p) + 1 < all ? (p)++ : (p = 0, (c)++))
+
+static inline __attribute__((always_inline)) void mx_load_whole(
+    __global const ushort *from, __local ushort *tile, const mx_tile *t, const mx_nv_pixels *g)
+{
+    EACH_CHUNK (l, n, c, p) {
+        const uint4 found = *(__global const uint4 *)(from + CHUNK_AT(l, n));
+        const uint words[4] = {found.x, found.y, found.z, found.w};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            tile[mx_in_tile(n * all + p, c >> 1, 0) * 2 + (c & 1)] = (ushort)(words[i / 2] >> i % 2 * 16);
+            NEXT_PIXEL(c, p);
         }
     }
 }
 
-#if MX_TYPE(X_TYPE) != MX_TYPE_float
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void turn_pixels(
-    __global const STORAGE(X_TYPE) *restrict from, long from_offset, __global STORAGE(X_TYPE) *restrict to,
-    long to_offset, const mx_nv_pixels g, const float alpha, const float beta)
+static inline __attribute__((always_inline)) void mx_store_whole(
+    __global ushort *to, __local const ushort *tile, const mx_tile *t, const mx_nv_pixels *g)
 {
-    __local STORAGE(X_TYPE) tile[SIDE * PITCH] __attribute__((aligned(16)));
-    const int item = get_local_id(0), all = g.h * g.w;
-    const int across = (all + SIDE - 1) / SIDE, down = (g.channels + SIDE - 1) / SIDE;
-    int i = get_group_id(0);
-    const int p0 = i % across * SIDE;
-    i /= across;
-    const int c0 = i % down * SIDE, image = i / down;
-
-    from += from_offset + (long)image * all * g.reduced;
-    to += to_offset + (long)image * g.from_n;
-    if (alpha != 1 || beta != 0) {
-        for (int l = item; l < SIDE * SIDE; l += 256) {
-            const int p = p0 + l % SIDE, c = c0 + l / SIDE, h = p / g.w;
-            if (p < all && c < g.channels) {
-                const long place = (long)c * g.from_c + h * g.from_h + (p - h * g.w) * g.from_w;
-                const float value = LOAD(X_TYPE)(from, (long)p * g.reduced + c);
-                STORE_MIXED(X_TYPE, to, place, value, alpha, beta);
-            }
+    EACH_CHUNK (l, n, c, p) {
+        uint words[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            words[i / 2] |= (uint)tile[mx_in_tile(n * all + p, c >> 1, 0) * 2 + (c & 1)] << i % 2 * 16;
+            NEXT_PIXEL(c, p);
         }
-        return;
+        *(__global uint4 *)(to + CHUNK_AT(l, n)) = (uint4)(words[0], words[1], words[2], words[3]);
     }
-    /* Eight channels at a time: `reduced` is a multiple of eight. */
-    const bool aligned = ((ulong)from & 15) == 0;
-    const int chunk = item % (SIDE / 8) * 8;
-#pragma unroll
-    for (int l = 0; l < SIDE * SIDE / 2048; l++) {
-        const int p = item / (SIDE / 8) + l * (2048 / SIDE);
-        __local STORAGE(X_TYPE) *column = tile + chunk * PITCH + p;
-        if (p0 + p >= all || c0 + chunk >= g.reduced)
-            continue;
-        __global const STORAGE(X_TYPE) *at = from + (long)(p0 + p) * g.reduced + c0 + chunk;
-        if (aligned) {
-            const uint4 eight = *(__global const uint4 *)at;
-            const uint words[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-            for (int c = 0; c < 8; c++)
-                column[c * PITCH] = (STORAGE(X_TYPE))(words[c / 2] >> c % 2 * 16);
-        } else
-            for (int c = 0; c < 8; c++)
-                column[c * PITCH] = at[c];
+}
+
+/* Chunks of a tile's pixels, channels closest; with `reduced` a multiple of 8 there are only whole ones. */
+#define EACH_CHUNK_OF_PIXELS(l, p, chunk, of)                                                             \
+    const int chunk = get_local_id(0) % (CHANNELS / 8);                                                   \
+    if (t.c0 + chunk * 8 < (of))                                                                          \
+        _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)                           \
+            for (int p = get_local_id(0) / (CHANNELS / 8) + l * (ITEMS * 8 / CHANNELS); p < t.many; p = t.many)
+
+static inline __attribute__((always_inline)) void mx_pack(
+    __global const ushort *restrict from, __global ushort *restrict to, __local uint *tile, int number,
+    const mx_nv_pixels *g, const int run)
+{
+    const mx_tile t = mx_tile_of(number, g);
+    const int bytes = run == 0 ? 16 : 2 * run;
+    from += (long)t.group * g->from_g;
+    to += (long)t.m0 * g->groups * g->reduced + t.group * g->reduced + t.c0;
+    if (((ulong)from & (bytes - 1)) != 0)
+        mx_load_singly(from, (__local ushort *)tile, &t, g, run);
+    else if (run == 0)
+        mx_load_whole(from, (__local ushort *)tile, &t, g);
+    else
+        mx_load_runs(from, tile, &t, g, run);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    EACH_CHUNK_OF_PIXELS(l, p, chunk, g->reduced) {
+        const uint4 found = *(__local const uint4 *)(tile + mx_in_tile(p, chunk * 4, run));
+        __global ushort *at = to + p * g->groups * g->reduced + chunk * 8;
+        if (((ulong)to & 15) == 0)
+            *(__global uint4 *)at = found;
+        else
+            vstore8(as_ushort8(found), 0, at);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_pixels(
+    __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
+    const mx_nv_pixels g)
+{
+    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
+    mx_pack(from + from_offset, to + to_offset, tile, get_group_id(0), &g, RUN);
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_two(
+    __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
+    const mx_nv_pixels g, __global const ushort *restrict second, long second_offset,
+    __global ushort *restrict second_to, long second_to_offset, const mx_nv_pixels second_g, const int tiles)
+{
+    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
+    const int number = get_group_id(0);
+    if (number < tiles)
+        mx_pack(from + from_offset, to + to_offset, tile, number, &g, RUN);
+    else
+        mx_pack(second + second_offset, second_to + second_to_offset, tile, number - tiles, &second_g, SECOND_RUN);
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void turn_pixels(
+    __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
+    const mx_nv_pixels g, const float alpha, const float beta)
+{
+    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
+    const mx_tile t = mx_tile_of(get_group_id(0), &g);
+    from += from_offset + (long)t.m0 * g.reduced + t.c0;
+    to += to_offset;
+    const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (RUN == 0 ? 15 : 2 * RUN - 1)) == 0;
+    EACH_CHUNK_OF_PIXELS(l, p, chunk, g.reduced) {
+        __global const ushort *at = from + p * g.reduced + chunk * 8;
+        *(__local uint4 *)(tile + mx_in_tile(p, chunk * 4, RUN)) =
+            ((ulong)from & 15) == 0 ? *(__global const uint4 *)at : as_uint4(vload8(0, at));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const bool rows = g.from_w == 1 && g.from_h == g.w && ((ulong)to & 3) == 0;
-    if (rows && all <= SIDE && g.from_c == all) {
-        /* The whole image: two pixels in one word, wherever channels begin. */
-        const int count = min(SIDE, g.channels - c0) * all;
-        for (int l = item * 2; l < count; l += 512) {
-            const int c = l / all, p = l - c * all;
-            const uint first = tile[c * PITCH + p];
-            if (l + 1 < count)
-                *(__global uint *)(to + (long)c0 * all + l) =
-                    first | (uint)tile[p + 1 < all ? c * PITCH + p + 1 : (c + 1) * PITCH] << 16;
-            else
-                to[(long)c0 * all + l] = first;
+    if (!plain) {
+#pragma unroll 1
+        for (int l = get_local_id(0); l < TILE * CHANNELS; l += ITEMS) {
+            const int p = l % TILE, c = l / TILE, place = mx_place_of_pixels(p, &t, &g, 1);
+            if (place >= 0 && t.c0 + c < g.channels) {
+                __global ushort *at = to + place + (t.c0 + c) * g.from_c;
+                if (alpha == 1 && beta == 0)
+                    *at = from[p * g.reduced + c];
+                else
+                    STORE_MIXED(X_TYPE, at, 0, LOAD(X_TYPE)(from, p * g.reduced + c), alpha, beta);
+            }
         }
-        return;
-    }
-    /* Two pixels in one word, where pixels lie in a row and every row of channels begins at a word. */
-    if (rows && all % 2 == 0 && g.from_c % 2 == 0) {
-        const int p = item % (SIDE / 2) * 2;
-        if (p0 + p >= all)
-            return;
-#pragma unroll
-        for (int l = 0; l < SIDE * SIDE / 512; l++) {
-            const int c = item / (SIDE / 2) + l * (512 / SIDE);
-            if (c0 + c < g.channels)
-                *(__global uint *)(to + p0 + p + (long)(c0 + c) * g.from_c) =
-                    *(__local const uint *)(tile + c * PITCH + p);
-        }
-        return;
-    }
-    const int p = p0 + item % SIDE, h = p / g.w, place = h * g.from_h + (p - h * g.w) * g.from_w;
-    if (p >= all)
-        return;
-#pragma unroll
-    for (int l = 0; l < SIDE * SIDE / 256; l++) {
-        const int c = item / SIDE + l * (256 / SIDE);
-        if (c0 + c < g.channels)
-            to[place + (long)(c0 + c) * g.from_c] = tile[c * PITCH + item % SIDE];
-    }
+    } else if (RUN == 0)
+        mx_store_whole(to, (__local const ushort *)tile, &t, &g);
+    else
+        mx_store_runs(to, tile, &t, &g, RUN);
 }
 #endif

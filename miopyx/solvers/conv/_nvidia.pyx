@@ -16,11 +16,12 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, _NvSolver, divides, mx_nv_conv, refuse_sizes, set_packed_w, set_residue, set_taps, set_x, set_y,
+    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue, set_taps, set_x, set_y,
     stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
+    PIXELS = 128           # of a tile of pack_pixels and turn_pixels
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
 
 
@@ -156,30 +157,92 @@ cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
                 (up(items, 256),), (256,))
 
 
+cdef class _Pixels:
+    """A tensor of 16 bits that is copied with its channels closest, as kernels/conv_nvidia_pack.cl takes it."""
+    cdef int slot, run
+    cdef int64_t to, tiles
+    cdef bytes sizes
+
+    def __init__(self, int slot, int64_t to, tuple lens, int64_t reduced, tuple strides):
+        """`lens` are images, groups, h, w and channels of a group, `strides` those of n, g, c, h and w."""
+        cdef int64_t images, groups, h, w, channels, n, g, c, sh, sw, together, many = PIXELS, blocks
+        images, groups, h, w, channels = lens
+        n, g, c, sh, sw = strides
+        cdef int64_t image = h * w
+        together = image | n | g | c
+        self.slot, self.to, self.run = slot, to, 1
+        if (w == 1 or sw == 1) and (h == 1 or sh == w):
+            if together % 8 == 0:
+                self.run = 8
+            elif image % 2 and image <= PIXELS and c == image and (channels * image | n | g) % 8 == 0:
+                self.run, many = 0, PIXELS // image * image
+            elif together % 4 == 0:
+                self.run = 4
+            elif together % 2 == 0:
+                self.run = 2
+        blocks = groups * (up(reduced, 64) // 64)
+        self.tiles = up(images * image, many) // many * blocks
+        cdef mx_nv_divisor[3] by
+        by[0], by[1], by[2] = divisor(image), divisor(w), divisor(blocks)
+        self.sizes = struct.pack("13i", images, groups, h, w, channels, reduced, n, g, c, sh, sw, many, blocks)
+        self.sizes += (<const unsigned char*> by)[:sizeof(by)]
+
+    cdef tuple args(self):
+        return (Arg.slot_of(self.slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, self.to), Arg.value_of(self.sizes))
+
+
+cdef _Pixels _pixels_of(const mx_tensor* x, int slot, int64_t groups, int64_t channels, int64_t to):
+    """`channels` are of one group."""
+    return _Pixels(slot, to, (x.len[0], groups, x.len[3], x.len[4], channels), up(channels, 8),
+                   (stride_of(x, 0), channels * x.stride[1] if groups > 1 else 0, stride_of(x, 1), stride_of(x, 3),
+                    stride_of(x, 4)))
+
+
+cdef _Pixels _pixels_of_weights(const mx_conv_problem* p, const roles_t* r):
+    """Weights as images of their taps; for backward data each group's are one image of channels and taps."""
+    cdef const mx_tensor* w = &p.w
+    cdef int64_t n = stride_of(w, 0), c = stride_of(w, 1), h = stride_of(w, 3), s = stride_of(w, 4)
+    if p.direction == MX_FORWARD:
+        return _Pixels(SLOT_W, 0, (w.len[0], 1, w.len[3], w.len[4], r.channels), r.reduced, (n, 0, c, h, s))
+    return _Pixels(SLOT_W, 0, (p.groups, 1, r.filters, w.len[3] * w.len[4], r.channels), r.reduced,
+                   (r.channels * n if p.groups > 1 else 0, 0, n, c, s if w.len[4] > 1 else h))
+
+
+cdef bint _taps_lie_in_a_row(const mx_tensor* w) noexcept nogil:
+    return w.len[3] == 1 or w.len[4] == 1 or w.stride[3] == w.len[4] * w.stride[4]
+
+
+cdef list _pack(const mx_conv_problem* p, list tensors):
+    """The step, if any, that copies up to two tensors."""
+    cdef _Pixels first, second
+    token = type_token(p.w.type)
+    if not tensors:
+        return []
+    first = tensors[0]
+    if len(tensors) == 1:
+        spec = KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=token, RUN=first.run)
+        return [Step(spec, first.args(), (first.tiles * 256,), (256,))]
+    second = tensors[1]
+    spec = KernelSpec("conv_nvidia_pack.cl", "pack_two", X_TYPE=token, RUN=first.run, SECOND_RUN=second.run)
+    args = first.args() + second.args() + (Arg.value_of(struct.pack("i", first.tiles)),)
+    return [Step(spec, args, ((first.tiles + second.tiles) * 256,), (256,))]
+
+
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
     """Copy a tensor of 16 bits to byte `to` of the workspace; `channels` are of one group."""
-    cdef int64_t reduced = up(channels, 8)
-    cdef int64_t tiles = (up(x.len[3] * x.len[4], 64) // 64) * (up(reduced, 64) // 64) * p.groups * x.len[0]
-    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], channels, reduced, stride_of(x, 0),
-                        channels * x.stride[1] if p.groups > 1 else 0, stride_of(x, 1), stride_of(x, 3),
-                        stride_of(x, 4))
-    args = (Arg.slot_of(slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
-    return Step(KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
-                (256,))
+    return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
 cdef list _turning(const mx_conv_problem* p, const roles_t* r):
     """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
+    cdef _Pixels y
     if not r.turns_y:
         return []
-    cdef const mx_tensor* y = r.y
-    cdef int64_t tiles = (up(y.len[3] * y.len[4], 64) // 64) * (up(y.len[1], 64) // 64) * y.len[0]
-    sizes = struct.pack("11i", y.len[0], 1, y.len[3], y.len[4], y.len[1], up(y.len[1], 8), stride_of(y, 0), 0,
-                        stride_of(y, 1), stride_of(y, 3), stride_of(y, 4))
-    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(sizes),
+    y = _pixels_of(r.y, r.y_slot, 1, r.y.len[1], r.y_offset)
+    spec = KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(y.sizes),
             Arg.alpha(False), Arg.beta(False))
-    return [Step(KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
-                 (256,))]
+    return [Step(spec, args, (y.tiles * 256,), (256,))]
 
 
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -286,14 +349,16 @@ cdef class _NvImplicitGemm(_NvSolver):
         return _multiply(p, r, g)
 
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
-        steps = []
-        if r.packs_w:
+        steps, tensors = [], []
+        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w):
+            tensors.append(_pixels_of_weights(p, r))
+        elif r.packs_w:
             steps.append(_pack_weights(p, r))
         if r.narrow.used:
             steps.append(pack_narrow(p, &r.narrow, r.x_offset))
         elif r.packs_x:
-            steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
-        return steps
+            tensors.append(_pixels_of(r.x, r.x_slot, p.groups, r.channels, r.x_offset))
+        return steps + _pack(p, tensors)
 
 
 cdef class NvImplicitGemmFwd(_NvImplicitGemm):
@@ -419,15 +484,15 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
     set_x(g, &p.x, g.channels, up(g.channels, 8) if s.packs_x else 0)
     set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
-    steps = []
+    steps, tensors = [], []
     if s.narrow.used:
         set_narrow(g, &s.narrow)
         steps.append(pack_narrow(p, &s.narrow, s.x_offset))
     elif s.packs_x:
-        steps.append(pack_pixels(p, &p.x, SLOT_X, p.w.len[1], s.x_offset))
+        tensors.append(_pixels_of(&p.x, SLOT_X, p.groups, p.w.len[1], s.x_offset))
     if s.packs_y:
-        steps.append(pack_pixels(p, &p.y, SLOT_Y, g.filters, s.y_offset))
-    return steps
+        tensors.append(_pixels_of(&p.y, SLOT_Y, p.groups, g.filters, s.y_offset))
+    return steps + _pack(p, tensors)
 
 
 cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):

@@ -14,6 +14,8 @@
  * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups as one.
  * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
  *     those of a row.
+ * spread_pixels: from[image][channel][p][q], what a 1x1 filter with a stride gives, to rows of pixels that lie closest,
+ *     STEP columns apart, zeros between them; one work-item for VEC pixels of a row, which VEC divides; 16 bits only.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -154,6 +156,56 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
         for (int c = 0; c < g.channels; c++) {
             const float value = LOAD(X_TYPE)(from, b * g.channels + c);
             STORE_MIXED(X_TYPE, to, b * g.to_w + c * g.to_c, value, alpha, beta);
+        }
+}
+
+typedef struct {
+    int images, channels, h, w; /* of the result */
+    int p, q, step_h;
+    int to_n, to_c;                                       /* strides */
+    mx_nv_divisor by_runs, by_h, by_channels, by_step;    /* w / VEC, h, channels, step_h */
+} mx_nv_stepped;
+
+#ifndef VEC /* 1, or a multiple of STEP: 2, 4 or 8 */
+#define VEC 1
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#define MX_PIXELS MX_JOIN(MX_PIXELS_, VEC)
+#define MX_PIXELS_1 ushort
+#define MX_PIXELS_2 uint
+#define MX_PIXELS_4 uint2
+#define MX_PIXELS_8 uint4
+
+__kernel void spread_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
+                            long to_offset, const mx_nv_stepped g, const float alpha, const float beta)
+{
+    const int i = get_global_id(0), line = mx_quotient(i, g.by_runs), w = (i - line * (g.w / VEC)) * VEC;
+    const int plane = mx_quotient(line, g.by_h), h = line - plane * g.h;
+    const int image = mx_quotient(plane, g.by_channels), p = mx_quotient(h, g.by_step);
+    if (image >= g.images)
+        return;
+    const bool meets = p * g.step_h == h && (VEC > 1 || w % STEP == 0);
+    union {
+        MX_PIXELS all;
+        ushort each[VEC];
+    } pixels;
+    from += from_offset + (meets ? (long)(plane * g.p + p) * g.q + w / STEP : 0);
+#pragma unroll
+    for (int l = 0; l < VEC; l++)
+        pixels.each[l] = l % STEP == 0 && meets ? from[l / STEP] : (ushort)0;
+    to += to_offset + (long)image * g.to_n + (plane - image * g.channels) * g.to_c + h * g.w + w;
+    if (alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0)
+        *(__global MX_PIXELS *)to = pixels.all;
+    else
+#pragma unroll 1
+        for (int l = 0; l < VEC; l++) {
+            const bool there = l % STEP == 0 && meets;
+            if (alpha == 1 && beta == 0)
+                to[l] = there ? from[l / STEP] : (ushort)0;
+            else
+                STORE_MIXED(X_TYPE, to, l, there ? LOAD(X_TYPE)(from, l / STEP) : 0.0f, alpha, beta);
         }
 }
 

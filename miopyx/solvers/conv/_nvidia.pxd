@@ -35,6 +35,7 @@ cdef struct roles_t:
     bint turns_y                             # y is computed in the workspace, channels closest, and turned round
     int64_t size                             # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
+    int64_t y_at                             # of y itself, where y_slot is the workspace
 
 # How backward weights in 16 bits are computed; a split has `each` slices of pixels.
 cdef struct parts_t:
@@ -60,7 +61,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
-    pass
+    cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):

@@ -240,8 +240,8 @@ cdef list _turning(const mx_conv_problem* p, const roles_t* r):
         return []
     y = _pixels_of(r.y, r.y_slot, 1, r.y.len[1], r.y_offset)
     spec = KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(y.sizes),
-            Arg.alpha(False), Arg.beta(False))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2, r.y_at), Arg.value_of(y.sizes))
+    args += _scaling(r.y_slot == SLOT_WORKSPACE)
     return [Step(spec, args, (y.tiles * 256,), (256,))]
 
 
@@ -278,11 +278,16 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
         Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
-        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else r.y_at),
         Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
-        Arg.value_of(struct.pack("f", 1)) if r.turns_y else Arg.alpha(False),
-        Arg.value_of(struct.pack("f", 0)) if r.turns_y else Arg.beta(False),
-    )
+    ) + _scaling(r.turns_y or r.y_slot == SLOT_WORKSPACE)
+
+
+cdef tuple _scaling(bint in_workspace):
+    """Alpha and beta, or 1 and 0 for what only goes to the workspace."""
+    if in_workspace:
+        return Arg.value_of(struct.pack("f", 1)), Arg.value_of(struct.pack("f", 0))
+    return Arg.alpha(False), Arg.beta(False)
 
 
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -391,17 +396,20 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
-        cdef mx_nv_conv whole = operands(p, &r), g
+        return Solution(self.launches(dev, p, &r), r.workspace)
+
+    cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
+        cdef mx_nv_conv whole = operands(p, r), g
         cdef int64_t a, b
-        steps = self.packing(p, &r)
+        steps = self.packing(p, r)
         for a in range(min(p.step[1], p.x.len[3])):
             for b in range(min(p.step[2], p.x.len[4])):
                 g = whole
                 set_residue(&g, p, a, b)
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
-                steps.append(self.multiply(dev, p, &r, &g))
-        return Solution(steps + _turning(p, &r), r.workspace)
+                steps.append(self.multiply(dev, p, r, &g))
+        return steps + _turning(p, r)
 
 
 # A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.

@@ -8,7 +8,7 @@ from libc.string cimport memset
 from miopyx._core cimport (
     SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step,
 )
-from miopyx._types cimport MX_FLOAT, mx_conv_problem
+from miopyx._types cimport MX_FLOAT, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, in_place, only_read, operand_args, operands,
@@ -194,10 +194,48 @@ cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
     return (n + d - 1) // d if n > 0 else -(-n // d)
 
 
+cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
+    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels lie closest."""
+    cdef const mx_tensor* x = &p.x
+    return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
+            and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
+            and x.len[3] * x.len[4] > 1 and x.stride[1] != 1)
+
+
+cdef mx_conv_problem _without_steps(const mx_conv_problem* p) noexcept nogil:
+    """The problem with a packed dx of those pixels only that its filter meets."""
+    cdef mx_conv_problem o = p[0]
+    o.step[1] = o.step[2] = 1
+    o.x.len[3], o.x.len[4] = p.y.len[3], p.y.len[4]
+    o.x.stride[4] = 1
+    o.x.stride[3] = o.x.len[4]
+    o.x.stride[1] = o.x.len[3] * o.x.stride[3]
+    o.x.stride[0] = o.x.len[1] * o.x.stride[1]
+    return o
+
+
+cdef Step _spread_pixels(const mx_conv_problem* p, int64_t at):
+    """The step that brings those pixels from byte `at` of the workspace to dx."""
+    cdef const mx_tensor* x = &p.x
+    cdef int64_t vector = 8, runs
+    cdef mx_nv_divisor[4] by
+    while (x.len[4] | stride_of(x, 0) | stride_of(x, 1)) % vector or vector > 1 and vector % p.step[2]:
+        vector //= 2
+    runs = x.len[4] // vector
+    by[0], by[1], by[2], by[3] = divisor(runs), divisor(x.len[3]), divisor(x.len[1]), divisor(p.step[1])
+    sizes = struct.pack("9i", x.len[0], x.len[1], x.len[3], x.len[4], p.y.len[3], p.y.len[4], p.step[1],
+                        stride_of(x, 0), stride_of(x, 1)) + (<const unsigned char*> by)[:sizeof(by)]
+    spec = KernelSpec("conv_nvidia_pack.cl", "spread_pixels", X_TYPE=type_token(p.w.type), VEC=vector, STEP=p.step[2])
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2), Arg.value_of(sizes), Arg.alpha(False),
+            Arg.beta(False))
+    return Step(spec, args, (up(x.len[0] * x.len[1] * x.len[3] * runs, 256),), (256,))
+
+
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
 
-    With few channels all residues are one launch, and a last one spreads what it gives.
+    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels lie closest.
     """
 
     def __cinit__(self):
@@ -214,6 +252,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
         cdef merged_t m = _merged_of(p)
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r.workspace = roles_of(&met, True).workspace + up(met.x.len[0] * met.x.stride[0] * 2, ALIGN)
         if m.used:
             r.packs_w, r.w_across, r.turns_y = True, False, False
             r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
@@ -232,6 +274,13 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef merged_t m = _merged_of(p)
         cdef roles_t r
         cdef mx_nv_conv g
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r = roles_of(&met, True)
+            r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
+            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(p, r.y_at)],
+                            self.workspace_bytes(dev, p))
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)

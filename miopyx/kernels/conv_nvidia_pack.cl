@@ -14,8 +14,9 @@
  * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups as one.
  * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
  *     those of a row.
- * spread_pixels: from[image][channel][p][q], what a 1x1 filter with a stride gives, to rows of pixels that lie closest,
- *     STEP columns apart, zeros between them; one work-item for VEC pixels of a row, which VEC divides; 16 bits only.
+ * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
+ *     one work-item for VEC pixels, which divide a plane, of `each` planes; 16 bits only.
+ * spread_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -160,64 +161,121 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
 }
 
 typedef struct {
-    int images, channels, h, w; /* of the result */
-    int p, q, step_h;
-    int to_n, to_c;                                       /* strides */
-    mx_nv_divisor by_runs, by_h, by_channels, by_step;    /* w / VEC, h, channels, step_h */
+    int planes, channels; /* of all images, of one */
+    int h, w, p, q, step_h, step_w; /* of the strided rows, of the packed ones */
+    int stride_n, stride_c, stride_h; /* of the former */
+    int each; /* planes of a work-item */
+    mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
 } mx_nv_stepped;
 
-#ifndef VEC /* 1, or a multiple of STEP: 2, 4 or 8 */
+#ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef STEP
+#ifndef STEP /* only each of so many of the VEC pixels can meet anything */
 #define STEP 1
 #endif
-#define MX_PIXELS MX_JOIN(MX_PIXELS_, VEC)
-#define MX_PIXELS_1 ushort
-#define MX_PIXELS_2 uint
-#define MX_PIXELS_4 uint2
-#define MX_PIXELS_8 uint4
+/* VEC elements that lie one after the other in words, to an address that is a multiple of their size. */
+#define STORE_PIXELS MX_JOIN(STORE_PIXELS_, VEC)
+#define STORE_PIXELS_1(to, words) *(to) = (ushort)(words)[0]
+#define STORE_PIXELS_2(to, words) *(__global uint *)(to) = (words)[0]
+#define STORE_PIXELS_4(to, words) *(__global uint2 *)(to) = (uint2)((words)[0], (words)[1])
+#define STORE_PIXELS_8(to, words) \
+    *(__global uint4 *)(to) = (uint4)((words)[0], (words)[1], (words)[2], (words)[3])
+#define EACH_PIXEL(l) _Pragma("unroll") for (int l = 0; l < VEC; l++)
+
+/* Four under way. */
+#define EACH_PLANE(plane, begin, end)                                                            \
+    for (int plane##0 = begin; plane##0 < (end); plane##0 += 4)                                  \
+        _Pragma("unroll") for (int plane = plane##0; plane < plane##0 + 4; plane++)              \
+            if (plane < (end))
+
+/* Where a plane of the strided tensor begins. */
+static inline long mx_plane_at(int plane, const mx_nv_stepped *g)
+{
+    const int image = mx_quotient(plane, g->by_channels);
+    return (long)image * g->stride_n + (plane - image * g->channels) * g->stride_c;
+}
+
+__kernel void gather_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
+                            long to_offset, const mx_nv_stepped g)
+{
+    const int image = g.p * g.q, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
+    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.each, g.planes);
+    int from_at[VEC];
+    EACH_PIXEL (l) {
+        const int p = mx_quotient(position + l, g.by_row), q = position + l - p * g.q;
+        from_at[l] = p * g.stride_h + q * g.step_w;
+    }
+    from += from_offset;
+    to += to_offset + position;
+    const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0;
+    EACH_PLANE (plane, group * g.each, end) {
+        __global const ushort *at = from + mx_plane_at(plane, &g);
+        uint words[4] = {0, 0, 0, 0};
+        EACH_PIXEL (l)
+            words[l / 2] |= (uint)at[from_at[l]] << l % 2 * 16;
+        if (aligned)
+            STORE_PIXELS(to + (long)plane * image, words);
+        else
+            EACH_PIXEL (l)
+                to[(long)plane * image + l] = (ushort)(words[l / 2] >> l % 2 * 16);
+    }
+}
 
 __kernel void spread_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
                             long to_offset, const mx_nv_stepped g, const float alpha, const float beta)
 {
-    const int i = get_global_id(0), line = mx_quotient(i, g.by_runs), w = (i - line * (g.w / VEC)) * VEC;
-    const int plane = mx_quotient(line, g.by_h), h = line - plane * g.h;
-    const int image = mx_quotient(plane, g.by_channels), p = mx_quotient(h, g.by_step);
-    if (image >= g.images)
-        return;
-    const bool meets = p * g.step_h == h && (VEC > 1 || w % STEP == 0);
-    union {
-        MX_PIXELS all;
-        ushort each[VEC];
-    } pixels;
-    from += from_offset + (meets ? (long)(plane * g.p + p) * g.q + w / STEP : 0);
+    const int runs = g.h * g.w / VEC, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
+    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.each, g.planes);
+    int from_at[VEC]; /* -1: nowhere */
 #pragma unroll
-    for (int l = 0; l < VEC; l++)
-        pixels.each[l] = l % STEP == 0 && meets ? from[l / STEP] : (ushort)0;
-    to += to_offset + (long)image * g.to_n + (plane - image * g.channels) * g.to_c + h * g.w + w;
-    if (alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0)
-        *(__global MX_PIXELS *)to = pixels.all;
-    else
-#pragma unroll 1
-        for (int l = 0; l < VEC; l++) {
-            const bool there = l % STEP == 0 && meets;
-            if (alpha == 1 && beta == 0)
-                to[l] = there ? from[l / STEP] : (ushort)0;
-            else
-                STORE_MIXED(X_TYPE, to, l, there ? LOAD(X_TYPE)(from, l / STEP) : 0.0f, alpha, beta);
-        }
+    for (int l = 0; l < VEC; l += STEP) {
+        const int h = mx_quotient(position + l, g.by_row), w = position + l - h * g.w;
+        const int p = mx_quotient(h, g.by_step_h), q = mx_quotient(w, g.by_step_w);
+        from_at[l] = p * g.step_h == h && q * g.step_w == w ? p * g.q + q : -1;
+    }
+    from += from_offset;
+    to += to_offset + position;
+    const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0;
+    EACH_PLANE (plane, group * g.each, end) {
+        __global const ushort *at = from + (long)plane * (g.p * g.q);
+        uint words[4] = {0, 0, 0, 0};
+        EACH_PIXEL (l)
+            if (l % STEP == 0)
+                words[l / 2] |= (uint)(from_at[l] >= 0 ? at[from_at[l]] : (ushort)0) << l % 2 * 16;
+        __global ushort *y = to + mx_plane_at(plane, &g);
+        if (plain)
+            STORE_PIXELS(y, words);
+        else
+            EACH_PIXEL (l) {
+                const bool there = l % STEP == 0 && from_at[l] >= 0;
+                if (alpha == 1 && beta == 0)
+                    y[l] = (ushort)(words[l / 2] >> l % 2 * 16);
+                else
+                    STORE_MIXED(X_TYPE, y, l, there ? LOAD(X_TYPE)(at, from_at[l]) : 0.0f, alpha, beta);
+            }
+    }
 }
 
 #define ITEMS 256
 #define TILE 128    /* pixels */
 #define CHANNELS 64 /* of a pixel: 32 words, or 8 chunks of 16 bytes */
+#define WHOLE_PITCH (CHANNELS / 2 + 1)
+#define TILE_WORDS (TILE * WHOLE_PITCH)
 
 /* Where word `pair` of a tile's pixel lies: chunk c of it at c ^ (p / run), so that neither words of pixels `run` apart
- * nor chunks of one pixel meet in a bank. */
+ * nor chunks of one pixel meet in a bank.  Where single elements are written, run 0, pixels lie an odd number of words
+ * apart. */
 static inline int mx_in_tile(int p, int pair, int run)
 {
-    return p * (CHANNELS / 2) + ((pair >> 2 ^ (p / (run > 0 ? run : 8) & 7)) << 2) + (pair & 3);
+    return run == 0 ? p * WHOLE_PITCH + pair
+                    : p * (CHANNELS / 2) + ((pair >> 2 ^ (p / run & 7)) << 2) + (pair & 3);
+}
+
+static inline uint4 mx_chunk_of_tile(__local const uint *tile, int p, int chunk, int run)
+{
+    __local const uint *at = tile + mx_in_tile(p, chunk * 4, run);
+    return run == 0 ? (uint4)(at[0], at[1], at[2], at[3]) : *(__local const uint4 *)at;
 }
 
 /* What a group works on: pixels from m0 on, `many` of them, and channels from c0 on of one group. */
@@ -343,42 +401,71 @@ static inline __attribute__((always_inline)) void mx_store_runs(
     }
 }
 
-/* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of the group's images,
- * its image in the tile, its channel and pixel. */
-#define EACH_CHUNK(l, n, c, p)                                                                            \
-    const int all = g->h * g->w, chunks = min(CHANNELS, g->channels - t->c0) * all / 8;                   \
-    const int first_image = mx_quotient(t->m0, g->by_image), end = t->many / all * chunks;                \
-    _Pragma("unroll 4") for (int l = get_local_id(0), n, c, p; l < end; l += ITEMS)                       \
-        if (n = l / chunks, c = mx_quotient((l - n * chunks) * 8, g->by_image),                           \
-            p = (l - n * chunks) * 8 - c * all, true)
-#define CHUNK_AT(l, n) ((first_image + (n)) * g->from_n + t->c0 * all + ((l) - (n) * chunks) * 8)
-#define NEXT_PIXEL(c, p) ((p) + 1 < all ? (p)++ : (p = 0, (c)++))
+/* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of the group's images:
+ * its image in the tile, its channel and pixel, and where it lies. */
+#define EACH_CHUNK(l) _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)
+typedef struct {
+    int n, c, p, at;
+    bool valid;
+} mx_chunk;
+
+static inline mx_chunk mx_chunk_of(int l, const mx_tile *t, const mx_nv_pixels *g)
+{
+    const int all = g->h * g->w, chunks = min(CHANNELS, g->channels - t->c0) * all / 8, i = get_local_id(0) + l * ITEMS;
+    const int number = i / chunks, first = (i - number * chunks) * 8;
+    mx_chunk k;
+    k.n = number, k.c = mx_quotient(first, g->by_image), k.p = first - k.c * all;
+    k.at = (mx_quotient(t->m0, g->by_image) + number) * g->from_n + t->c0 * all + first;
+    k.valid = number * all < t->many;
+    return k;
+}
+
+/* Half words to the next of the chunk's elements, which lie in a tile by pixels. */
+#define NEXT_ELEMENT(at, p)                                                     \
+    do {                                                                        \
+        at += 2 * WHOLE_PITCH;                                                  \
+        if (++p == all)                                                         \
+            p = 0, at += 1 - all * 2 * WHOLE_PITCH;                             \
+    } while (0)
 
 static inline __attribute__((always_inline)) void mx_load_whole(
     __global const ushort *from, __local ushort *tile, const mx_tile *t, const mx_nv_pixels *g)
 {
-    EACH_CHUNK (l, n, c, p) {
-        const uint4 found = *(__global const uint4 *)(from + CHUNK_AT(l, n));
-        const uint words[4] = {found.x, found.y, found.z, found.w};
+    const int all = g->h * g->w;
+    uint4 found[TILE * CHANNELS / 8 / ITEMS];
+    EACH_CHUNK (l) {
+        const mx_chunk k = mx_chunk_of(l, t, g);
+        found[l] = k.valid ? *(__global const uint4 *)(from + k.at) : (uint4)(0, 0, 0, 0);
+    }
+    EACH_CHUNK (l) {
+        const mx_chunk k = mx_chunk_of(l, t, g);
+        const uint words[4] = {found[l].x, found[l].y, found[l].z, found[l].w};
+        int at = (k.n * all + k.p) * 2 * WHOLE_PITCH + k.c, p = k.p;
+        if (k.valid)
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            tile[mx_in_tile(n * all + p, c >> 1, 0) * 2 + (c & 1)] = (ushort)(words[i / 2] >> i % 2 * 16);
-            NEXT_PIXEL(c, p);
-        }
+            for (int i = 0; i < 8; i++) {
+                tile[at] = (ushort)(words[i / 2] >> i % 2 * 16);
+                NEXT_ELEMENT(at, p);
+            }
     }
 }
 
 static inline __attribute__((always_inline)) void mx_store_whole(
     __global ushort *to, __local const ushort *tile, const mx_tile *t, const mx_nv_pixels *g)
 {
-    EACH_CHUNK (l, n, c, p) {
+    const int all = g->h * g->w;
+    EACH_CHUNK (l) {
+        const mx_chunk k = mx_chunk_of(l, t, g);
         uint words[4] = {0, 0, 0, 0};
+        int at = (k.n * all + k.p) * 2 * WHOLE_PITCH + k.c, p = k.p;
+        if (k.valid) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            words[i / 2] |= (uint)tile[mx_in_tile(n * all + p, c >> 1, 0) * 2 + (c & 1)] << i % 2 * 16;
-            NEXT_PIXEL(c, p);
+            for (int i = 0; i < 8; i++) {
+                words[i / 2] |= (uint)tile[at] << i % 2 * 16;
+                NEXT_ELEMENT(at, p);
+            }
+            *(__global uint4 *)(to + k.at) = (uint4)(words[0], words[1], words[2], words[3]);
         }
-        *(__global uint4 *)(to + CHUNK_AT(l, n)) = (uint4)(words[0], words[1], words[2], words[3]);
     }
 }
 
@@ -389,23 +476,24 @@ static inline __attribute__((always_inline)) void mx_store_whole(
         _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)                           \
             for (int p = get_local_id(0) / (CHANNELS / 8) + l * (ITEMS * 8 / CHANNELS); p < t.many; p = t.many)
 
-static inline __attribute__((always_inline)) void mx_pack(
-    __global const ushort *restrict from, __global ushort *restrict to, __local uint *tile, int number,
-    const mx_nv_pixels *g, const int run)
+static inline __attribute__((always_inline)) void mx_load_tile(
+    __global const ushort *from, __local uint *tile, const mx_tile *t, const mx_nv_pixels *g, const int run)
 {
-    const mx_tile t = mx_tile_of(number, g);
-    const int bytes = run == 0 ? 16 : 2 * run;
-    from += (long)t.group * g->from_g;
-    to += (long)t.m0 * g->groups * g->reduced + t.group * g->reduced + t.c0;
-    if (((ulong)from & (bytes - 1)) != 0)
-        mx_load_singly(from, (__local ushort *)tile, &t, g, run);
+    from += (long)t->group * g->from_g;
+    if (((ulong)from & (run == 0 ? 15 : 2 * run - 1)) != 0)
+        mx_load_singly(from, (__local ushort *)tile, t, g, run);
     else if (run == 0)
-        mx_load_whole(from, (__local ushort *)tile, &t, g);
+        mx_load_whole(from, (__local ushort *)tile, t, g);
     else
-        mx_load_runs(from, tile, &t, g, run);
-    barrier(CLK_LOCAL_MEM_FENCE);
+        mx_load_runs(from, tile, t, g, run);
+}
+
+static inline __attribute__((always_inline)) void mx_store_packed(
+    __global ushort *to, __local const uint *tile, const mx_tile t, const mx_nv_pixels *g, const int run)
+{
+    to += (long)t.m0 * g->groups * g->reduced + t.group * g->reduced + t.c0;
     EACH_CHUNK_OF_PIXELS(l, p, chunk, g->reduced) {
-        const uint4 found = *(__local const uint4 *)(tile + mx_in_tile(p, chunk * 4, run));
+        const uint4 found = mx_chunk_of_tile(tile, p, chunk, run);
         __global ushort *at = to + p * g->groups * g->reduced + chunk * 8;
         if (((ulong)to & 15) == 0)
             *(__global uint4 *)at = found;
@@ -418,8 +506,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_pixels(
     __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
     const mx_nv_pixels g)
 {
-    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
-    mx_pack(from + from_offset, to + to_offset, tile, get_group_id(0), &g, RUN);
+    __local uint tile[TILE_WORDS] __attribute__((aligned(16)));
+    const mx_tile t = mx_tile_of(get_group_id(0), &g);
+    mx_load_tile(from + from_offset, tile, &t, &g, RUN);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    mx_store_packed(to + to_offset, tile, t, &g, RUN);
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_two(
@@ -427,27 +518,37 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_two(
     const mx_nv_pixels g, __global const ushort *restrict second, long second_offset,
     __global ushort *restrict second_to, long second_to_offset, const mx_nv_pixels second_g, const int tiles)
 {
-    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
+    __local uint tile[TILE_WORDS] __attribute__((aligned(16)));
     const int number = get_group_id(0);
+    const mx_tile t = mx_tile_of(number, &g), second_t = mx_tile_of(max(number - tiles, 0), &second_g);
     if (number < tiles)
-        mx_pack(from + from_offset, to + to_offset, tile, number, &g, RUN);
+        mx_load_tile(from + from_offset, tile, &t, &g, RUN);
     else
-        mx_pack(second + second_offset, second_to + second_to_offset, tile, number - tiles, &second_g, SECOND_RUN);
+        mx_load_tile(second + second_offset, tile, &second_t, &second_g, SECOND_RUN);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (number < tiles)
+        mx_store_packed(to + to_offset, tile, t, &g, RUN);
+    else
+        mx_store_packed(second_to + second_to_offset, tile, second_t, &second_g, SECOND_RUN);
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void turn_pixels(
     __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
     const mx_nv_pixels g, const float alpha, const float beta)
 {
-    __local uint tile[TILE * CHANNELS / 2] __attribute__((aligned(16)));
+    __local uint tile[TILE_WORDS] __attribute__((aligned(16)));
     const mx_tile t = mx_tile_of(get_group_id(0), &g);
     from += from_offset + (long)t.m0 * g.reduced + t.c0;
     to += to_offset;
     const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (RUN == 0 ? 15 : 2 * RUN - 1)) == 0;
     EACH_CHUNK_OF_PIXELS(l, p, chunk, g.reduced) {
         __global const ushort *at = from + p * g.reduced + chunk * 8;
-        *(__local uint4 *)(tile + mx_in_tile(p, chunk * 4, RUN)) =
-            ((ulong)from & 15) == 0 ? *(__global const uint4 *)at : as_uint4(vload8(0, at));
+        const uint4 found = ((ulong)from & 15) == 0 ? *(__global const uint4 *)at : as_uint4(vload8(0, at));
+        __local uint *to_tile = tile + mx_in_tile(p, chunk * 4, RUN);
+        if (RUN == 0)
+            to_tile[0] = found.x, to_tile[1] = found.y, to_tile[2] = found.z, to_tile[3] = found.w;
+        else
+            *(__local uint4 *)to_tile = found;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!plain) {

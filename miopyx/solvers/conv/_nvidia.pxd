@@ -35,7 +35,7 @@ cdef struct roles_t:
     bint turns_y                             # y is computed in the workspace, channels closest, and turned round
     int64_t size                             # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
-    int64_t y_at                             # of y itself, where y_slot is the workspace
+    int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
 
 # How backward weights in 16 bits are computed; a split has `each` slices of pixels.
 cdef struct parts_t:
@@ -43,6 +43,7 @@ cdef struct parts_t:
     int pixels_closest                # so many are read at a time, or zero
     int64_t reduced, columns          # of a group; `reduced` channels a tap
     int64_t x_offset, y_offset, parts_offset, workspace
+    int x_slot                        # x_offset is in the workspace where it is that, or x is packed
     narrow_t narrow
     int tile
     int64_t tiles, splits, each       # with wgmma `splits` may be zero: groups go on from tile to tile
@@ -68,11 +69,13 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept
 
 
+cdef int variant(str name, int default) noexcept
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
 cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
 cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
+cdef list turning(const mx_conv_problem* p, const roles_t* r)
 cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil

@@ -5,6 +5,7 @@ workspace; floats are read in place, any strides.  Weights are packed unless the
 Backward data is a forward convolution of dy for every residue of the stride, with the taps that meet it.
 """
 
+import os
 import struct
 
 from libc.stdint cimport int64_t
@@ -16,13 +17,20 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue, set_taps, set_x, set_y,
-    stride_of, sum_parts, tensor_cores, up, weight_count,
+    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
+    set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
     PIXELS = 128           # of a tile of pack_pixels and turn_pixels
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
+
+
+cdef int variant(str name, int default) noexcept:
+    for word in os.environ.get("MIOPYX_V", "").split(","):
+        if word.startswith(name + "="):
+            return int(word.split("=")[1])
+    return default
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
@@ -119,13 +127,17 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
         r.x_across = pixels_closest(p, r.x) if r.packs_x else 0
+        with gil:
+            if r.x_across == 4 and variant("pack4", 0):
+                r.x_across = 0
         r.packs_x = r.packs_x and not r.x_across
         r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
                       and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_across
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
-        r.narrow = narrow_of(p, r.y.stride[1] == 1)
+        with gil:
+            r.narrow = narrow_of(p, r.y.stride[1] == 1 or variant("rows", 1))
     if r.narrow.used:
         r.packs_x = r.packs_w = True
         r.x_across, r.w_across = 0, False
@@ -138,9 +150,10 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Single pixels of 16 bits are slow to store, but not with their channels beside them.
-    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
-                 and (r.y.len[3] * r.y.len[4] % 2 != 0
-                      or p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1))
+    with gil:
+        r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
+                     and (r.y.len[3] * r.y.len[4] % 2 != 0 and variant("runs", 1) == 0
+                          or p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1))
     r.y_offset = r.workspace
     if r.turns_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
@@ -233,7 +246,7 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
     return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
-cdef list _turning(const mx_conv_problem* p, const roles_t* r):
+cdef list turning(const mx_conv_problem* p, const roles_t* r):
     """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
     cdef _Pixels y
     if not r.turns_y:
@@ -276,7 +289,7 @@ cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil:
 
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
-        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else r.x_at),
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
         Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else r.y_at),
         Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
@@ -380,7 +393,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         if r.narrow.used:
             set_narrow(&g, &r.narrow)
         p = &read
-        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + _turning(p, &r), r.workspace)
+        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + turning(p, &r), r.workspace)
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
@@ -409,7 +422,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 steps.append(self.multiply(dev, p, r, &g))
-        return steps + _turning(p, r)
+        return steps + turning(p, r)
 
 
 # A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
@@ -432,9 +445,13 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
     cdef parts_t s
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
+    s.x_slot = SLOT_X
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
         s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
+        with gil:
+            if s.pixels_closest == 4 and variant("wpack4", 0):
+                s.pixels_closest = 0
     s.packs_x, s.packs_y = s.packs_x and s.pixels_closest == 0, s.packs_y and s.pixels_closest == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
@@ -504,7 +521,7 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
 
 
 cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):
-    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else SLOT_X, 2, s.x_offset),
+    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
             Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
             Arg.value_of((<const unsigned char*> g)[:sizeof(g[0])]), Arg.value_of(struct.pack("i", s.each)))

@@ -56,10 +56,9 @@ def geometry(shape, strides):
     n, g, c, row, pixel = strides
     image, many, run, reduced = h * w, TILE, 1, up(channels, 8)
     together = image | n | g | c
-    if w in (1, image) or pixel == 1:
-        if (w == 1 or pixel == 1) and (h == 1 or row == w):
-            whole = image % 2 and image <= TILE and c == image and (channels * image | n | g) % 8 == 0
-            run = 8 if together % 8 == 0 else 0 if whole else 4 if together % 4 == 0 else 2 if together % 2 == 0 else 1
+    if (w == 1 or pixel == 1) and (h == 1 or row == w):
+        whole = image % 2 and image <= TILE and c == image and (channels * image | n | g) % 8 == 0
+        run = 8 if together % 8 == 0 else 0 if whole else 4 if together % 4 == 0 else 2 if together % 2 == 0 else 1
     if run == 0:
         many = TILE // image * image
     blocks = groups * (up(reduced, 64) // 64)
@@ -101,7 +100,8 @@ def check(queue, buffer, expected, shift):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_packing_and_turning(build, rng, shape):
     """From aligned and odd addresses, with and without gaps between pixels and images."""
-    for step, gap, shift, to_shift in ((1, 0, 0, 0), (1, 0, 1, 0), (1, 8, 0, 3), (1, 3, 4, 8), (2, 0, 0, 0), (2, 1, 3, 1)):
+    for step, gap, shift, to_shift in ((1, 0, 0, 0), (1, 0, 1, 0), (1, 8, 0, 3), (1, 3, 4, 8), (2, 0, 0, 0),
+                                       (2, 1, 3, 1)):
         example = Example(rng, shape, step, gap)
         sizes, tiles, run = geometry(shape, example.strides)
         pack, queue = build("pack_pixels", RUN=run)
@@ -133,7 +133,8 @@ def test_two_tensors(build, rng):
     check(queue, other, second.packed, 0)
 
 
-@pytest.mark.parametrize(("p", "q", "step", "w"), [(4, 4, 2, 8), (7, 7, 2, 14), (5, 6, 3, 16), (3, 5, 2, 9), (3, 8, 1, 8)])
+@pytest.mark.parametrize(("p", "q", "step", "w"),
+                         [(4, 4, 2, 8), (7, 7, 2, 14), (5, 6, 3, 16), (3, 5, 2, 9), (3, 8, 1, 8)])
 def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
     """Gathered from every second row of w, and spread over them, zeros between, for all widths of vectors that fit."""
     images, channels, h = 2, 5, 2 * p

@@ -134,7 +134,7 @@ def test_two_tensors(build, rng):
 
 
 @pytest.mark.parametrize(("p", "q", "step", "w"),
-                         [(4, 4, 2, 8), (7, 7, 2, 14), (5, 6, 3, 16), (3, 5, 2, 9), (3, 8, 1, 8)])
+                         [(4, 4, 2, 8), (8, 8, 2, 16), (7, 7, 2, 14), (5, 6, 3, 16), (3, 5, 2, 9), (3, 8, 1, 8)])
 def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
     """Gathered from every second row of w, and spread over them, zeros between, for all widths of vectors that fit."""
     images, channels, h = 2, 5, 2 * p
@@ -144,11 +144,15 @@ def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
     spread[:, :, ::2, ::step] = met
     for vector in (1, 2, 4, 8):
         for each, shift in ((1, 0), (4, 1)):
-            for entry, inner, row, few, many in (("gather_pixels", p * q, q, 1, (whole, met)),
-                                                 ("spread_pixels", h * w, w, step, (met, spread))):
+            for entry, inner, row, many in (("gather_pixels", p * q, q, (whole, met)),
+                                            ("spread_pixels", h * w, w, (met, spread))):
                 if inner % vector or h * w % vector:
                     continue
-                few = few if w % step == 0 and vector % step == 0 else 1
+                if entry == "gather_pixels":
+                    pairs = step == 2 and w == 2 * q and q % vector == 0 and h * w % (2 * vector) == 0
+                    few = 2 if pairs and 2 * w % (2 * vector) == 0 else 1
+                else:
+                    few = step if w % step == 0 and vector % step == 0 else 1
                 kernel, queue = build(entry, VEC=vector, STEP=few)
                 sizes = struct.pack("12i10I", images * channels, channels, h, w, p, q, 2, step, channels * h * w, h * w,
                                     2 * w if entry == "gather_pixels" else w, each,

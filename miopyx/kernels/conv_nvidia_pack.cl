@@ -171,7 +171,8 @@ typedef struct {
 #ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef STEP /* only each of so many of the VEC pixels can meet anything */
+#ifndef STEP /* of the VEC pixels to spread only each of so many meets anything; 2: those to gather lie in one row, \
+                2 columns apart and with one more behind the last, and all rows begin at multiples of 2 VEC */
 #define STEP 1
 #endif
 /* VEC elements that lie one after the other in words, to an address that is a multiple of their size. */
@@ -181,6 +182,16 @@ typedef struct {
 #define STORE_PIXELS_4(to, words) *(__global uint2 *)(to) = (uint2)((words)[0], (words)[1])
 #define STORE_PIXELS_8(to, words) \
     *(__global uint4 *)(to) = (uint4)((words)[0], (words)[1], (words)[2], (words)[3])
+/* The VEC words that begin with each second element. */
+#define LOAD_PAIRS MX_JOIN(LOAD_PAIRS_, VEC)
+#define LOAD_PAIRS_1(words, from) (words)[0] = *(__global const uint *)(from)
+#define LOAD_PAIRS_2(words, from) vstore2(*(__global const uint2 *)(from), 0, words)
+#define LOAD_PAIRS_4(words, from) vstore4(*(__global const uint4 *)(from), 0, words)
+#define LOAD_PAIRS_8(words, from)       \
+    do {                                \
+        LOAD_PAIRS_4(words, from);      \
+        LOAD_PAIRS_4((words) + 4, (from) + 8); \
+    } while (0)
 #define EACH_PIXEL(l) _Pragma("unroll") for (int l = 0; l < VEC; l++)
 
 /* Four under way. */
@@ -208,12 +219,18 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     }
     from += from_offset;
     to += to_offset + position;
-    const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0;
+    const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0, pairs = STEP == 2 && ((ulong)from & (4 * VEC - 1) & 15) == 0;
     EACH_PLANE (plane, group * g.each, end) {
         __global const ushort *at = from + mx_plane_at(plane, &g);
         uint words[4] = {0, 0, 0, 0};
-        EACH_PIXEL (l)
-            words[l / 2] |= (uint)at[from_at[l]] << l % 2 * 16;
+        if (pairs) {
+            uint found[VEC];
+            LOAD_PAIRS(found, at + from_at[0]);
+            EACH_PIXEL (l)
+                words[l / 2] |= (found[l] & 0xffff) << l % 2 * 16;
+        } else
+            EACH_PIXEL (l)
+                words[l / 2] |= (uint)at[from_at[l]] << l % 2 * 16;
         if (aligned)
             STORE_PIXELS(to + (long)plane * image, words);
         else

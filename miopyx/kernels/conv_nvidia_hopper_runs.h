@@ -1,12 +1,25 @@
 /* How a tile of wgmma's sums goes to y where its pixels lie closest: filter by filter through local memory, neighbouring
  * lanes beside each other in y.  After conv_nvidia_hopper_store.h, for alpha = 1, beta = 0 and y aligned.
  */
+#if LAST || VEC == 1
+#define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory")
+#elif VEC == 2
+#define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory")
+#elif VEC == 4
+#define MX_LOAD_RUN(value, from) \
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(from) : "memory")
+#else
+#define MX_LOAD_RUN(value, from)                                                                             \
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"                                                  \
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from) : "memory")
+#endif
+
 #if LAST
 /* Rows of the product are pixels, 64 of them with BN filters a warpgroup: 8 x 8 numbers are turned in registers, and
  * chunk c of 16 bytes of a filter's row lies at c ^ (filter % 8). */
 #define RUN_BYTES (128 * BN) /* of local memory for each warpgroup */
 
-/* `shared`: where the warpgroup's part of local memory is; `barrier`: a number of its own from 1 on. */
+/* `shared`: where the warpgroup's part of local memory is. */
 static inline __attribute__((always_inline)) void mx_store_runs(
     float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g, int warpgroup, uint shared)
 {
@@ -32,7 +45,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             ushort found;
-            asm volatile("ld.shared.u16 %0, [%1];" : "=h"(found) : "r"(from + (i * 64 + lane * 2 ^ (l & 7) << 4)) : "memory");
+            MX_LOAD_RUN(found, from + (i * 64 + lane * 2 ^ (l & 7) << 4));
             if (filter < g->conv.filters && pixel_at[i] >= 0)
                 row_at[pixel_at[i]] = found;
         }
@@ -47,19 +60,6 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #define RUN_BYTES (16 * BN) /* of local memory for each warp; chunk c of 16 bytes of row r lies at c ^ r */
 #define RUN_ROWS (BN < 32 * VEC ? 32 * VEC / BN : 1) /* stored at once */
 #define RUN_PLACES (BN > 32 * VEC ? BN / (32 * VEC) : 1) /* of a lane in a row */
-
-#if VEC == 1
-#define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory")
-#elif VEC == 2
-#define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory")
-#elif VEC == 4
-#define MX_LOAD_RUN(value, from) \
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(from) : "memory")
-#else
-#define MX_LOAD_RUN(value, from)                                                                             \
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"                                                  \
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from) : "memory")
-#endif
 
 /* `shared`: where the warp's part of local memory is. */
 static inline __attribute__((always_inline)) void mx_store_runs(

@@ -69,13 +69,11 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept
 
 
-cdef int variant(str name, int default) noexcept
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
 cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
 cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
-cdef list turning(const mx_conv_problem* p, const roles_t* r)
 cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil

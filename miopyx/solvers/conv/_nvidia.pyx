@@ -5,7 +5,6 @@ workspace; floats are read in place, any strides.  Weights are packed unless the
 Backward data is a forward convolution of dy for every residue of the stride, with the taps that meet it.
 """
 
-import os
 import struct
 
 from libc.stdint cimport int64_t
@@ -24,13 +23,6 @@ from miopyx.solvers.conv._nvidia_common cimport (
 cdef enum:
     PIXELS = 128           # of a tile of pack_pixels and turn_pixels
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
-
-
-cdef int variant(str name, int default) noexcept:
-    for word in os.environ.get("MIOPYX_V", "").split(","):
-        if word.startswith(name + "="):
-            return int(word.split("=")[1])
-    return default
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
@@ -127,17 +119,13 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
         r.x_across = pixels_closest(p, r.x) if r.packs_x else 0
-        with gil:
-            if r.x_across == 4 and variant("pack4", 0):
-                r.x_across = 0
         r.packs_x = r.packs_x and not r.x_across
         r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
                       and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_across
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
-        with gil:
-            r.narrow = narrow_of(p, r.y.stride[1] == 1 or variant("rows", 1))
+        r.narrow = narrow_of(p, True)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
         r.x_across, r.w_across = 0, False
@@ -149,11 +137,9 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.workspace += r.narrow.bytes
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
-    # Single pixels of 16 bits are slow to store, but not with their channels beside them.
-    with gil:
-        r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
-                     and (r.y.len[3] * r.y.len[4] % 2 != 0 and variant("runs", 1) == 0
-                          or p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1))
+    # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
+    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
+                 and p.step[1] * p.step[2] > 1)
     r.y_offset = r.workspace
     if r.turns_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
@@ -246,15 +232,15 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
     return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
-cdef list turning(const mx_conv_problem* p, const roles_t* r):
+cdef list _turning(const mx_conv_problem* p, const roles_t* r):
     """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
     cdef _Pixels y
     if not r.turns_y:
         return []
     y = _pixels_of(r.y, r.y_slot, 1, r.y.len[1], r.y_offset)
     spec = KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2, r.y_at), Arg.value_of(y.sizes))
-    args += _scaling(r.y_slot == SLOT_WORKSPACE)
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(y.sizes),
+            Arg.alpha(False), Arg.beta(False))
     return [Step(spec, args, (y.tiles * 256,), (256,))]
 
 
@@ -293,14 +279,8 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
         Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else r.y_at),
         Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
-    ) + _scaling(r.turns_y or r.y_slot == SLOT_WORKSPACE)
-
-
-cdef tuple _scaling(bint in_workspace):
-    """Alpha and beta, or 1 and 0 for what only goes to the workspace."""
-    if in_workspace:
-        return Arg.value_of(struct.pack("f", 1)), Arg.value_of(struct.pack("f", 0))
-    return Arg.alpha(False), Arg.beta(False)
+    ) + ((Arg.value_of(struct.pack("f", 1)), Arg.value_of(struct.pack("f", 0)))
+         if r.turns_y or r.y_slot == SLOT_WORKSPACE else (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -393,7 +373,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         if r.narrow.used:
             set_narrow(&g, &r.narrow)
         p = &read
-        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + turning(p, &r), r.workspace)
+        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
@@ -422,7 +402,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 steps.append(self.multiply(dev, p, r, &g))
-        return steps + turning(p, r)
+        return steps + _turning(p, r)
 
 
 # A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
@@ -449,9 +429,6 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
         s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
-        with gil:
-            if s.pixels_closest == 4 and variant("wpack4", 0):
-                s.pixels_closest = 0
     s.packs_x, s.packs_y = s.packs_x and s.pixels_closest == 0, s.packs_y and s.pixels_closest == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]

@@ -12,8 +12,8 @@ from miopyx._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_probl
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, in_place, only_read, operand_args, operands,
-    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest, roles_of, roles_t, turning,
-    variant, weights_read, widest,
+    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest, roles_of, roles_t,
+    weights_read, widest,
 )
 from miopyx.solvers.conv._nvidia_common cimport (
     ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
@@ -78,9 +78,6 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     if g.filters == 1 or g.filters > 64 or g.groups != 1:
         return o
     o.runs = g.y_c != 1
-    with gil:
-        if o.runs and variant("rows", 1) == 0:
-            return o
     o.filters = 32 if g.filters <= 32 and not r.w_across else 64
     if r.narrow.used:
         if not r.narrow.whole_rows:
@@ -128,18 +125,16 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     cdef int64_t tiles, best_tiles = 1, threads
-    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64, singly
+    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
     cdef double cost, best = -1
     cdef int i, chosen = 0
-    singly = not last and widest(g, last) == 1 and variant("singly", 0)
     for i in range(5):
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
         if (i == 4) != shared:
             continue
         tiles = (up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
                  * (up(g.filters, CHOICES[i].filters) // CHOICES[i].filters))
-        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end
-                                                 + (3.5 if singly and not CHOICES[i].in_turns else 0))
+        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end)
         if best < 0 or cost < best:
             best, best_tiles, chosen = cost, tiles, i
     # 128 work-items multiply 64 rows, or 128, of up to 256 columns; 128 more copy.
@@ -151,8 +146,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
         STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
-        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(not last and variant("runs", 1) != 0
-                                                       and (widest(g, last) < 8 or g.p * g.q % 64 != 0)),
+        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(not last and g.p * g.q % 64 != 0),
     )
     return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
 
@@ -186,7 +180,7 @@ cdef Step _gather_pixels(Device dev, const mx_conv_problem* p, const mx_conv_pro
     cdef const mx_tensor* x = &read.x
     cdef int64_t vector = 8
     # Pairs of pixels, of which the first counts, are read where each row has whole ones.
-    cdef bint pairs = p.step[2] == 2 and p.x.len[4] == 2 * x.len[4]
+    cdef bint pairs = x.stride[4] == 2 and p.x.stride[4] == 1 and p.x.len[4] == 2 * x.len[4]
     while pairs and (x.len[4] % vector or (stride_of(x, 0) | stride_of(x, 1) | stride_of(x, 3)) % (2 * vector)):
         vector //= 2
         pairs = vector > 0
@@ -203,11 +197,12 @@ cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* stride
     cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
     cdef int64_t runs = h * w // vector, each
     cdef mx_nv_divisor[5] by
-    each = max(1, min(variant("each", 16), planes * runs // (max(1, dev.compute_units) * 2048)))
+    each = max(1, min(16, planes * runs // (max(1, dev.compute_units) * 2048)))
     by[0], by[1], by[2], by[3], by[4] = (
         divisor(runs), divisor(w), divisor(strided.len[1]), divisor(step_h), divisor(step_w))
-    sizes = struct.pack("12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
-                        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
+    sizes = struct.pack(
+        "12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
+        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
     spec = KernelSpec("conv_nvidia_pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
     return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
 
@@ -248,8 +243,8 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         r.x_slot, r.x_at = SLOT_WORKSPACE, r.workspace
         g = operands(&o, &r)
         set_taps(&g, &o)
-        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r) + [self.multiply(dev, &o, &r, &g)]
-                        + turning(&o, &r), self.workspace_bytes(dev, p))
+        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r)
+                        + [self.multiply(dev, &o, &r, &g)], self.workspace_bytes(dev, p))
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)

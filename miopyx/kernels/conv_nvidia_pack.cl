@@ -11,7 +11,8 @@
  * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
  *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
  * pack_two: the same of two tensors, the first in the first `tiles` groups of work-items.
- * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups as one.
+ * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
+ *     one.
  * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
  *     those of a row.
  * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
@@ -418,8 +419,8 @@ static inline __attribute__((always_inline)) void mx_store_runs(
     }
 }
 
-/* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of the group's images:
- * its image in the tile, its channel and pixel, and where it lies. */
+/* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of a tile's images: its
+ * image in the tile, its channel and pixel, and where it lies. */
 #define EACH_CHUNK(l) _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)
 typedef struct {
     int n, c, p, at;
@@ -428,7 +429,8 @@ typedef struct {
 
 static inline mx_chunk mx_chunk_of(int l, const mx_tile *t, const mx_nv_pixels *g)
 {
-    const int all = g->h * g->w, chunks = min(CHANNELS, g->channels - t->c0) * all / 8, i = get_local_id(0) + l * ITEMS;
+    const int all = g->h * g->w, chunks = min(CHANNELS, g->channels - t->c0) * all / 8;
+    const int i = get_local_id(0) + l * ITEMS;
     const int number = i / chunks, first = (i - number * chunks) * 8;
     mx_chunk k;
     k.n = number, k.c = mx_quotient(first, g->by_image), k.p = first - k.c * all;

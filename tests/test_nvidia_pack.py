@@ -153,8 +153,7 @@ def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
                     few = 2 if pairs and 2 * w % (2 * vector) == 0 else 1
                 else:
                     few = step if w % step == 0 and vector % step == 0 else 1
-                in_rows = entry == "spread_pixels" and few == step and w % vector == 0
-                kernel, queue = build(entry, VEC=vector, STEP=few, IN_ROWS=int(in_rows))
+                kernel, queue = build(entry, VEC=vector, STEP=few)
                 sizes = struct.pack("11i10I", images * channels, channels, h, w, p, q, 2, step, channels * h * w, h * w,
                                     2 * w if entry == "gather_pixels" else w,
                                     *divisor(inner // vector), *divisor(row), *divisor(channels), *divisor(2),

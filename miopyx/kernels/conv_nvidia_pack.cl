@@ -176,9 +176,6 @@ typedef struct {
                 2 columns apart and with one more behind the last, and all rows begin at multiples of 2 VEC */
 #define STEP 1
 #endif
-#ifndef IN_ROWS /* 1: STEP is step_w, and VEC divides a row */
-#define IN_ROWS 0
-#endif
 /* VEC elements that lie one after the other in words, to an address that is a multiple of their size. */
 #define STORE_PIXELS MX_JOIN(STORE_PIXELS_, VEC)
 #define STORE_PIXELS_1(to, words) *(to) = (ushort)(words)[0]
@@ -250,9 +247,9 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
     int from_at[VEC]; /* -1: nowhere */
 #pragma unroll
     for (int l = 0; l < VEC; l += STEP) {
-        const int first = position + (IN_ROWS ? 0 : l), h = mx_quotient(first, g.by_row), w = first - h * g.w;
+        const int h = mx_quotient(position + l, g.by_row), w = position + l - h * g.w;
         const int p = mx_quotient(h, g.by_step_h), q = mx_quotient(w, g.by_step_w);
-        from_at[l] = p * g.step_h == h && q * g.step_w == w ? p * g.q + q + (IN_ROWS ? l / STEP : 0) : -1;
+        from_at[l] = p * g.step_h == h && q * g.step_w == w ? p * g.q + q : -1;
     }
     from += from_offset;
     to += to_offset + position;

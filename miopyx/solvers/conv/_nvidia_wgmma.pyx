@@ -191,8 +191,7 @@ cdef Step _gather_pixels(const mx_conv_problem* p, const mx_conv_problem* read, 
 
 
 cdef Step _stepped(const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed, int64_t step_h,
-                   int64_t step_w, int64_t vector, int64_t step, str name, tuple slots, tuple scaling=(),
-                   bint in_rows=False):
+                   int64_t step_w, int64_t vector, int64_t step, str name, tuple slots, tuple scaling=()):
     """gather_pixels or spread_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
     cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
     cdef int64_t runs = h * w // vector
@@ -202,8 +201,7 @@ cdef Step _stepped(const mx_conv_problem* p, const mx_tensor* strided, const int
     sizes = struct.pack(
         "11i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
         stride_of(strided, 1), stride_of(strided, 3)) + (<const unsigned char*> by)[:sizeof(by)]
-    spec = KernelSpec("conv_nvidia_pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step,
-                      IN_ROWS=int(in_rows))
+    spec = KernelSpec("conv_nvidia_pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
     return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up(up(planes, 4) // 4 * runs, 256),), (256,))
 
 
@@ -299,10 +297,10 @@ cdef Step _spread_pixels(const mx_conv_problem* p, int64_t at):
     cdef int64_t vector = 8, together = x.len[3] * x.len[4] | stride_of(x, 0) | stride_of(x, 1)
     while together % vector:
         vector //= 2
-    step = p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1
     slots = Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2)
-    return _stepped(p, x, p.y.len, p.step[1], p.step[2], vector, step, "spread_pixels", slots,
-                    (Arg.alpha(False), Arg.beta(False)), step == p.step[2] and x.len[4] % vector == 0)
+    return _stepped(p, x, p.y.len, p.step[1], p.step[2], vector,
+                    p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "spread_pixels", slots,
+                    (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):

@@ -143,7 +143,7 @@ def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
     spread = np.zeros_like(whole)
     spread[:, :, ::2, ::step] = met
     for vector in (1, 2, 4, 8):
-        for shift in (0, 1):
+        for each, shift in ((1, 0), (4, 1)):
             for entry, inner, row, many in (("gather_pixels", p * q, q, (whole, met)),
                                             ("spread_pixels", h * w, w, (met, spread))):
                 if inner % vector or h * w % vector:
@@ -154,13 +154,13 @@ def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
                 else:
                     few = step if w % step == 0 and vector % step == 0 else 1
                 kernel, queue = build(entry, VEC=vector, STEP=few)
-                sizes = struct.pack("11i10I", images * channels, channels, h, w, p, q, 2, step, channels * h * w, h * w,
-                                    2 * w if entry == "gather_pixels" else w,
+                sizes = struct.pack("12i10I", images * channels, channels, h, w, p, q, 2, step, channels * h * w, h * w,
+                                    2 * w if entry == "gather_pixels" else w, each,
                                     *divisor(inner // vector), *divisor(row), *divisor(channels), *divisor(2),
                                     *divisor(step))
                 to = memory(queue, np.full(many[1].size, POISON, np.uint16), shift)
                 scaling = () if entry == "gather_pixels" else (np.float32(1), np.float32(0))
-                items = up(images * channels, 4) // 4 * (inner // vector)
+                items = up(images * channels, each) // each * (inner // vector)
                 kernel(queue, (up(items, 64),), (64,), memory(queue, many[0], shift), np.int64(shift), to,
                        np.int64(shift), sizes, *scaling)
                 check(queue, to, many[1], shift)

@@ -16,7 +16,7 @@
  * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
  *     those of a row.
  * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
- *     one work-item for VEC pixels, which divide a plane, of 4 planes; 16 bits only.
+ *     one work-item for VEC pixels, which divide a plane, of `each` planes; 16 bits only.
  * spread_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
  */
 #ifndef X_TYPE
@@ -165,10 +165,10 @@ typedef struct {
     int planes, channels; /* of all images, of one */
     int h, w, p, q, step_h, step_w; /* of the strided rows, of the packed ones */
     int stride_n, stride_c, stride_h; /* of the former */
+    int each; /* planes of a work-item */
     mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
 } mx_nv_stepped;
 
-#define PLANES 4 /* of a work-item */
 #ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
 #endif
@@ -195,10 +195,11 @@ typedef struct {
     } while (0)
 #define EACH_PIXEL(l) _Pragma("unroll") for (int l = 0; l < VEC; l++)
 
-/* Those of a work-item's planes that there are; all are under way at once. */
-#define EACH_PLANE(plane, first, end)                                                            \
-    _Pragma("unroll") for (int plane = first; plane < (first) + PLANES; plane++)                 \
-        if (plane < (end))
+/* Four under way. */
+#define EACH_PLANE(plane, begin, end)                                                            \
+    for (int plane##0 = begin; plane##0 < (end); plane##0 += 4)                                  \
+        _Pragma("unroll") for (int plane = plane##0; plane < plane##0 + 4; plane++)              \
+            if (plane < (end))
 
 /* Where a plane of the strided tensor begins. */
 static inline long mx_plane_at(int plane, const mx_nv_stepped *g)
@@ -211,7 +212,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
                             long to_offset, const mx_nv_stepped g)
 {
     const int image = g.p * g.q, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * (image / VEC)) * VEC;
+    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.each, g.planes);
     int from_at[VEC];
     EACH_PIXEL (l) {
         const int p = mx_quotient(position + l, g.by_row), q = position + l - p * g.q;
@@ -220,7 +221,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0, pairs = STEP == 2 && ((ulong)from & (4 * VEC - 1) & 15) == 0;
-    EACH_PLANE (plane, group * PLANES, g.planes) {
+    EACH_PLANE (plane, group * g.each, end) {
         __global const ushort *at = from + mx_plane_at(plane, &g);
         uint words[4] = {0, 0, 0, 0};
         if (pairs) {
@@ -243,7 +244,7 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
                             long to_offset, const mx_nv_stepped g, const float alpha, const float beta)
 {
     const int runs = g.h * g.w / VEC, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * runs) * VEC;
+    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.each, g.planes);
     int from_at[VEC]; /* -1: nowhere */
 #pragma unroll
     for (int l = 0; l < VEC; l += STEP) {
@@ -254,7 +255,7 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0;
-    EACH_PLANE (plane, group * PLANES, g.planes) {
+    EACH_PLANE (plane, group * g.each, end) {
         __global const ushort *at = from + (long)plane * (g.p * g.q);
         uint words[4] = {0, 0, 0, 0};
         EACH_PIXEL (l)

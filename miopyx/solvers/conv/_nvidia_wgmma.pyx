@@ -175,7 +175,7 @@ cdef void _make_packed(mx_tensor* x) noexcept nogil:
     x.stride[0] = x.len[1] * x.stride[1]
 
 
-cdef Step _gather_pixels(const mx_conv_problem* p, const mx_conv_problem* read, int64_t at):
+cdef Step _gather_pixels(Device dev, const mx_conv_problem* p, const mx_conv_problem* read, int64_t at):
     """The step that brings x of `read`, packed, to byte `at` of the workspace."""
     cdef const mx_tensor* x = &read.x
     cdef int64_t vector = 8
@@ -187,22 +187,24 @@ cdef Step _gather_pixels(const mx_conv_problem* p, const mx_conv_problem* read, 
     while not pairs and x.len[3] * x.len[4] % max(1, vector):
         vector //= 2
     args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, at))
-    return _stepped(read, x, x.len, 1, x.stride[4], max(1, vector), 2 if pairs else 1, "gather_pixels", args)
+    return _stepped(dev, read, x, x.len, 1, x.stride[4], max(1, vector), 2 if pairs else 1, "gather_pixels", args)
 
 
-cdef Step _stepped(const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed, int64_t step_h,
-                   int64_t step_w, int64_t vector, int64_t step, str name, tuple slots, tuple scaling=()):
+cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed,
+                   int64_t step_h, int64_t step_w, int64_t vector, int64_t step, str name, tuple slots,
+                   tuple scaling=()):
     """gather_pixels or spread_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
     cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
-    cdef int64_t runs = h * w // vector
+    cdef int64_t runs = h * w // vector, each
     cdef mx_nv_divisor[5] by
+    each = max(1, min(4, planes * runs // (max(1, dev.compute_units) * 2048)))
     by[0], by[1], by[2], by[3], by[4] = (
         divisor(runs), divisor(w), divisor(strided.len[1]), divisor(step_h), divisor(step_w))
     sizes = struct.pack(
-        "11i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
-        stride_of(strided, 1), stride_of(strided, 3)) + (<const unsigned char*> by)[:sizeof(by)]
+        "12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
+        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
     spec = KernelSpec("conv_nvidia_pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
-    return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up(up(planes, 4) // 4 * runs, 256),), (256,))
+    return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
 
 
 cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
@@ -241,7 +243,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         r.x_slot, r.x_at = SLOT_WORKSPACE, r.workspace
         g = operands(&o, &r)
         set_taps(&g, &o)
-        return Solution([_gather_pixels(p, &read, r.x_at)] + self.packing(&o, &r)
+        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r)
                         + [self.multiply(dev, &o, &r, &g)], self.workspace_bytes(dev, p))
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -291,14 +293,14 @@ cdef mx_conv_problem _without_steps(const mx_conv_problem* p) noexcept nogil:
     return o
 
 
-cdef Step _spread_pixels(const mx_conv_problem* p, int64_t at):
+cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
     """The step that brings those pixels from byte `at` of the workspace to dx."""
     cdef const mx_tensor* x = &p.x
     cdef int64_t vector = 8, together = x.len[3] * x.len[4] | stride_of(x, 0) | stride_of(x, 1)
     while together % vector:
         vector //= 2
     slots = Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2)
-    return _stepped(p, x, p.y.len, p.step[1], p.step[2], vector,
+    return _stepped(dev, p, x, p.y.len, p.step[1], p.step[2], vector,
                     p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "spread_pixels", slots,
                     (Arg.alpha(False), Arg.beta(False)))
 
@@ -351,7 +353,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             met = _without_steps(p)
             r = roles_of(&met, True)
             r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
-            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(p, r.y_at)],
+            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(dev, p, r.y_at)],
                             self.workspace_bytes(dev, p))
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
@@ -462,7 +464,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef const tile_t* tile = &TILES[s.tile]
         steps = []
         if s.x_slot == SLOT_WORKSPACE:
-            steps.append(_gather_pixels(p, &read, s.x_offset))
+            steps.append(_gather_pixels(dev, p, &read, s.x_offset))
             read = _gathered(&read)
         steps += pack_for_parts(&read, &s, &g)
         token = type_token(p.w.type)

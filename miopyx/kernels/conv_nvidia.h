@@ -4,9 +4,7 @@
  *     x[n, c, p * step_h + first_h + i * tap_h, q * step_w + first_w + j * tap_w] * w[k, i, j, c],
  * which covers backward data too: one grid for every residue of the stride, with the taps that meet it.
  */
-typedef struct {
-    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
-} mx_nv_divisor;
+#include "conv_nvidia_quotient.h"
 
 typedef struct {
     int pixels, p, q; /* of the grid: all images, rows, columns */
@@ -19,12 +17,6 @@ typedef struct {
     int y_first, y_g, y_n, y_c, y_h, y_w;
     mx_nv_divisor image, row; /* p * q, q */
 } mx_nv_conv;
-
-/* n / d for 0 <= n < 2^31: three instructions where a division takes thirty. */
-static inline int mx_quotient(int n, const mx_nv_divisor by)
-{
-    return (int)(mul_hi((uint)n << 1, by.magic) >> by.shift);
-}
 
 /* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
  * with 16 bits each, beyond any x behind the last column. */

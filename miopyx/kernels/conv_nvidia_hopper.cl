@@ -52,6 +52,9 @@
 #ifndef W_ACROSS
 #define W_ACROSS 0
 #endif
+#ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest and gets them through local memory, not from registers */
+#define RUNS_OF_PIXELS 0
+#endif
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_wgmma.h"
@@ -87,7 +90,8 @@
 #define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
 
-#define RUNS (8 / X_RUN)
+#define RUNS (64 / X_RUN) /* of a row of 64 pixels */
+#define RUN_ROWS_AT_ONCE (128 / RUNS)
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
@@ -104,6 +108,9 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 
 #define MX_PROBLEM mx_nv_conv
 #include "conv_nvidia_hopper_store.h"
+#if RUNS_OF_PIXELS
+#include "conv_nvidia_hopper_runs.h"
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
@@ -111,6 +118,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+#if RUNS_OF_PIXELS
+    __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
+#endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
     const int slices_all = (g.taps_h * g.taps_w * g.reduced + 63) / 64;
@@ -125,7 +135,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
 #if X_ACROSS
-    int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
+    /* Neighbours copy neighbouring pixels: always run item % RUNS of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
+    const int run = item % RUNS, run_row0 = (item & 127) / RUNS;
+    const uint x_to = shared + run_row0 * ROW_BYTES + ((run * X_RUN / 8 ^ (run_row0 & 7)) << 4) + run * 2 * X_RUN % 16;
+    int base[X_BLOCKS]; /* -1: none */
 #else
     int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
 #endif
@@ -153,20 +166,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* Where a tile's pixels lie, and their first tap. */
 #if X_ACROSS
 #define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
-        _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                            \
-            const int m = (m0) + b * 64 + chunk * 8 + l * X_RUN, n = mx_quotient(m, g.image);                         \
-            base[b][l] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                         \
-        }
-#define COPY_PIXELS(COPY16, at, slice)                                                                                \
-    _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {                                                   \
-        const int channel = (slice)*64 + row0 + i * ROWS_AT_ONCE;                                                     \
-        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                          \
-            _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                        \
-                const bool valid = base[b][l] >= 0 && channel < g.channels;                                           \
-                COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES + l * 2 * X_RUN,                         \
-                       X + (valid ? base[b][l] + channel * g.x_c : 0), valid);                                        \
-            }                                                                                                         \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
+        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.image);                                       \
+        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
+    }
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
+    _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
+        const int channel = (slice)*64 + run_row0 + i * RUN_ROWS_AT_ONCE;                                             \
+        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
+            const bool valid = base[b] >= 0 && channel < g.channels;                                                  \
+            COPY16(x_to + (stage)*STAGE_BYTES + b * BLOCK_BYTES + i * RUN_ROWS_AT_ONCE * ROW_BYTES,                   \
+                   X + (valid ? base[b] + channel * g.x_c : 0), valid);                                               \
+        }                                                                                                             \
     }
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
@@ -177,11 +188,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         base[i] = (group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w;                                                  \
         corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;                             \
     }
-#define COPY_PIXELS(COPY16, at, slice)                                                                                \
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
     _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
         const bool valid = SOME && (uint)((corner[i] >> 16) + dh) < (uint)g.h                                         \
                            && (uint)((short)corner[i] + dw) < (uint)g.w;                                              \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? base[i] + x_at : 0), valid);                         \
+        COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? base[i] + x_at : 0), valid);     \
     }
 #endif
 #if W_ACROSS
@@ -214,7 +225,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     do {                                                                                                              \
         const int dh = tap_h * g.tap_h, dw = tap_w * g.tap_w, x_at = dh * g.x_h + dw * g.x_w + c;                     \
         const int w_at = w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c);                         \
-        COPY_PIXELS(COPY16X, to + (stage)*STAGE_BYTES, slice)                                                         \
+        COPY_PIXELS(COPY16X, stage, slice)                                                                            \
         if (!has_filters)                                                                                             \
             COPY_FILTERS(COPY16, to + (stage)*STAGE_BYTES + BP * ROW_BYTES)                                           \
     } while (0)
@@ -282,7 +293,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int group = above / down, m0 = (above - group * down) * BP;
             __global ushort *y = Y + (long)group * g.y_g;
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
+#if RUNS_OF_PIXELS
+                mx_store_runs(sums, y, m0, n0, &g, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
+#else
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
+#endif
             else
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
         }

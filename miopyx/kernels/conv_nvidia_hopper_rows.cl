@@ -36,6 +36,9 @@
 #ifndef VEC
 #define VEC 1
 #endif
+#ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest, not its channels */
+#define RUNS_OF_PIXELS 0
+#endif
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_wgmma.h"
@@ -87,6 +90,9 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
 #include "conv_nvidia_hopper_store.h"
+#if RUNS_OF_PIXELS
+#include "conv_nvidia_hopper_runs.h"
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_rows(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
@@ -95,6 +101,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __local uint4 ring[PLANES * PLANE_BYTES / 16] __attribute__((aligned(1024)));
     __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * BLOCKS]; /* full, empty */
+#if RUNS_OF_PIXELS
+    __local uint4 runs[CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(1024)));
+#endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int first = get_group_id(0) * g.each, count = min(g.each, g.tiles - first);
     const int blocks = (count * BP + g.span + 63) / 64;
@@ -241,7 +250,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
             const int m0 = (first + tile) * BP;
             if (alpha == 1 && beta == 0 && ((ulong)Y & (2 * VEC - 1)) == 0)
+#if RUNS_OF_PIXELS
+                mx_store_runs(sums, Y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
+#else
                 mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role);
+#endif
             else
                 mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, false, role);
         }

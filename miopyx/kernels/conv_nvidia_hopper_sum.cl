@@ -27,7 +27,8 @@ typedef struct {
     int filters, runs, reduced, folded, taps_across; /* of a group; runs of four columns in a row, taps in a row */
     int down, across, tiles, slices, splits;
     int w_k, w_c, w_h, w_w; /* strides */
-    mx_nv_divisor by_runs, by_filters, by_reduced, by_folded, by_taps_across, by_each;
+    int turned; /* taps, where dw has its taps closest: neighbours take those of 32 channels; else 0 */
+    mx_nv_divisor by_runs, by_filters, by_reduced, by_folded, by_taps_across, by_each, by_turned; /* 8 * turned */
 } mx_nv_tiles;
 
 #define WIDTH (256 / SHARES)
@@ -38,7 +39,12 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    const int row = mx_quotient(at, g.by_runs), column = (at - row * g.runs) * 4;
+    const int row = mx_quotient(at, g.by_runs);
+    int column = (at - row * g.runs) * 4;
+    if (g.turned) {
+        const int block = mx_quotient(column / 4, g.by_turned), inner = column / 4 - block * 8 * g.turned;
+        column = inner / 8 * g.reduced + block * 32 + inner % 8 * 4;
+    }
     const bool inside = row < g.rows;
     float4 sum = (float4)(0, 0, 0, 0);
     if (inside) {

@@ -52,6 +52,8 @@
 #define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
+#define RUNS (PIXELS_CLOSEST ? 64 / PIXELS_CLOSEST : 8) /* of a row of local memory, that are copied at once */
+#define RUN_ROWS_AT_ONCE (128 / RUNS)
 #define WGMMA MX_JOIN(MX_WGMMA_, BN)
 #if PIXELS_CLOSEST
 #define TRANS "0, 0"
@@ -92,10 +94,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
-        /* Always chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
+        /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
-        const int chunk = item & 7, row0 = (item & 127) >> 3;
-        const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+        const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
+        const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
         int stage = 0, phase = 1;
         for (; left > 0; tile++, first = 0) {
             const int end = first + min(left, slices - first), group = tile / (down * across);
@@ -103,7 +105,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int y_group = group * g.y_g, x_group = group * g.x_g;
             left -= end - first;
 #if PIXELS_CLOSEST
-            int pixel = first * DEPTH + chunk * 8;
+            int pixel = first * DEPTH + run * PIXELS_CLOSEST;
 #else
             int2 column_at[X_BLOCKS];
 #pragma unroll
@@ -115,29 +117,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int slice = first; slice < end; slice++) {
                 const uint at = to + stage * STAGE_BYTES;
 #if PIXELS_CLOSEST
-                int y_at[8 / PIXELS_CLOSEST], x_at[8 / PIXELS_CLOSEST];
-                bool inside[8 / PIXELS_CLOSEST];
-#pragma unroll
-                for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {
-                    const int m = pixel + l * PIXELS_CLOSEST, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);
-                    y_at[l] = y_group + n * g.y_n + rest;
-                    x_at[l] = x_group + n * g.x_n + rest;
-                    inside[l] = m < g.pixels;
-                }
+                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
+                const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
+                const bool inside = pixel < g.pixels;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
-        _Pragma("unroll") for (int l = 0; l < 8 / PIXELS_CLOSEST; l++) {                                              \
-            const uint into = at + l * 2 * PIXELS_CLOSEST;                                                            \
-            _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                           \
-                const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                           \
-                const bool valid = inside[l] && k < g.filters;                                                        \
-                COPY16(into + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at[l] + k * g.y_c : 0), valid);            \
-            }                                                                                                         \
-            _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                           \
-                const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                           \
-                const bool valid = inside[l] && c < g.channels;                                                       \
-                COPY16X(into + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at[l] + c * g.x_c : 0), valid);    \
-            }                                                                                                         \
+        _Pragma("unroll") for (int i = 0; i < BM / RUN_ROWS_AT_ONCE; i++) {                                           \
+            const int k = m0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
+            const bool valid = inside && k < g.filters;                                                               \
+            COPY16(at + i * RUN_ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k * g.y_c : 0), valid);                 \
+        }                                                                                                             \
+        _Pragma("unroll") for (int i = 0; i < BN / RUN_ROWS_AT_ONCE; i++) {                                           \
+            const int c = n0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
+            const bool valid = inside && c < g.channels;                                                              \
+            COPY16X(at + (BM + i * RUN_ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at + c * g.x_c : 0), valid);         \
         }                                                                                                             \
     } while (0)
 #else

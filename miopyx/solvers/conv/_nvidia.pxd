@@ -35,6 +35,7 @@ cdef struct roles_t:
     bint turns_y                             # y is computed in the workspace, channels closest, and turned round
     int64_t size                             # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
+    int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
 
 # How backward weights in 16 bits are computed; a split has `each` slices of pixels.
 cdef struct parts_t:
@@ -42,6 +43,7 @@ cdef struct parts_t:
     int pixels_closest                # so many are read at a time, or zero
     int64_t reduced, columns          # of a group; `reduced` channels a tap
     int64_t x_offset, y_offset, parts_offset, workspace
+    int x_slot                        # x_offset is in the workspace where it is that, or x is packed
     narrow_t narrow
     int tile
     int64_t tiles, splits, each       # with wgmma `splits` may be zero: groups go on from tile to tile
@@ -60,7 +62,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
-    pass
+    cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):

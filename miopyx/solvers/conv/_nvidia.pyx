@@ -16,11 +16,12 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, _NvSolver, divides, mx_nv_conv, refuse_sizes, set_packed_w, set_residue, set_taps, set_x, set_y,
-    stride_of, sum_parts, tensor_cores, up, weight_count,
+    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
+    set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
+    PIXELS = 128           # of a tile of pack_pixels and turn_pixels
     OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
 
 
@@ -124,7 +125,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.packs_w = r.packs_w and not r.w_across
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
-        r.narrow = narrow_of(p, r.y.stride[1] == 1)
+        r.narrow = narrow_of(p, True)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
         r.x_across, r.w_across = 0, False
@@ -136,10 +137,9 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.workspace += r.narrow.bytes
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
-    # Single pixels of 16 bits are slow to store, but not with their channels beside them.
-    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8
-                 and (r.y.len[3] * r.y.len[4] % 2 != 0
-                      or p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1))
+    # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
+    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
+                 and p.step[1] * p.step[2] > 1)
     r.y_offset = r.workspace
     if r.turns_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
@@ -156,30 +156,92 @@ cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
                 (up(items, 256),), (256,))
 
 
+cdef class _Pixels:
+    """A tensor of 16 bits that is copied with its channels closest, as kernels/conv_nvidia_pack.cl takes it."""
+    cdef int slot, run
+    cdef int64_t to, tiles
+    cdef bytes sizes
+
+    def __init__(self, int slot, int64_t to, tuple lens, int64_t reduced, tuple strides):
+        """`lens` are images, groups, h, w and channels of a group, `strides` those of n, g, c, h and w."""
+        cdef int64_t images, groups, h, w, channels, n, g, c, sh, sw, together, many = PIXELS, blocks
+        images, groups, h, w, channels = lens
+        n, g, c, sh, sw = strides
+        cdef int64_t image = h * w
+        together = image | n | g | c
+        self.slot, self.to, self.run = slot, to, 1
+        if (w == 1 or sw == 1) and (h == 1 or sh == w):
+            if together % 8 == 0:
+                self.run = 8
+            elif image % 2 and image <= PIXELS and c == image and (channels * image | n | g) % 8 == 0:
+                self.run, many = 0, PIXELS // image * image
+            elif together % 4 == 0:
+                self.run = 4
+            elif together % 2 == 0:
+                self.run = 2
+        blocks = groups * (up(reduced, 64) // 64)
+        self.tiles = up(images * image, many) // many * blocks
+        cdef mx_nv_divisor[3] by
+        by[0], by[1], by[2] = divisor(image), divisor(w), divisor(blocks)
+        self.sizes = struct.pack("13i", images, groups, h, w, channels, reduced, n, g, c, sh, sw, many, blocks)
+        self.sizes += (<const unsigned char*> by)[:sizeof(by)]
+
+    cdef tuple args(self):
+        return (Arg.slot_of(self.slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, self.to), Arg.value_of(self.sizes))
+
+
+cdef _Pixels _pixels_of(const mx_tensor* x, int slot, int64_t groups, int64_t channels, int64_t to):
+    """`channels` are of one group."""
+    return _Pixels(slot, to, (x.len[0], groups, x.len[3], x.len[4], channels), up(channels, 8),
+                   (stride_of(x, 0), channels * x.stride[1] if groups > 1 else 0, stride_of(x, 1), stride_of(x, 3),
+                    stride_of(x, 4)))
+
+
+cdef _Pixels _pixels_of_weights(const mx_conv_problem* p, const roles_t* r):
+    """Weights as images of their taps; for backward data each group's are one image of channels and taps."""
+    cdef const mx_tensor* w = &p.w
+    cdef int64_t n = stride_of(w, 0), c = stride_of(w, 1), h = stride_of(w, 3), s = stride_of(w, 4)
+    if p.direction == MX_FORWARD:
+        return _Pixels(SLOT_W, 0, (w.len[0], 1, w.len[3], w.len[4], r.channels), r.reduced, (n, 0, c, h, s))
+    return _Pixels(SLOT_W, 0, (p.groups, 1, r.filters, w.len[3] * w.len[4], r.channels), r.reduced,
+                   (r.channels * n if p.groups > 1 else 0, 0, n, c, s if w.len[4] > 1 else h))
+
+
+cdef bint _taps_lie_in_a_row(const mx_tensor* w) noexcept nogil:
+    return w.len[3] == 1 or w.len[4] == 1 or w.stride[3] == w.len[4] * w.stride[4]
+
+
+cdef list _pack(const mx_conv_problem* p, list tensors):
+    """The step, if any, that copies up to two tensors."""
+    cdef _Pixels first, second
+    token = type_token(p.w.type)
+    if not tensors:
+        return []
+    first = tensors[0]
+    if len(tensors) == 1:
+        spec = KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=token, RUN=first.run)
+        return [Step(spec, first.args(), (first.tiles * 256,), (256,))]
+    second = tensors[1]
+    spec = KernelSpec("conv_nvidia_pack.cl", "pack_two", X_TYPE=token, RUN=first.run, SECOND_RUN=second.run)
+    args = first.args() + second.args() + (Arg.value_of(struct.pack("i", first.tiles)),)
+    return [Step(spec, args, ((first.tiles + second.tiles) * 256,), (256,))]
+
+
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to):
     """Copy a tensor of 16 bits to byte `to` of the workspace; `channels` are of one group."""
-    cdef int64_t reduced = up(channels, 8)
-    cdef int64_t tiles = (up(x.len[3] * x.len[4], 64) // 64) * (up(reduced, 64) // 64) * p.groups * x.len[0]
-    sizes = struct.pack("11i", x.len[0], p.groups, x.len[3], x.len[4], channels, reduced, stride_of(x, 0),
-                        channels * x.stride[1] if p.groups > 1 else 0, stride_of(x, 1), stride_of(x, 3),
-                        stride_of(x, 4))
-    args = (Arg.slot_of(slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
-    return Step(KernelSpec("conv_nvidia_pack.cl", "pack_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
-                (256,))
+    return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
 cdef list _turning(const mx_conv_problem* p, const roles_t* r):
     """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
+    cdef _Pixels y
     if not r.turns_y:
         return []
-    cdef const mx_tensor* y = r.y
-    cdef int64_t tiles = (up(y.len[3] * y.len[4], 64) // 64) * (up(y.len[1], 64) // 64) * y.len[0]
-    sizes = struct.pack("11i", y.len[0], 1, y.len[3], y.len[4], y.len[1], up(y.len[1], 8), stride_of(y, 0), 0,
-                        stride_of(y, 1), stride_of(y, 3), stride_of(y, 4))
-    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(sizes),
+    y = _pixels_of(r.y, r.y_slot, 1, r.y.len[1], r.y_offset)
+    spec = KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(y.sizes),
             Arg.alpha(False), Arg.beta(False))
-    return [Step(KernelSpec("conv_nvidia_pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type)), args, (tiles * 256,),
-                 (256,))]
+    return [Step(spec, args, (y.tiles * 256,), (256,))]
 
 
 cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -213,13 +275,12 @@ cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil:
 
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
-        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else r.x_at),
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
-        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else 0),
+        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else r.y_at),
         Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
-        Arg.value_of(struct.pack("f", 1)) if r.turns_y else Arg.alpha(False),
-        Arg.value_of(struct.pack("f", 0)) if r.turns_y else Arg.beta(False),
-    )
+    ) + ((Arg.value_of(struct.pack("f", 1)), Arg.value_of(struct.pack("f", 0)))
+         if r.turns_y or r.y_slot == SLOT_WORKSPACE else (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -286,14 +347,16 @@ cdef class _NvImplicitGemm(_NvSolver):
         return _multiply(p, r, g)
 
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
-        steps = []
-        if r.packs_w:
+        steps, tensors = [], []
+        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w):
+            tensors.append(_pixels_of_weights(p, r))
+        elif r.packs_w:
             steps.append(_pack_weights(p, r))
         if r.narrow.used:
             steps.append(pack_narrow(p, &r.narrow, r.x_offset))
         elif r.packs_x:
-            steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
-        return steps
+            tensors.append(_pixels_of(r.x, r.x_slot, p.groups, r.channels, r.x_offset))
+        return steps + _pack(p, tensors)
 
 
 cdef class NvImplicitGemmFwd(_NvImplicitGemm):
@@ -310,7 +373,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         if r.narrow.used:
             set_narrow(&g, &r.narrow)
         p = &read
-        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)] + _turning(p, &r), r.workspace)
+        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
@@ -326,17 +389,20 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
-        cdef mx_nv_conv whole = operands(p, &r), g
+        return Solution(self.launches(dev, p, &r), r.workspace)
+
+    cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
+        cdef mx_nv_conv whole = operands(p, r), g
         cdef int64_t a, b
-        steps = self.packing(p, &r)
+        steps = self.packing(p, r)
         for a in range(min(p.step[1], p.x.len[3])):
             for b in range(min(p.step[2], p.x.len[4])):
                 g = whole
                 set_residue(&g, p, a, b)
                 g.y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
-                steps.append(self.multiply(dev, p, &r, &g))
-        return Solution(steps + _turning(p, &r), r.workspace)
+                steps.append(self.multiply(dev, p, r, &g))
+        return steps + _turning(p, r)
 
 
 # A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.
@@ -359,6 +425,7 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
     cdef parts_t s
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
+    s.x_slot = SLOT_X
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
         s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
@@ -419,19 +486,19 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
     set_x(g, &p.x, g.channels, up(g.channels, 8) if s.packs_x else 0)
     set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
-    steps = []
+    steps, tensors = [], []
     if s.narrow.used:
         set_narrow(g, &s.narrow)
         steps.append(pack_narrow(p, &s.narrow, s.x_offset))
     elif s.packs_x:
-        steps.append(pack_pixels(p, &p.x, SLOT_X, p.w.len[1], s.x_offset))
+        tensors.append(_pixels_of(&p.x, SLOT_X, p.groups, p.w.len[1], s.x_offset))
     if s.packs_y:
-        steps.append(pack_pixels(p, &p.y, SLOT_Y, g.filters, s.y_offset))
-    return steps
+        tensors.append(_pixels_of(&p.y, SLOT_Y, p.groups, g.filters, s.y_offset))
+    return steps + _pack(p, tensors)
 
 
 cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):
-    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else SLOT_X, 2, s.x_offset),
+    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
             Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
             Arg.value_of((<const unsigned char*> g)[:sizeof(g[0])]), Arg.value_of(struct.pack("i", s.each)))

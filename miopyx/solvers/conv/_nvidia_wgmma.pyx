@@ -8,14 +8,15 @@ from libc.string cimport memset
 from miopyx._core cimport (
     SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step,
 )
-from miopyx._types cimport MX_FLOAT, mx_conv_problem
+from miopyx._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, in_place, only_read, operand_args, operands,
-    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, roles_of, roles_t, weights_read, widest,
+    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest, roles_of, roles_t,
+    weights_read, widest,
 )
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, stride_of, up,
+    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
 )
 
 cdef enum:
@@ -60,7 +61,7 @@ cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
 
 # How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
 cdef struct rows_t:
-    bint used
+    bint used, runs                          # RUNS_OF_PIXELS
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
 
@@ -74,8 +75,9 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     cdef rows_t o
     cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
     memset(&o, 0, sizeof(o))
-    if g.y_c != 1 or g.filters == 1 or g.filters > 64 or g.groups != 1:
+    if g.filters == 1 or g.filters > 64 or g.groups != 1:
         return o
+    o.runs = g.y_c != 1
     o.filters = 32 if g.filters <= 32 and not r.w_across else 64
     if r.narrow.used:
         if not r.narrow.whole_rows:
@@ -94,7 +96,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
         o.span = h1 * o.pitch + w1 - o.low
     o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     w_bytes = o.depths * o.filters * 128
-    o.blocks = min(most, (LOCAL_BYTES - w_bytes) // (64 * position) - mirrored)
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.runs else 0)) // (64 * position) - mirrored)
     o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
                                and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
     return o
@@ -111,7 +113,8 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     spec = KernelSpec(
         "conv_nvidia_hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
         VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
-        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across))
+        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across),
+        RUNS_OF_PIXELS=int(o.runs))
     return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
 
 
@@ -143,9 +146,69 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
         STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
-        W_ACROSS=int(r.w_across),
+        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(not last and g.p * g.q % 64 != 0),
     )
     return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
+
+
+cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
+    """Whether x, of a 1x1 filter, has its columns apart and would be read with its pixels closest if it had not."""
+    cdef mx_conv_problem o
+    if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
+            or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
+        return False
+    o = _gathered(p)
+    return pixels_closest(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
+        pixels_closest(&o, &o.x) != 0 and pixels_closest(&o, &o.y) != 0)
+
+
+cdef mx_conv_problem _gathered(const mx_conv_problem* p) noexcept nogil:
+    cdef mx_conv_problem o = p[0]
+    _make_packed(&o.x)
+    return o
+
+
+cdef void _make_packed(mx_tensor* x) noexcept nogil:
+    x.stride[4] = 1
+    x.stride[3] = x.len[4]
+    x.stride[1] = x.len[3] * x.stride[3]
+    x.stride[0] = x.len[1] * x.stride[1]
+
+
+cdef Step _gather_pixels(Device dev, const mx_conv_problem* p, const mx_conv_problem* read, int64_t at):
+    """The step that brings x of `read`, packed, to byte `at` of the workspace."""
+    cdef const mx_tensor* x = &read.x
+    cdef int64_t vector = 8
+    # Pairs of pixels, of which the first counts, are read where each row has whole ones.
+    cdef bint pairs = x.stride[4] == 2 and p.x.stride[4] == 1 and p.x.len[4] == 2 * x.len[4]
+    while pairs and (x.len[4] % vector or (stride_of(x, 0) | stride_of(x, 1) | stride_of(x, 3)) % (2 * vector)):
+        vector //= 2
+        pairs = vector > 0
+    while not pairs and x.len[3] * x.len[4] % max(1, vector):
+        vector //= 2
+    args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, at))
+    return _stepped(dev, read, x, x.len, 1, x.stride[4], max(1, vector), 2 if pairs else 1, "gather_pixels", args)
+
+
+cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed,
+                   int64_t step_h, int64_t step_w, int64_t vector, int64_t step, str name, tuple slots,
+                   tuple scaling=()):
+    """gather_pixels or spread_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
+    cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
+    cdef int64_t runs = h * w // vector, each
+    cdef mx_nv_divisor[5] by
+    each = max(1, min(4, planes * runs // (max(1, dev.compute_units) * 2048)))
+    by[0], by[1], by[2], by[3], by[4] = (
+        divisor(runs), divisor(w), divisor(strided.len[1]), divisor(step_h), divisor(step_w))
+    sizes = struct.pack(
+        "12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
+        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
+    spec = KernelSpec("conv_nvidia_pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
+    return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
+
+
+cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
+    return up(x.len[0] * x.len[1] * x.len[3] * x.len[4] * 2, ALIGN)
 
 
 cdef class NvWgmmaFwd(NvImplicitGemmFwd):
@@ -162,7 +225,26 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         return NvImplicitGemmFwd.index(self, dev, p) + 0.01
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
-        return roles_of(p, True)
+        cdef roles_t r = roles_of(p, True)
+        cdef mx_conv_problem o
+        if _gathers(p):
+            o = _gathered(p)
+            r.workspace = roles_of(&o, True).workspace + _packed_bytes(&o.x)
+        return r
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p), o
+        cdef roles_t r
+        cdef mx_nv_conv g
+        if not _gathers(&read):
+            return NvImplicitGemmFwd.steps(self, dev, p, config)
+        o = _gathered(&read)
+        r = roles_of(&o, True)
+        r.x_slot, r.x_at = SLOT_WORKSPACE, r.workspace
+        g = operands(&o, &r)
+        set_taps(&g, &o)
+        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r)
+                        + [self.multiply(dev, &o, &r, &g)], self.workspace_bytes(dev, p))
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)
@@ -194,10 +276,40 @@ cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
     return (n + d - 1) // d if n > 0 else -(-n // d)
 
 
+cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
+    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels lie closest."""
+    cdef const mx_tensor* x = &p.x
+    return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
+            and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
+            and x.len[3] * x.len[4] > 1 and x.stride[1] != 1)
+
+
+cdef mx_conv_problem _without_steps(const mx_conv_problem* p) noexcept nogil:
+    """The problem with a packed dx of those pixels only that its filter meets."""
+    cdef mx_conv_problem o = p[0]
+    o.step[1] = o.step[2] = 1
+    o.x.len[3], o.x.len[4] = p.y.len[3], p.y.len[4]
+    _make_packed(&o.x)
+    return o
+
+
+cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
+    """The step that brings those pixels from byte `at` of the workspace to dx."""
+    cdef const mx_tensor* x = &p.x
+    cdef int64_t vector = 8, together = x.len[3] * x.len[4] | stride_of(x, 0) | stride_of(x, 1)
+    while together % vector:
+        vector //= 2
+    slots = Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2)
+    return _stepped(dev, p, x, p.y.len, p.step[1], p.step[2], vector,
+                    p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "spread_pixels", slots,
+                    (Arg.alpha(False), Arg.beta(False)))
+
+
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
 
-    With few channels all residues are one launch, and a last one spreads what it gives.
+    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels lie closest.
     """
 
     def __cinit__(self):
@@ -214,6 +326,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
         cdef merged_t m = _merged_of(p)
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r.workspace = roles_of(&met, True).workspace + _packed_bytes(&met.x)
         if m.used:
             r.packs_w, r.w_across, r.turns_y = True, False, False
             r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
@@ -232,6 +348,13 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef merged_t m = _merged_of(p)
         cdef roles_t r
         cdef mx_nv_conv g
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r = roles_of(&met, True)
+            r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
+            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(dev, p, r.y_at)],
+                            self.workspace_bytes(dev, p))
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)
@@ -321,7 +444,15 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         return _refuse_hopper(dev, p) if why is None else why
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts_of(dev, p)
+        cdef mx_conv_problem o
+        cdef parts_t s
+        if not _gathers(p):
+            return _parts_of(dev, p)
+        o = _gathered(p)
+        s = _parts_of(dev, &o)
+        s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
+        s.workspace += _packed_bytes(&o.x)
+        return s
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return NvImplicitGemmWrw.index(self, dev, p) + 0.01
@@ -330,8 +461,12 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef mx_conv_problem read = only_read(p)
         cdef parts_t s = self.parts(dev, &read)
         cdef mx_nv_conv g
-        cdef list steps = pack_for_parts(&read, &s, &g)
         cdef const tile_t* tile = &TILES[s.tile]
+        steps = []
+        if s.x_slot == SLOT_WORKSPACE:
+            steps.append(_gather_pixels(dev, p, &read, s.x_offset))
+            read = _gathered(&read)
+        steps += pack_for_parts(&read, &s, &g)
         token = type_token(p.w.type)
         spec = KernelSpec(
             "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
@@ -349,13 +484,15 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
     cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1, width = 256 // shares
-    cdef mx_nv_divisor[6] by
+    cdef int64_t taps = p.w.len[3] * p.w.len[4]
+    cdef int64_t turned = taps if p.w.stride[1] != 1 and not s.narrow.used and s.reduced % 32 == 0 else 0
+    cdef mx_nv_divisor[7] by
     by[0], by[1], by[2] = divisor(runs), divisor(filters), divisor(s.reduced)
-    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
+    by[3], by[4], by[5], by[6] = divisor(folded), divisor(taps_across), divisor(s.each), divisor(max(1, 8 * turned))
     down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
     sizes = struct.pack(
-        "17i", p.w.len[0], p.w.len[1], p.w.len[4], filters, runs, s.reduced, folded, taps_across, down, across, s.tiles,
-        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
+        "18i", p.w.len[0], p.w.len[1], p.w.len[4], filters, runs, s.reduced, folded, taps_across, down, across, s.tiles,
+        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4), turned)
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,

@@ -28,8 +28,14 @@
 #ifndef WG_ROWS /* of 64 rows of the product that a warpgroup owns */
 #define WG_ROWS 1
 #endif
+#ifndef WG_COLUMNS /* 2: two warpgroups share the columns of the product */
+#define WG_COLUMNS 1
+#endif
 #ifndef STAGES
 #define STAGES 4
+#endif
+#ifndef RESIDENT /* slices of w, all of them, that stay in local memory; the number of groups is a multiple of `across` */
+#define RESIDENT 0
 #endif
 #ifndef IN_TURNS
 #define IN_TURNS 0
@@ -58,17 +64,26 @@
 #include "conv_nvidia_hopper.h"
 
 #if LAST
-#define WGMMA MX_JOIN(MX_WGMMA_, BF)
-#define BN BF
-#define GROUPS (BP / WG_ROWS / 64)
+#define ROWS BP
+#define COLUMNS BF
 #else
-#define WGMMA MX_JOIN(MX_WGMMA_, BP)
-#define BN BP
-#define GROUPS (BF / WG_ROWS / 64)
+#define ROWS BF
+#define COLUMNS BP
 #endif
+#if WG_COLUMNS == 1
+#define BN COLUMNS
+#elif COLUMNS == 256
+#define BN 128
+#else
+#define BN 192
+#endif
+#define WGMMA MX_JOIN(MX_WGMMA_, BN)
+#define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
 #define CONSUMERS (IN_TURNS ? 2 : GROUPS)
 #define THREADS (128 * CONSUMERS + 128)
-#define STAGE_BYTES ((BP + BF) * ROW_BYTES)
+#define W_BYTES (BF * ROW_BYTES)
+#define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
+#define RING_BYTES (STAGES * STAGE_BYTES)
 #define X_ROWS (BP / ROWS_AT_ONCE)
 #define W_ROWS (BF / ROWS_AT_ONCE)
 #define X_BLOCKS (BP / 64)
@@ -86,6 +101,11 @@
 #define TRANS MX_TEXT(A_ACROSS) ", " MX_TEXT(B_ACROSS)
 #define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
+#define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
+#define A_AT (LAST ? stage * STAGE_BYTES : W_AT)
+#define B_AT (LAST ? W_AT : stage * STAGE_BYTES)
+#define CONSUMER_REGISTERS 224
+#define COPIER_REGISTERS 64
 
 #define RUNS (8 / X_RUN)
 
@@ -109,7 +129,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
     __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const float alpha, const float beta)
 {
-    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
@@ -127,11 +147,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if X_ACROSS
     int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
 #else
-    int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
+    __local int2 places[ROWS_AT_ONCE][X_ROWS]; /* of each pixel's first tap: its offset, and its h and w, 16 bits each */
 #endif
     int w_base, filter;
-    /* Filters that fit into the stages, all of them, are copied once. */
-    const bool one_filling = across * g.groups == 1 && slices_all > 0 && STAGES % slices_all == 0;
     bool has_filters = false;
     int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
 
@@ -170,18 +188,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     }
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
         const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
         const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
         const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
-        base[i] = (group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w;                                                  \
-        corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;                             \
-    }
+        places[row0][i] = (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                   \
+                                 m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000);               \
+    }                                                                                                                 \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 #define COPY_PIXELS(COPY16, at, slice)                                                                                \
     _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
-        const bool valid = SOME && (uint)((corner[i] >> 16) + dh) < (uint)g.h                                         \
-                           && (uint)((short)corner[i] + dw) < (uint)g.w;                                              \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? base[i] + x_at : 0), valid);                         \
+        const int2 place = places[row0][i];                                                                           \
+        const bool valid = SOME && (uint)((place.y >> 16) + dh) < (uint)g.h && (uint)((short)place.y + dw) < (uint)g.w; \
+        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? place.x + x_at : 0), valid);                         \
     }
 #endif
 #if W_ACROSS
@@ -216,7 +236,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int w_at = w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c);                         \
         COPY_PIXELS(COPY16X, to + (stage)*STAGE_BYTES, slice)                                                         \
         if (!has_filters)                                                                                             \
-            COPY_FILTERS(COPY16, to + (stage)*STAGE_BYTES + BP * ROW_BYTES)                                           \
+            COPY_FILTERS(COPY16, to + (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)) \
     } while (0)
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
@@ -227,6 +247,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
+#if WG_ROWS * BN > 256
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
         if (slices_all == 0)
             return;
         int stage = 0, phase = 1;
@@ -243,15 +266,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 }
                 NEXT_SLICE();
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1, has_filters = one_filling;
+                    stage = 0, phase ^= 1;
             }
+            has_filters = RESIDENT;
         }
     } else {
-        const int warpgroup = IN_TURNS ? 0 : role;
-        const uint pixels_at = shared, filters_at = shared + BP * ROW_BYTES;
+#if WG_ROWS * BN > 256
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
+        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * BN;
+        const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
         const ulong a_matrix =
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix(LAST ? filters_at : pixels_at, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, phase = 0, skip = IN_TURNS ? role * slices_all : 0;
         for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
@@ -278,8 +305,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            const int above = tile / across, n0 = (tile - above * across) * BF;
-            const int group = above / down, m0 = (above - group * down) * BP;
+            const int above = tile / across, n0 = (tile - above * across) * BF + (LAST ? column0 : 0);
+            const int group = above / down, m0 = (above - group * down) * BP + (LAST ? 0 : column0);
             __global ushort *y = Y + (long)group * g.y_g;
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);

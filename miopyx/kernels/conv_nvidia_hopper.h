@@ -32,8 +32,8 @@
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
             _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \
-                WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),                \
-                      b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), "1", TRANS);                              \
+                WGMMA(sums[i], a_matrix + ((A_AT + i * BLOCK_BYTES + k * A_STEP) >> 4),                               \
+                      b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                             \
         MX_WG_COMMIT();                                                                                               \
         MX_WG_WAIT(1);                                                                                                \
         if (lane == 0 && slice > 0)                                                                                   \

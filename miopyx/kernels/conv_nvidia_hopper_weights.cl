@@ -61,6 +61,8 @@
 #define A_STEP (16 * ROW_BYTES)
 #endif
 #define B_STEP A_STEP
+#define A_AT (stage * STAGE_BYTES)
+#define B_AT A_AT
 
 static inline int mx_from_lane(int value, int lane)
 {

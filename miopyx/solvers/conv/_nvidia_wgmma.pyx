@@ -20,6 +20,8 @@ from miopyx.solvers.conv._nvidia_common cimport (
 
 cdef enum:
     WEIGHT_TILES = 7
+    CHOICES_COUNT = 12
+    GROUP_BYTES = 231424   # of local memory that a group of work-items may have
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
@@ -44,18 +46,25 @@ cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6})
 
-# What wgmma multiplies in one go: pixels and filters of a tile, what a slice and a whole tile take in microseconds.
+# What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
+# memory, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
-    int pixels, filters, in_turns
+    int pixels, filters, in_turns, resident
     double slice, end
 
-cdef choice_t[5] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0.79, 1.9)
-CHOICES[1] = choice_t(256, 128, 0, 0.80, 2.3)
-CHOICES[2] = choice_t(128, 128, 1, 0.48, 1.2)
-CHOICES[3] = choice_t(128, 64, 1, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
-cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
+cdef choice_t[CHOICES_COUNT] CHOICES
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.9)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 2.3)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.48, 1.2)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[5] = choice_t(192, 256, 0, 0, 1.12, 3.0)
+CHOICES[6] = choice_t(384, 128, 0, 0, 1.16, 3.5)
+CHOICES[7] = choice_t(64, 256, 1, 1, 0.40, 0.3)
+CHOICES[8] = choice_t(128, 128, 1, 1, 0.42, 0.3)
+CHOICES[9] = choice_t(128, 64, 1, 1, 0.25, 0.3)
+CHOICES[10] = choice_t(128, 256, 0, 1, 0.75, 1.9)
+CHOICES[11] = choice_t(256, 128, 0, 1, 0.75, 2.3)
 
 
 # How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
@@ -121,31 +130,49 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
-    cdef int64_t tiles, best_tiles = 1, threads
+    cdef int64_t down, across, groups, stages, best_groups = 1, best_stages = 1
     cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
     cdef double cost, best = -1
     cdef int i, chosen = 0
-    for i in range(5):
+    for i in range(CHOICES_COUNT):
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
-        if (i == 4) != shared:
+        if (i == 4) != shared or CHOICES[i].resident and (g.groups > 1 or slices == 0 or not last):
             continue
-        tiles = (up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
-                 * (up(g.filters, CHOICES[i].filters) // CHOICES[i].filters))
-        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end)
+        down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
+        across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
+        stages = _stages(&CHOICES[i], slices)
+        groups = min(down * across, units)
+        if CHOICES[i].resident:
+            # A group keeps its filters.
+            groups = groups // across * across
+        if stages < 3 or groups == 0:
+            continue
+        cost = (down * across + groups - 1) // groups * (slices * CHOICES[i].slice + CHOICES[i].end)
         if best < 0 or cost < best:
-            best, best_tiles, chosen = cost, tiles, i
-    # 128 work-items multiply 64 rows, or 128, of up to 256 columns; 128 more copy.
-    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
-    wg_rows = max(1, rows // 64 if CHOICES[chosen].in_turns else rows // 128)
-    threads = 384 if CHOICES[chosen].in_turns else rows // wg_rows * 2 + 128
+            best, best_groups, best_stages, chosen = cost, groups, stages, i
+    # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
+    rows, columns = CHOICES[chosen].pixels, CHOICES[chosen].filters
+    if not last:
+        rows, columns = columns, rows
+    warpgroups = 1 if CHOICES[chosen].in_turns else 2
+    wg_columns = 2 if columns > 256 or rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
-        VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
-        STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
+        VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters,
+        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
+        RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across),
     )
-    return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
+    return Step(spec, operand_args(r, g), (best_groups * 384,), (384,))
+
+
+cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
+    """How many slices the ring has, so that all of a group fits into local memory."""
+    cdef int64_t left = GROUP_BYTES - 300 - c.pixels * 8, w = c.filters * 128
+    if c.resident:
+        return min(12, (left - slices * w) // (c.pixels * 128))
+    return min(8, left // (c.pixels * 128 + w))
 
 
 cdef class NvWgmmaFwd(NvImplicitGemmFwd):

@@ -9,7 +9,8 @@
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
  * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
  * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * parts[slot][BM][BN], one for each group and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
+ * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
+ * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
  * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
  * chunk c ^ (r % 8).
@@ -186,7 +187,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     } else {
         const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
-        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2), pair = (lane & 3) * 2;
+        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
         int stage = 0, phase = 0;
         for (; left > 0; tile++, first = 0) {
             const int own = min(left, slices - first);
@@ -203,17 +204,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
-            __global float *to = parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN) + pair;
+            __global float4 *to =
+                (__global float4 *)(parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN)) + item;
 #pragma unroll
-            for (int i = 0; i < 2 * WG_ROWS; i++) {
-                const int m = row + i / 2 * 64 + i % 2 * 8;
-                if (m0 + m < g.filters)
+            for (int i = 0; i < WG_ROWS; i++)
+                if (m0 + row + i * 64 < g.filters)
 #pragma unroll
                     for (int j = 0; j < BN / 8; j++)
                         if (n0 + j * 8 < columns)
-                            *(__global float2 *)(to + m * BN + j * 8) =
-                                (float2)(sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
-            }
+                            to[(i * (BN / 8) + j) * (128 * CONSUMERS)] =
+                                (float4)(sums[i][j * 4], sums[i][j * 4 + 1], sums[i][j * 4 + 2], sums[i][j * 4 + 3]);
         }
     }
 }

@@ -370,24 +370,24 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
 
 
 cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
-    cdef int64_t filters = p.w.len[0] // p.groups, runs = s.columns // 4
+    cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
-    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1, width = 256 // shares
+    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1
     cdef mx_nv_divisor[6] by
-    by[0], by[1], by[2] = divisor(runs), divisor(filters), divisor(s.reduced)
-    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
     down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
+    by[0], by[1], by[2] = divisor(down), divisor(across), divisor(s.reduced)
+    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
     sizes = struct.pack(
-        "17i", p.w.len[0], p.w.len[1], p.w.len[4], filters, runs, s.reduced, folded, taps_across, down, across, s.tiles,
+        "16i", p.w.len[1], p.w.len[4], filters, s.columns, s.reduced, folded, taps_across, down, across, s.tiles,
         slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, SHARES=shares)
-    return Step(spec, args, (up(p.w.len[0] * runs, width) // width * 256,), (256,))
+                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
+    return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):

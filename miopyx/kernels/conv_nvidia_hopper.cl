@@ -71,13 +71,13 @@
 #define COLUMNS BP
 #endif
 #if WG_COLUMNS == 1
-#define BN COLUMNS
+#define WN COLUMNS
 #elif COLUMNS == 256
-#define BN 128
+#define WN 128
 #else
-#define BN 192
+#define WN 192
 #endif
-#define WGMMA MX_JOIN(MX_WGMMA_, BN)
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
 #define CONSUMERS (IN_TURNS ? 2 : GROUPS)
 #define THREADS (128 * CONSUMERS + 128)
@@ -104,8 +104,6 @@
 #define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
 #define A_AT (LAST ? stage * STAGE_BYTES : W_AT)
 #define B_AT (LAST ? W_AT : stage * STAGE_BYTES)
-#define CONSUMER_REGISTERS 224
-#define COPIER_REGISTERS 64
 
 #define RUNS (8 / X_RUN)
 
@@ -247,7 +245,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
-#if WG_ROWS * BN > 256
+#if MANY_SUMS
         MX_WG_FEWER(COPIER_REGISTERS);
 #endif
         if (slices_all == 0)
@@ -271,10 +269,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             has_filters = RESIDENT;
         }
     } else {
-#if WG_ROWS * BN > 256
+#if MANY_SUMS
         MX_WG_MORE(CONSUMER_REGISTERS);
 #endif
-        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * BN;
+        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * WN;
         const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
         const ulong a_matrix =
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
@@ -288,7 +286,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             stage += skip;
             if (stage >= STAGES)
                 stage -= STAGES, phase ^= 1;
-            float sums[WG_ROWS][BN / 2];
+            float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0;

@@ -18,12 +18,17 @@
 #define MX_COPY_RUN_OF_X MX_COPY_RUN
 #endif
 
+/* More than 128 sums: registers move from the 128 work-items that copy to the 256 others. */
+#define MANY_SUMS (WG_ROWS * WN > 256)
+#define CONSUMER_REGISTERS 224
+#define COPIER_REGISTERS 56 /* 384 have 168 each when they begin */
+
 /* Each of a work-item's sums. */
 #define MX_EACH_SUM_OF_GROUP(i, j)                           \
     _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \
-        _Pragma("unroll") for (int j = 0; j < BN / 2; j++)
+        _Pragma("unroll") for (int j = 0; j < WN / 2; j++)
 
-/* sums[WG_ROWS][BN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
+/* sums[WG_ROWS][WN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
  * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \

@@ -83,7 +83,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 }
 
 #define LAST 1
-#define BN BF
+#define WN BF
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
 #include "conv_nvidia_hopper_store.h"

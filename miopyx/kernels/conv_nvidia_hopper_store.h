@@ -1,6 +1,6 @@
 /* How a tile of wgmma's sums goes to y, for the kernels of sm_90a in 16 bits.
  *
- * Expects LAST, BN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
+ * Expects LAST, WN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
  * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
  */
 static inline uint mx_exchange(uint value, int with)
@@ -46,7 +46,7 @@ static inline float mx_widen(ushort bits)
 }
 
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
-static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
+static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
                                  float alpha, float beta, bool plain, int warpgroup)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
@@ -60,7 +60,7 @@ static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int 
 #define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
     const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
+    for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
         int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
 #pragma unroll
         for (int l = 0; l < 8 / VEC; l++)

@@ -9,7 +9,7 @@
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
  * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
  * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
+ * parts[slot][WG_ROWS][WN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
  * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
  * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
@@ -27,11 +27,14 @@
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
 #endif
-#ifndef BN /* columns of a tile: 64, 128, 192 or 256 */
+#ifndef BN /* columns of a tile: 64, 128, 192 or 256; WG_COLUMNS of 128 */
 #define BN 256
 #endif
 #ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
 #define WG_ROWS 1
+#endif
+#ifndef WG_COLUMNS /* 2: two warpgroups share the columns of a tile */
+#define WG_COLUMNS 1
 #endif
 #ifndef STAGES
 #define STAGES 4
@@ -50,10 +53,15 @@
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS (BN / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
-#define CONSUMERS (Y_BLOCKS / WG_ROWS)
+#if WG_COLUMNS == 1
+#define WN BN
+#else
+#define WN 128
+#endif
+#define CONSUMERS (Y_BLOCKS / WG_ROWS * WG_COLUMNS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
-#define WGMMA MX_JOIN(MX_WGMMA_, BN)
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #if PIXELS_CLOSEST
 #define TRANS "0, 0"
 #define A_STEP 32 /* bytes to the next 16 pixels */
@@ -95,6 +103,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
+#if MANY_SUMS
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
         /* Always chunk item % 8 of every block, of rows item / 8 + i * ROWS_AT_ONCE. */
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
         const int chunk = item & 7, row0 = (item & 127) >> 3;
@@ -185,14 +196,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }
         }
     } else {
-        const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
-        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
+#if MANY_SUMS
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
+        const int row0 = role / WG_COLUMNS * WG_ROWS * 64, column0 = role % WG_COLUMNS * WN;
+        const ulong a_matrix = mx_wg_matrix(shared + row0 * ROW_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES + column0 * ROW_BYTES, BLOCK_BYTES);
+        const int row = row0 + (item >> 5 & 3) * 16 + (lane >> 2);
         int stage = 0, phase = 0;
         for (; left > 0; tile++, first = 0) {
             const int own = min(left, slices - first);
             left -= own;
-            float sums[WG_ROWS][BN / 2];
+            float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0;
@@ -203,16 +218,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN + column0;
             __global float4 *to =
                 (__global float4 *)(parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN)) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)
                 if (m0 + row + i * 64 < g.filters)
 #pragma unroll
-                    for (int j = 0; j < BN / 8; j++)
+                    for (int j = 0; j < WN / 8; j++)
                         if (n0 + j * 8 < columns)
-                            to[(i * (BN / 8) + j) * (128 * CONSUMERS)] =
+                            to[(i * (WN / 8) + j) * (128 * CONSUMERS)] =
                                 (float4)(sums[i][j * 4], sums[i][j * 4 + 1], sums[i][j * 4 + 2], sums[i][j * 4 + 3]);
         }
     }

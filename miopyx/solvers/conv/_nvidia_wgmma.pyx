@@ -19,7 +19,7 @@ from miopyx.solvers.conv._nvidia_common cimport (
 )
 
 cdef enum:
-    WEIGHT_TILES = 7
+    WEIGHT_TILES = 9
     CHOICES_COUNT = 12
     GROUP_BYTES = 231424   # of local memory that a group of work-items may have
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
@@ -42,9 +42,11 @@ TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
 TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
 TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
 TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
-cdef tuple TILE_DEFINES = (
-    {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
-    {"STAGES": 6})
+TILES[7] = tile_t(256, 192, 384, 1, 1.06, 3)
+TILES[8] = tile_t(192, 256, 384, 1, 1.07, 3)
+cdef tuple TILE_STAGES = (4, 4, 6, 5, 4, 5, 6, 4, 4)
+cdef tuple TILE_WARPGROUPS = (
+    {}, {"WG_ROWS": 2}, {}, {}, {}, {}, {}, {"WG_ROWS": 2}, {"WG_ROWS": 3, "WG_COLUMNS": 2})
 
 # What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
 # memory, what a slice and a whole tile take in microseconds.
@@ -310,6 +312,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
+        if i >= 7 and s.pixels_closest:
+            continue  # their copies need more registers than such tiles leave
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
@@ -363,7 +367,8 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         spec = KernelSpec(
             "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
             BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
-            NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
+            NEAR=int(s.narrow.used), STAGES=TILE_STAGES[s.tile],
+            **TILE_WARPGROUPS[s.tile])
         steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))
         return Solution(steps, s.workspace)
@@ -386,7 +391,7 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
+                      BN=tile.across, SHARES=shares, **TILE_WARPGROUPS[s.tile])
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 

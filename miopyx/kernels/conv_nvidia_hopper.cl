@@ -145,9 +145,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if X_ACROSS
     int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
 #else
-    __local int2 places[ROWS_AT_ONCE][X_ROWS]; /* of each pixel's first tap: its offset, and its h and w, 16 bits each */
+    /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
+    __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
 #endif
-    int w_base, filter;
+    int w_base, filters_left;
     bool has_filters = false;
     int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
 
@@ -179,9 +180,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int channel = (slice)*64 + row0 + i * ROWS_AT_ONCE;                                                     \
         _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                          \
             _Pragma("unroll") for (int l = 0; l < RUNS; l++) {                                                        \
-                const bool valid = base[b][l] >= 0 && channel < g.channels;                                           \
+                const bool valid = (base[b][l] >= 0) & (channel < g.channels);                                        \
                 COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES + l * 2 * X_RUN,                         \
-                       X + (valid ? base[b][l] + channel * g.x_c : 0), valid);                                        \
+                       X + (base[b][l] + channel * g.x_c), valid);                                                    \
             }                                                                                                         \
     }
 #else
@@ -191,50 +192,62 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
         const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
         const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
-        places[row0][i] = (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                   \
-                                 m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000);               \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
+            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w, m < g.pixels ? mx_taps_inside(h, w, &g) : 0);   \
     }                                                                                                                 \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+/* The next four pixels' places come from local memory before the copies of these four. */
 #define COPY_PIXELS(COPY16, at, slice)                                                                                \
-    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
-        const int2 place = places[row0][i];                                                                           \
-        const bool valid = SOME && (uint)((place.y >> 16) + dh) < (uint)g.h && (uint)((short)place.y + dw) < (uint)g.w; \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? place.x + x_at : 0), valid);                         \
+    int4 place = places[0][row0], place_2 = places[1][row0];                                                          \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i += 4) {                                                           \
+        const int after = i + 4 < X_ROWS ? i / 2 + 2 : 0;                                                             \
+        const int4 next = places[after][row0], next_2 = places[after + 1][row0];                                      \
+        COPY_PIXEL(COPY16, at, i, place.x, place.y)                                                                   \
+        COPY_PIXEL(COPY16, at, i + 1, place.z, place.w)                                                               \
+        COPY_PIXEL(COPY16, at, i + 2, place_2.x, place_2.y)                                                           \
+        COPY_PIXEL(COPY16, at, i + 3, place_2.z, place_2.w)                                                           \
+        place = next, place_2 = next_2;                                                                               \
     }
+#define COPY_PIXEL(COPY16, at, i, place, inside) \
+    COPY16((at) + (i)*ROWS_AT_ONCE * ROW_BYTES, x_from + (place), ((inside)&tap) == tap);
 #endif
 #if W_ACROSS
 #define COPY_FILTERS(COPY16, at)                                                                                      \
     _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++)                                                     \
-        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++) {                                                        \
-            const bool valid = SOME && filter + b * 64 < g.filters;                                                   \
+        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++)                                                          \
             COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
-                   W + (valid ? w_at + b * 64 + i * ROWS_AT_ONCE * g.w_k : 0), valid);                                \
-        }
+                   w_from + b * 64 + (long)w_k * (i * ROWS_AT_ONCE), b * 64 < some_left);
 #else
 #define COPY_FILTERS(COPY16, at)                                                                                      \
-    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++) {                                                              \
-        const bool valid = SOME && filter + i * ROWS_AT_ONCE < g.filters;                                             \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, W + (valid ? w_at + i * ROWS_AT_ONCE * g.w_k : 0), valid);        \
-    }
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
+        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, w_from + (long)w_k * (i * ROWS_AT_ONCE),                          \
+               i * ROWS_AT_ONCE < some_left);
 #endif
 #define BEGIN_TILE()                                                                                                  \
     do {                                                                                                              \
         const int tile = copy_tile / across, n0 = (copy_tile - tile * across) * BF;                                   \
-        const int group = tile / down;                                                                                \
+        const int group = tile / down, filter = n0 + (W_ACROSS ? chunk * 8 : row0);                                   \
         BEGIN_PIXELS(group, (tile - group * down) * BP);                                                              \
-        filter = n0 + (W_ACROSS ? chunk * 8 : row0);                                                                  \
+        filters_left = g.filters - filter;                                                                            \
         w_base = group * g.w_g + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                   \
         c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
         if (!TAPS_INNER)                                                                                              \
             NEXT_SLICE();                                                                                             \
     } while (0)
+/* What is not copied is not read either, wherever its address points. */
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
     do {                                                                                                              \
-        const int dh = tap_h * g.tap_h, dw = tap_w * g.tap_w, x_at = dh * g.x_h + dw * g.x_w + c;                     \
-        const int w_at = w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c);                         \
+        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                     \
+        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                  \
         COPY_PIXELS(COPY16X, to + (stage)*STAGE_BYTES, slice)                                                         \
-        if (!has_filters)                                                                                             \
+        if (!has_filters) {                                                                                           \
+            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                     \
+            MX_OPAQUE(some_left);                                                                                     \
+            MX_OPAQUE(w_k);                                                                                           \
+            __global const ushort *w_from =                                                                           \
+                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
             COPY_FILTERS(COPY16, to + (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)) \
+        }                                                                                                             \
     } while (0)
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;

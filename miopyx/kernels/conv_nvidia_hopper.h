@@ -23,6 +23,25 @@
 #define CONSUMER_REGISTERS 224
 #define COPIER_REGISTERS 56 /* 384 have 168 each when they begin */
 
+/* Which taps of a pixel lie in x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.  A
+ * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
+#define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
+#define MX_NO_TAP 0x80000000u
+static inline uint mx_taps_inside(int h, int w, const mx_nv_conv *g)
+{
+    uint inside = 0;
+#pragma unroll 1
+    for (int i = 0; i < g->taps_h; i++)
+        inside |= (uint)((uint)(h + i * g->tap_h) < (uint)g->h) << (16 + i);
+#pragma unroll 1
+    for (int i = 0; i < g->taps_w; i++)
+        inside |= (uint)((uint)(w + i * g->tap_w) < (uint)g->w) << i;
+    return inside;
+}
+
+/* A number that the compiler knows nothing of, so that it does not keep its multiples in registers. */
+#define MX_OPAQUE(number) asm volatile("" : "+r"(number))
+
 /* Each of a work-item's sums. */
 #define MX_EACH_SUM_OF_GROUP(i, j)                           \
     _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \

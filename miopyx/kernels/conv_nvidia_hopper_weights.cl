@@ -119,10 +119,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if PIXELS_CLOSEST
             int pixel = first * DEPTH + chunk * 8;
 #else
-            int2 column_at[X_BLOCKS];
+            int column_at[X_BLOCKS]; /* from a pixel's first tap on, and the tap */
+            uint tap_of[X_BLOCKS];
 #pragma unroll
-            for (int b = 0; b < X_BLOCKS; b++)
-                column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced;
+                const int tap_h = tap / g.taps_w, tap_w = tap - tap_h * g.taps_w;
+                column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
+                tap_of[b] = column < columns ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
+            }
+            const int filters_left = g.filters - m0 - chunk * 8;
+            __global const ushort *y_filters = Y + (m0 + chunk * 8);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
 #endif
@@ -144,13 +151,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const uint into = at + l * 2 * PIXELS_CLOSEST;                                                            \
             _Pragma("unroll") for (int i = 0; i < BM / ROWS_AT_ONCE; i++) {                                           \
                 const int k = m0 + row0 + i * ROWS_AT_ONCE;                                                           \
-                const bool valid = inside[l] && k < g.filters;                                                        \
-                COPY16(into + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at[l] + k * g.y_c : 0), valid);            \
+                COPY16(into + i * ROWS_AT_ONCE * ROW_BYTES, Y + (y_at[l] + k * g.y_c), inside[l] & (k < g.filters));  \
             }                                                                                                         \
             _Pragma("unroll") for (int i = 0; i < BN / ROWS_AT_ONCE; i++) {                                           \
                 const int c = n0 + row0 + i * ROWS_AT_ONCE;                                                           \
-                const bool valid = inside[l] && c < g.channels;                                                       \
-                COPY16X(into + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at[l] + c * g.x_c : 0), valid);    \
+                COPY16X(into + (BM + i * ROWS_AT_ONCE) * ROW_BYTES, X + (x_at[l] + c * g.x_c),                        \
+                        inside[l] & (c < g.channels));                                                                \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)
@@ -161,23 +167,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 const bool inside = pixel < g.pixels;
                 const int y_found = inside ? y_group + n * g.y_n + p * g.y_h + q * g.y_w : -1;
                 const int x_found = x_group + n * g.x_n + h * g.x_h + w * g.x_w;
-                const int corner_found = inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;
+                const int taps_found = inside ? mx_taps_inside(h, w, &g) : 0;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                          \
             const int from = i * 4 + (lane >> 3);                                                                     \
             const int y_at = mx_from_lane(y_found, from), x_at = mx_from_lane(x_found, from);                         \
-            const int hw = mx_from_lane(corner_found, from);                                                          \
+            const uint taps = mx_from_lane(taps_found, from);                                                         \
             _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++) {                                                    \
-                const int k = m0 + b * 64 + chunk * 8;                                                                \
-                const bool valid = y_at >= 0 && k < g.filters;                                                        \
-                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k : 0), valid);       \
+                const bool valid = (y_at >= 0) & (b * 64 < filters_left);                                             \
+                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64, valid);        \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((hw >> 16) + (column_at[b].y >> 16)) < (uint)g.h                            \
-                                   && (uint)((short)hw + (column_at[b].y & 0xffff)) < (uint)g.w;                      \
+                const bool valid = (taps & tap_of[b]) == tap_of[b];                                                   \
                 COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
-                        X + (valid ? x_at + column_at[b].x : 0), valid);                                              \
+                        X + (x_at + column_at[b]), valid);                                                            \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)

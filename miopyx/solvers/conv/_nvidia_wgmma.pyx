@@ -398,4 +398,6 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
     if not has_wgmma(dev):
         return "needs wgmma"
+    if p.w.len[3] > 15 or p.w.len[4] > 15:
+        return "filter size"
     return "data type" if p.w.type == MX_FLOAT else None

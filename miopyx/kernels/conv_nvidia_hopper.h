@@ -27,14 +27,14 @@
  * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
 #define MX_NO_TAP 0x80000000u
-static inline uint mx_taps_inside(int h, int w, const mx_nv_conv *g)
+static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx_nv_conv *g)
 {
     uint inside = 0;
 #pragma unroll 1
-    for (int i = 0; i < g->taps_h; i++)
+    for (int i = 0; i < taps_h; i++)
         inside |= (uint)((uint)(h + i * g->tap_h) < (uint)g->h) << (16 + i);
 #pragma unroll 1
-    for (int i = 0; i < g->taps_w; i++)
+    for (int i = 0; i < taps_w; i++)
         inside |= (uint)((uint)(w + i * g->tap_w) < (uint)g->w) << i;
     return inside;
 }

@@ -167,7 +167,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 const bool inside = pixel < g.pixels;
                 const int y_found = inside ? y_group + n * g.y_n + p * g.y_h + q * g.y_w : -1;
                 const int x_found = x_group + n * g.x_n + h * g.x_h + w * g.x_w;
-                const int taps_found = inside ? mx_taps_inside(h, w, &g) : 0;
+                const int taps_found = inside ? mx_taps_inside(h, w, g.taps_h, g.taps_w, &g) : 0;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                          \

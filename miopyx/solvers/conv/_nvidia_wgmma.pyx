@@ -21,6 +21,7 @@ from miopyx.solvers.conv._nvidia_common cimport (
 cdef enum:
     WEIGHT_TILES = 9
     CHOICES_COUNT = 12
+    RESIDUES_AT_ONCE = 16  # in one launch
     GROUP_BYTES = 231424   # of local memory that a group of work-items may have
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
@@ -126,30 +127,41 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-    cdef rows_t whole = _rows_of(r, g)
-    if whole.used:
-        return _multiply_rows(dev, p, r, g, &whole)
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
+    """One launch; of `residues` with equal grids those with most taps come first."""
+    cdef rows_t whole
+    if residues == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
-    cdef int64_t down, across, groups, stages, best_groups = 1, best_stages = 1
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), all_slices = 0
+    cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
     cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
     cdef double cost, best = -1
-    cdef int i, chosen = 0
+    cdef int i, chosen = 0, multiplied = 0
+    for i in range(residues):
+        all_slices += _slices(&g[i])
+        multiplied += _slices(&g[i]) > 0
+        vector = min(vector, widest(&g[i], last))
     for i in range(CHOICES_COUNT):
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
-        if (i == 4) != shared or CHOICES[i].resident and (g.groups > 1 or slices == 0 or not last):
+        if (i == 4) != shared or CHOICES[i].resident and (g.groups > 1 or multiplied != 1 or not last):
             continue
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
         stages = _stages(&CHOICES[i], slices)
-        groups = min(down * across, units)
+        groups = min(residues * down * across, units)
         if CHOICES[i].resident:
             # A group keeps its filters.
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        cost = (down * across + groups - 1) // groups * (slices * CHOICES[i].slice + CHOICES[i].end)
+        if residues == 1:
+            cost = (down * across + groups - 1) // groups * (slices * CHOICES[i].slice + CHOICES[i].end)
+        else:
+            cost = (down * across * (all_slices * CHOICES[i].slice + residues * CHOICES[i].end) / groups
+                    + _slices(&g[residues - 1]) * CHOICES[i].slice + CHOICES[i].end)
         if best < 0 or cost < best:
             best, best_groups, best_stages, chosen = cost, groups, stages, i
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
@@ -160,13 +172,22 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     wg_columns = 2 if columns > 256 or rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
-        VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters,
+        VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across),
     )
-    return Step(spec, operand_args(r, g), (best_groups * 384,), (384,))
+    args = operand_args(r, g)
+    if residues > 1:
+        args = args[:4] + (Arg.value_of(b"".join([struct.pack(
+            "6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
+            g[i].y_first - g.y_first) for i in range(residues)])),) + args[4:]
+    return Step(spec, args, (best_groups * 384,), (384,))
+
+
+cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
+    return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
 
 
 cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
@@ -224,7 +245,7 @@ cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
+    """Backward data in 16 bits by Hopper's wgmma: one launch for residues of the stride with equal grids, or one for each.
 
     With few channels all residues are one launch, and a last one spreads what it gives.
     """
@@ -256,6 +277,20 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)
+
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+        cdef mx_nv_conv moved
+        cdef int i, j
+        if (count == 1 or count > RESIDUES_AT_ONCE or g.filters <= 64 or p.x.len[3] % p.step[1]
+                or p.x.len[4] % p.step[2]):
+            return NvImplicitGemmBwd.multiply_residues(self, dev, p, r, g, count)
+        for i in range(1, count):
+            moved, j = g[i], i
+            while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+                g[j] = g[j - 1]
+                j -= 1
+            g[j] = moved
+        return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef merged_t m = _merged_of(p)

@@ -115,18 +115,28 @@ typedef struct {
     int taps_h, taps_w, first_h, first_w, w_first, y_first;
 } mx_nv_residue;
 
+/* Tiles: of a residue first those with the same pixels, then the next pixels, then the next group. */
 typedef struct {
-    mx_nv_residue of[RESIDUES];
-} mx_nv_residues;
+    int each, across, down; /* tiles of a residue, with the same pixels, with the same filters of a group */
+    mx_nv_divisor by_each, by_across, by_down;
+    mx_nv_residue residues[RESIDUES];
+} mx_nv_tiles;
 
-#if RESIDUES > 1
-#define RESIDUES_ARGUMENT const mx_nv_residues residues,
-#define RESIDUE(tile) residues.of[(tile) / each]
-#else
-#define RESIDUES_ARGUMENT
-#define RESIDUE(tile) ((mx_nv_residue){g.taps_h, g.taps_w, g.first_h, g.first_w, 0, 0})
-#endif
-#define SLICES(residue) (((residue).taps_h * (residue).taps_w * g.reduced + 63) / 64)
+typedef struct {
+    mx_nv_residue residue;
+    int group, m0, n0; /* the first pixel and filter */
+} mx_nv_tile;
+
+static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
+{
+    const int residue = RESIDUES > 1 ? mx_quotient(tile, o->by_each) : 0, rest = tile - residue * o->each;
+    const int above = mx_quotient(rest, o->by_across), group = mx_quotient(above, o->by_down);
+    const mx_nv_tile found = {
+        o->residues[residue], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};
+    return found;
+}
+
+#define SLICES(tile) (((tile).residue.taps_h * (tile).residue.taps_w * g.reduced + 63) / 64)
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
@@ -146,13 +156,13 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, RESIDUES_ARGUMENT const float alpha, const float beta)
+    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
+    const float beta)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, each = down * across * g.groups;
-    const int tiles = RESIDUES * each;
+    const int tiles = RESIDUES * order.each;
 
     X += x_offset;
     W += w_offset + g.w_first;
@@ -175,21 +185,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
 #if TAPS_INNER
 #define NEXT_SLICE()                                                                                                  \
-    if (++tap_w == own.taps_w) {                                                                                      \
+    if (++tap_w == own.residue.taps_w) {                                                                                      \
         tap_w = 0;                                                                                                    \
-        if (++tap_h == own.taps_h)                                                                                    \
+        if (++tap_h == own.residue.taps_h)                                                                                    \
             tap_h = 0, c += 64;                                                                                       \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
     c += 64;                                                                                                          \
-    while (c >= g.reduced && tap_h < own.taps_h) {                                                                    \
+    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                                    \
         c -= g.reduced;                                                                                               \
-        if (++tap_w == own.taps_w)                                                                                    \
+        if (++tap_w == own.residue.taps_w)                                                                                    \
             tap_w = 0, tap_h++;                                                                                       \
     }
-#define SOME (tap_h < own.taps_h)
+#define SOME (tap_h < own.residue.taps_h)
 #endif
 
 /* Where a tile's pixels lie, and their first tap. */
@@ -216,10 +226,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
         const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
         const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + own.first_h, w = q * g.step_w + own.first_w;                                     \
+        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                                     \
         ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
             (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
-                   m < g.pixels ? mx_taps_inside(h, w, own.taps_h, own.taps_w, &g) : 0);                              \
+                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);                              \
     }                                                                                                                 \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 /* The next four pixels' places come from local memory before the copies of these four. */
@@ -251,11 +261,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
 #define BEGIN_TILE()                                                                                                  \
     do {                                                                                                              \
-        const int tile = copy_tile % each / across, n0 = copy_tile % across * BF;                                     \
-        const int group = tile / down, filter = n0 + (W_ACROSS ? chunk * 8 : row0);                                   \
-        BEGIN_PIXELS(group, (tile - group * down) * BP);                                                              \
+        const int filter = own.n0 + (W_ACROSS ? chunk * 8 : row0);                                                    \
+        BEGIN_PIXELS(own.group, own.m0);                                                                              \
         filters_left = g.filters - filter;                                                                            \
-        w_base = own.w_first + group * g.w_g + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                   \
+        w_base = own.residue.w_first + own.group * g.w_g                                                              \
+                 + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                                 \
         c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
         if (!TAPS_INNER)                                                                                              \
             NEXT_SLICE();                                                                                             \
@@ -289,7 +299,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
         int stage = 0, phase = 1;
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
-            const mx_nv_residue own = RESIDUE(copy_tile);
+            const mx_nv_tile own = mx_tile(copy_tile, &order);
             const int slices_all = SLICES(own);
             if (slices_all == 0)
                 continue;
@@ -319,7 +329,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
-        int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(RESIDUE(get_group_id(0))) : 0;
+        int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
              tile += (IN_TURNS ? 2 : 1) * get_num_groups(0)) {
             while (skip >= STAGES)
@@ -327,7 +337,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             stage += skip;
             if (stage >= STAGES)
                 stage -= STAGES, phase ^= 1;
-            const mx_nv_residue own = RESIDUE(tile);
+            const mx_nv_tile own = mx_tile(tile, &order);
             const int slices_all = SLICES(own);
             float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
@@ -343,13 +353,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
-            skip = IN_TURNS && tile + get_num_groups(0) < tiles ? SLICES(RESIDUE(tile + get_num_groups(0))) : 0;
+            skip = IN_TURNS && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            const int above = tile % each / across, n0 = tile % across * BF + (LAST ? column0 : 0);
-            const int group = above / down, m0 = (above - group * down) * BP + (LAST ? 0 : column0);
-            __global ushort *y = Y + own.y_first + (long)group * g.y_g;
+            __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
+            const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
             else

@@ -140,6 +140,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
     cdef double cost, best = -1
     cdef int i, chosen = 0, multiplied = 0
+    cdef mx_nv_divisor[3] by
     for i in range(residues):
         all_slices += _slices(&g[i])
         multiplied += _slices(&g[i]) > 0
@@ -178,11 +179,15 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across),
     )
+    down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
+    across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
+    by[0], by[1], by[2] = divisor(down * across * g.groups), divisor(across), divisor(down)
+    order = struct.pack("3i", down * across * g.groups, across, down) + (<const unsigned char*> by)[:sizeof(by)]
+    for i in range(residues):
+        order += struct.pack("6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
+                             g[i].y_first - g.y_first)
     args = operand_args(r, g)
-    if residues > 1:
-        args = args[:4] + (Arg.value_of(b"".join([struct.pack(
-            "6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
-            g[i].y_first - g.y_first) for i in range(residues)])),) + args[4:]
+    args = args[:4] + (Arg.value_of(order),) + args[4:]
     return Step(spec, args, (best_groups * 384,), (384,))
 
 

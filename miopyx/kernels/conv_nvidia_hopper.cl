@@ -87,6 +87,11 @@
 #define W_BYTES (BF * ROW_BYTES)
 #define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
 #define RING_BYTES (STAGES * STAGE_BYTES)
+#if OUT_BLOCKS
+#define OUT_BYTES ((IN_TURNS ? 1 : GROUPS) * OUT_BLOCKS * 64 * (WN * 2 + 16))
+#else
+#define OUT_BYTES 0
+#endif
 #define X_ROWS (BP / ROWS_AT_ONCE)
 #define W_ROWS (BF / ROWS_AT_ONCE)
 #define X_BLOCKS (BP / 64)
@@ -159,8 +164,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
     const float beta)
 {
-    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
-    __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES + OUT_BYTES) / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES + 4]; /* full, empty, whose turn it is, who may store */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int tiles = RESIDUES * order.each;
 
@@ -286,11 +291,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }                                                                                                             \
     } while (0)
 
-    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
+    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES, free = turn + 16;
     if (item == 0) {
         mx_ring_begin(full, STAGES, 128, IN_TURNS ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
+        mx_barrier_begin(free, 4);
+        mx_barrier_begin(free + 8, 4);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
@@ -328,6 +335,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong a_matrix =
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+#if OUT_BLOCKS
+        /* In turns both have the same rows, and one gives them to the other when they were read. */
+        const uint out = shared + RING_BYTES + RESIDENT * W_BYTES + (IN_TURNS ? 0 : role * (OUT_BYTES / GROUPS));
+#define FREE()                                     \
+    do {                                           \
+        mx_rows_are_read();                        \
+        if (lane == 0)                             \
+            mx_barrier_arrive(free + 8 * (1 - role)); \
+    } while (0)
+#endif
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
@@ -345,6 +362,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             uint before = 0;
             if (IN_TURNS && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
+#if OUT_BLOCKS
+            if (IN_TURNS && turns > role)
+                FREE();
+#endif
             turns++;
             MX_MULTIPLY_SLICES(sums, slices_all);
             if (IN_TURNS && lane == 0)
@@ -359,10 +380,23 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
             __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
             const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
+#if OUT_BLOCKS
+            if (IN_TURNS && turns > 1)
+                mx_barrier_wait(free + 8 * role, turns & 1);
+            if (alpha == 1 && beta == 0 && ((ulong)y & 15) == 0)
+                mx_store_rows(sums, out, y, m0, n0, &g, warpgroup);
+#else
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
+#endif
             else
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
         }
+#if OUT_BLOCKS
+        if (IN_TURNS && turns > role)
+            FREE();
+        else
+            mx_rows_are_read();
+#endif
     }
 }

@@ -2,7 +2,12 @@
  *
  * Expects LAST, WN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
  * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
+ * OUT_BLOCKS, which needs LAST and VEC 8: tiles go through local memory.
  */
+#ifndef OUT_BLOCKS
+#define OUT_BLOCKS 0
+#endif
+
 static inline uint mx_exchange(uint value, int with)
 {
     uint other;
@@ -34,6 +39,16 @@ static inline uint4 mx_shift(uint4 run, ushort last)
                    run.w >> 16 | (uint)last << 16);
 }
 
+#if OUT_BLOCKS
+#define OUT_PITCH (WN * 2 + 16) /* bytes of a row: eight rows' chunks of 16 bytes lie in different banks */
+
+/* Waits until what the warp stores from local memory was read there. */
+static inline void mx_rows_are_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;\n\tbar.warp.sync 0xffffffff;" ::: "memory");
+}
+#endif
+
 static inline float mx_widen(ushort bits)
 {
 #if MX_TYPE(X_TYPE) == MX_TYPE_half
@@ -44,6 +59,47 @@ static inline float mx_widen(ushort bits)
     return as_float((uint)bits << 16);
 #endif
 }
+
+#if OUT_BLOCKS
+/* The same where alpha is 1, beta 0 and y aligned: sums go into rows of local memory, OUT_BLOCKS blocks of 64 rows at a
+ * time, and from there into y behind the caller's back.  Rows of a warp are its own. */
+static inline void mx_store_rows(float (*sums)[WN / 2], uint out, __global ushort *y, int m0, int n0,
+                                 const MX_PROBLEM *g, int warpgroup)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5 & 3;
+    const uint own = out + (warp * 16 + (lane & 15)) * OUT_PITCH, to = own + (lane >> 4) * 16;
+    const int bytes = 2 * min(WN, g->filters - n0);
+#pragma unroll
+    for (int first = 0; first < WG_ROWS; first += OUT_BLOCKS) {
+        mx_rows_are_read();
+#pragma unroll
+        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i++)
+#pragma unroll
+            for (int j = 0; j < WN / 2; j += 8) {
+                uint pairs[4];
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    MX_NARROW(pairs[l], sums[i][j + l * 2], sums[i][j + l * 2 + 1]);
+                asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                             ::"r"(to + (i - first) * 64 * OUT_PITCH + j * 4), "r"(pairs[0]), "r"(pairs[1]),
+                             "r"(pairs[2]), "r"(pairs[3]) : "memory");
+            }
+        MX_WG_PUBLISH();
+        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#pragma unroll
+        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i += 2) {
+            const int block = i + (lane >> 4);
+            const int m = m0 + (warpgroup * WG_ROWS + block) * 64 + warp * 16 + (lane & 15);
+            const int at = block < min(first + OUT_BLOCKS, WG_ROWS) ? mx_pixel_in_y(m, g) : -1;
+            if (at >= 0 && bytes > 0)
+                asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                             ::"l"((ulong)(y + at + n0)), "r"(own + (block - first) * 64 * OUT_PITCH), "r"(bytes)
+                             : "memory");
+        }
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+}
+#endif
 
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
 static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,

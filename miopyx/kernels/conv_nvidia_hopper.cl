@@ -34,7 +34,7 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
-#ifndef RESIDENT /* slices of w, all of them, that stay in local memory; the number of groups is a multiple of `across` */
+#ifndef RESIDENT /* slices of w, all of them, that stay in local memory; `across` divides the number of groups */
 #define RESIDENT 0
 #endif
 #ifndef IN_TURNS
@@ -190,18 +190,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
 #if TAPS_INNER
 #define NEXT_SLICE()                                                                                                  \
-    if (++tap_w == own.residue.taps_w) {                                                                                      \
+    if (++tap_w == own.residue.taps_w) {                                                                              \
         tap_w = 0;                                                                                                    \
-        if (++tap_h == own.residue.taps_h)                                                                                    \
+        if (++tap_h == own.residue.taps_h)                                                                            \
             tap_h = 0, c += 64;                                                                                       \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
     c += 64;                                                                                                          \
-    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                                    \
+    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                            \
         c -= g.reduced;                                                                                               \
-        if (++tap_w == own.residue.taps_w)                                                                                    \
+        if (++tap_w == own.residue.taps_w)                                                                            \
             tap_w = 0, tap_h++;                                                                                       \
     }
 #define SOME (tap_h < own.residue.taps_h)
@@ -231,10 +231,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
         const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
         const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                                     \
+        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                     \
         ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
             (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
-                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);                              \
+                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);              \
     }                                                                                                                 \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 /* The next four pixels' places come from local memory before the copies of these four. */
@@ -275,6 +275,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         if (!TAPS_INNER)                                                                                              \
             NEXT_SLICE();                                                                                             \
     } while (0)
+#define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
 /* What is not copied is not read either, wherever its address points. */
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
     do {                                                                                                              \
@@ -287,7 +288,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_OPAQUE(w_k);                                                                                           \
             __global const ushort *w_from =                                                                           \
                 W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
-            COPY_FILTERS(COPY16, to + (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)) \
+            COPY_FILTERS(COPY16, to + FILTERS_AT(stage, slice))                                                       \
         }                                                                                                             \
     } while (0)
 

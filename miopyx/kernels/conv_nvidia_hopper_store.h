@@ -8,6 +8,13 @@
 #define OUT_BLOCKS 0
 #endif
 
+static inline int mx_from_lane(int value, int lane)
+{
+    int other;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
+    return other;
+}
+
 static inline uint mx_exchange(uint value, int with)
 {
     uint other;
@@ -87,14 +94,18 @@ static inline void mx_store_rows(float (*sums)[WN / 2], uint out, __global ushor
         MX_WG_PUBLISH();
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 #pragma unroll
-        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i += 2) {
-            const int block = i + (lane >> 4);
-            const int m = m0 + (warpgroup * WG_ROWS + block) * 64 + warp * 16 + (lane & 15);
-            const int at = block < min(first + OUT_BLOCKS, WG_ROWS) ? mx_pixel_in_y(m, g) : -1;
-            if (at >= 0 && bytes > 0)
-                asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                             ::"l"((ulong)(y + at + n0)), "r"(own + (block - first) * 64 * OUT_PITCH), "r"(bytes)
-                             : "memory");
+        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i++) {
+            const int m = m0 + (warpgroup * WG_ROWS + i) * 64 + warp * 16 + (lane & 15);
+            const int at = mx_pixel_in_y(m, g);
+            /* The copies want addresses that a warp has in common. */
+#pragma unroll
+            for (int l = 0; l < 16; l++) {
+                const int row = mx_from_lane(at, l), size = row >= 0 ? bytes : 0;
+                asm volatile("{ .reg .pred p, q; .reg .b32 t; elect.sync t|p, 0xffffffff; setp.gt.and.s32 q, %2, 0, p; "
+                             "@q cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2; }"
+                             ::"l"((ulong)(y + row + n0)), "r"(out + (warp * 16 + l + (i - first) * 64) * OUT_PITCH),
+                             "r"(size) : "memory");
+            }
         }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }

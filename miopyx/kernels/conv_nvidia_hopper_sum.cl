@@ -1,10 +1,10 @@
 /* The sum of what conv_nvidia_hopper_weights.cl leaves, in order: dw = alpha * sum + beta * dw.
  *
  * parts[slot][WG_ROWS][WN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
- * zero beside each other (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced / folded
- * taps beside each other in a row of taps, of which those behind the last are zeros.
- * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in order,
- * then the shares.
+ * zero beside each other (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced /
+ * folded taps beside each other in a row of taps, of which those behind the last are zeros.
+ * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in
+ * order, then the shares.
  * NDRange: one axis, local 256, global SHARES * tiles * BM * BN / 4.
  */
 #ifndef X_TYPE
@@ -47,7 +47,9 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    const int tile = at / FOURS, item = at % FOURS % ITEMS, i = at % FOURS / ITEMS;
+    /* Eight neighbours hold the same columns of two rows, and four times eight the next columns. */
+    const int tile = at / FOURS, item = at % 8 + at % FOURS / 32 % (ITEMS / 8) * 8;
+    const int i = at / 8 % 4 + at % FOURS / 32 / (ITEMS / 8) * 4;
     const int above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
     const int k = (tile - above * g.down) * BM + item / 128 / WG_COLUMNS * (WG_ROWS * 64) + i / (WN / 8) * 64
                   + item / 32 % 4 * 16 + item % 32 / 4;
@@ -64,7 +66,8 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
         }
         const long step = (long)(g.splits ? g.tiles : 1) * FOURS;
         const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
-        __global const float4 *from = (__global const float4 *)(parts + parts_offset) + (long)first * FOURS + at % FOURS;
+        __global const float4 *from =
+            (__global const float4 *)(parts + parts_offset) + (long)first * FOURS + i * ITEMS + item;
 #pragma unroll 4
         for (int part = share * own; part < end; part++)
             sum += from[part * step];
@@ -83,9 +86,21 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     const int h = mx_quotient(all, g.by_taps_across), fold = mx_quotient(within, g.by_folded);
     const int w = (all - h * g.taps_across) * mx_quotient(g.reduced, g.by_folded) + fold, c = within - fold * g.folded;
     W += w_offset + (long)(group * g.filters + k) * g.w_k + (long)h * g.w_h + (long)w * g.w_w + (long)c * g.w_c;
-    const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
+    const float sums[4] = {alpha * sum.x, alpha * sum.y, alpha * sum.z, alpha * sum.w};
+    const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0 && (((ulong)W | g.w_k * 2) & 3) == 0;
 #pragma unroll
-    for (int l = 0; l < 4; l++)
-        if (w < g.taps_w && c + l % 2 < g.channels && k + l / 2 * 8 < g.filters)
-            STORE_MIXED(X_TYPE, W, (long)(l / 2 * 8) * g.w_k + l % 2 * g.w_c, sums[l], alpha, beta);
+    for (int l = 0; l < 4; l += 2) {
+        __global STORAGE(X_TYPE) *to = W + (long)(l * 4) * g.w_k;
+        if (w >= g.taps_w || k + l * 4 >= g.filters)
+            continue;
+        if (pairs) {
+            uint word;
+            MX_NARROW(word, sums[l], sums[l + 1]);
+            *(__global uint *)to = word;
+        } else {
+            for (int e = 0; e < 2; e++)
+                if (c + e < g.channels)
+                    STORE_MIXED(X_TYPE, to, e * g.w_c, sums[l + e], 1, beta);
+        }
+    }
 }

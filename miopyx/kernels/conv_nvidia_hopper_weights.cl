@@ -223,8 +223,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN + column0;
-            __global float4 *to =
-                (__global float4 *)(parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN)) + item;
+            const long slot = ON_AND_ON ? number + tile : number;
+            __global float4 *to = (__global float4 *)(parts + parts_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)
                 if (m0 + row + i * 64 < g.filters)

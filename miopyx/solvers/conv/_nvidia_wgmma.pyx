@@ -184,7 +184,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
-        RESIDENT=slices if CHOICES[chosen].resident else 0, OUT_BLOCKS=CHOICES[chosen].out_blocks if last and vector == 8 else 0,
+        RESIDENT=slices if CHOICES[chosen].resident else 0,
+        OUT_BLOCKS=CHOICES[chosen].out_blocks if last and vector == 8 else 0,
         IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across),
@@ -269,7 +270,8 @@ cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
 
-    Residues with equal grids share one.  With few channels all residues are one launch, and a last one spreads what it gives.
+    Residues with equal grids share one.  With few channels all residues are one launch, and a last one spreads what
+    it gives.
     """
 
     def __cinit__(self):

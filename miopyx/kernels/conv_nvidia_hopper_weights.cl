@@ -12,8 +12,8 @@
  * parts[slot][WG_ROWS][WN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
  * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
- * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
- * chunk c ^ (r % 8).
+ * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row r
+ * lies at chunk c ^ (r % 8).
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -27,7 +27,7 @@
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
 #endif
-#ifndef BN /* columns of a tile: 64, 128, 192 or 256; WG_COLUMNS of 128 */
+#ifndef BN /* columns of a tile: 64, 128, 144, 192 or 256; WG_COLUMNS of 128 */
 #define BN 256
 #endif
 #ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
@@ -51,7 +51,7 @@
 
 #define DEPTH 64
 #define Y_BLOCKS (BM / 64)
-#define X_BLOCKS (BN / 64)
+#define X_BLOCKS ((BN + 63) / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
 #if WG_COLUMNS == 1
 #define WN BN
@@ -126,7 +126,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced;
                 const int tap_h = tap / g.taps_w, tap_w = tap - tap_h * g.taps_w;
                 column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
-                tap_of[b] = column < columns ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
+                tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
             }
             const int filters_left = g.filters - m0 - chunk * 8;
             __global const ushort *y_filters = Y + (m0 + chunk * 8);

@@ -19,7 +19,7 @@ from miopyx.solvers.conv._nvidia_common cimport (
 )
 
 cdef enum:
-    WEIGHT_TILES = 9
+    WEIGHT_TILES = 10
     CHOICES_COUNT = 24
     RESIDUES_AT_ONCE = 16  # in one launch
     GROUP_BYTES = 232448   # of local memory that a group of work-items may have
@@ -45,9 +45,11 @@ TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
 TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
 TILES[7] = tile_t(256, 192, 384, 1, 1.06, 3)
 TILES[8] = tile_t(192, 256, 384, 1, 1.07, 3)
-cdef tuple TILE_STAGES = (4, 4, 6, 5, 4, 5, 6, 4, 4)
+TILES[9] = tile_t(256, 144, 384, 1, 0.85, 3)
+cdef tuple TILE_STAGES = (4, 4, 6, 5, 4, 5, 6, 4, 4, 4)
 cdef tuple TILE_WARPGROUPS = (
-    {}, {"WG_ROWS": 2}, {}, {}, {}, {}, {}, {"WG_ROWS": 2}, {"WG_ROWS": 3, "WG_COLUMNS": 2})
+    {}, {"WG_ROWS": 2}, {}, {}, {}, {}, {}, {"WG_ROWS": 2}, {"WG_ROWS": 3, "WG_COLUMNS": 2},
+    {"WG_ROWS": 2})
 
 # What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
 # memory, blocks of 64 pixels that go to y through local memory, what a slice and a whole tile take in microseconds.

@@ -87,11 +87,6 @@
 #define W_BYTES (BF * ROW_BYTES)
 #define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
 #define RING_BYTES (STAGES * STAGE_BYTES)
-#if OUT_BLOCKS
-#define OUT_BYTES ((IN_TURNS ? 1 : GROUPS) * OUT_BLOCKS * 64 * (WN * 2 + 16))
-#else
-#define OUT_BYTES 0
-#endif
 #define X_ROWS (BP / ROWS_AT_ONCE)
 #define W_ROWS (BF / ROWS_AT_ONCE)
 #define X_BLOCKS (BP / 64)
@@ -157,6 +152,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 }
 
 #define MX_PROBLEM mx_nv_conv
+#define SPREAD (LAST && !W_ACROSS) /* where the columns are filters that are copied one by one */
 #include "conv_nvidia_hopper_store.h"
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
@@ -164,8 +160,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
     const float beta)
 {
-    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES + OUT_BYTES) / 16] __attribute__((aligned(1024)));
-    __local ulong barriers[2 * STAGES + 4]; /* full, empty, whose turn it is, who may store */
+    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int tiles = RESIDUES * order.each;
 
@@ -178,6 +174,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+    /* With SPREAD the other 16 filters of 32 lie 4 rows further on, so that their chunks change places with the 4th. */
+    const int w_row0 = SPREAD ? mx_spread(row0) : row0;
+    const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
 #if X_ACROSS
     int base[X_BLOCKS][RUNS]; /* of X_RUN pixels, -1: none */
 #else
@@ -261,8 +260,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define COPY_FILTERS(COPY16, at)                                                                                      \
     _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, w_from + (long)w_k * (i * ROWS_AT_ONCE),                          \
-               i * ROWS_AT_ONCE < some_left);
+        COPY16(((at) + (SPREAD ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES) ^ (SPREAD ? i % 2 * 64 : 0), \
+               w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
 #define BEGIN_TILE()                                                                                                  \
     do {                                                                                                              \
@@ -288,17 +287,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_OPAQUE(w_k);                                                                                           \
             __global const ushort *w_from =                                                                           \
                 W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
-            COPY_FILTERS(COPY16, to + FILTERS_AT(stage, slice))                                                       \
+            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                     \
         }                                                                                                             \
     } while (0)
 
-    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES, free = turn + 16;
+    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
         mx_ring_begin(full, STAGES, 128, IN_TURNS ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
-        mx_barrier_begin(free, 4);
-        mx_barrier_begin(free + 8, 4);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
@@ -336,16 +333,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong a_matrix =
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
-#if OUT_BLOCKS
-        /* In turns both have the same rows, and one gives them to the other when they were read. */
-        const uint out = shared + RING_BYTES + RESIDENT * W_BYTES + (IN_TURNS ? 0 : role * (OUT_BYTES / GROUPS));
-#define FREE()                                     \
-    do {                                           \
-        mx_rows_are_read();                        \
-        if (lane == 0)                             \
-            mx_barrier_arrive(free + 8 * (1 - role)); \
-    } while (0)
-#endif
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
@@ -363,10 +350,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             uint before = 0;
             if (IN_TURNS && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
-#if OUT_BLOCKS
-            if (IN_TURNS && turns > role)
-                FREE();
-#endif
             turns++;
             MX_MULTIPLY_SLICES(sums, slices_all);
             if (IN_TURNS && lane == 0)
@@ -381,23 +364,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
             __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
             const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
-#if OUT_BLOCKS
-            if (IN_TURNS && turns > 1)
-                mx_barrier_wait(free + 8 * role, turns & 1);
-            if (alpha == 1 && beta == 0 && ((ulong)y & 15) == 0)
-                mx_store_rows(sums, out, y, m0, n0, &g, warpgroup);
-#else
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
-#endif
             else
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
         }
-#if OUT_BLOCKS
-        if (IN_TURNS && turns > role)
-            FREE();
-        else
-            mx_rows_are_read();
-#endif
     }
 }

@@ -2,17 +2,11 @@
  *
  * Expects LAST, WN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
  * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
- * OUT_BLOCKS, which needs LAST and VEC 8: tiles go through local memory.
+ * SPREAD: of 32 columns of the product, column mx_spread(k) is filter k, so that a work-item has 8 neighbours in y.
  */
-#ifndef OUT_BLOCKS
-#define OUT_BLOCKS 0
-#endif
-
-static inline int mx_from_lane(int value, int lane)
+static inline int mx_spread(int k)
 {
-    int other;
-    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
-    return other;
+    return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
 }
 
 static inline uint mx_exchange(uint value, int with)
@@ -46,16 +40,6 @@ static inline uint4 mx_shift(uint4 run, ushort last)
                    run.w >> 16 | (uint)last << 16);
 }
 
-#if OUT_BLOCKS
-#define OUT_PITCH (WN * 2 + 16) /* bytes of a row: eight rows' chunks of 16 bytes lie in different banks */
-
-/* Waits until what the warp stores from local memory was read there. */
-static inline void mx_rows_are_read(void)
-{
-    asm volatile("cp.async.bulk.wait_group.read 0;\n\tbar.warp.sync 0xffffffff;" ::: "memory");
-}
-#endif
-
 static inline float mx_widen(ushort bits)
 {
 #if MX_TYPE(X_TYPE) == MX_TYPE_half
@@ -66,51 +50,6 @@ static inline float mx_widen(ushort bits)
     return as_float((uint)bits << 16);
 #endif
 }
-
-#if OUT_BLOCKS
-/* The same where alpha is 1, beta 0 and y aligned: sums go into rows of local memory, OUT_BLOCKS blocks of 64 rows at a
- * time, and from there into y behind the caller's back.  Rows of a warp are its own. */
-static inline void mx_store_rows(float (*sums)[WN / 2], uint out, __global ushort *y, int m0, int n0,
-                                 const MX_PROBLEM *g, int warpgroup)
-{
-    const int item = get_local_id(0), lane = item & 31, warp = item >> 5 & 3;
-    const uint own = out + (warp * 16 + (lane & 15)) * OUT_PITCH, to = own + (lane >> 4) * 16;
-    const int bytes = 2 * min(WN, g->filters - n0);
-#pragma unroll
-    for (int first = 0; first < WG_ROWS; first += OUT_BLOCKS) {
-        mx_rows_are_read();
-#pragma unroll
-        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i++)
-#pragma unroll
-            for (int j = 0; j < WN / 2; j += 8) {
-                uint pairs[4];
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    MX_NARROW(pairs[l], sums[i][j + l * 2], sums[i][j + l * 2 + 1]);
-                asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                             ::"r"(to + (i - first) * 64 * OUT_PITCH + j * 4), "r"(pairs[0]), "r"(pairs[1]),
-                             "r"(pairs[2]), "r"(pairs[3]) : "memory");
-            }
-        MX_WG_PUBLISH();
-        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-#pragma unroll
-        for (int i = first; i < min(first + OUT_BLOCKS, WG_ROWS); i++) {
-            const int m = m0 + (warpgroup * WG_ROWS + i) * 64 + warp * 16 + (lane & 15);
-            const int at = mx_pixel_in_y(m, g);
-            /* The copies want addresses that a warp has in common. */
-#pragma unroll
-            for (int l = 0; l < 16; l++) {
-                const int row = mx_from_lane(at, l), size = row >= 0 ? bytes : 0;
-                asm volatile("{ .reg .pred p, q; .reg .b32 t; elect.sync t|p, 0xffffffff; setp.gt.and.s32 q, %2, 0, p; "
-                             "@q cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2; }"
-                             ::"l"((ulong)(y + row + n0)), "r"(out + (warp * 16 + l + (i - first) * 64) * OUT_PITCH),
-                             "r"(size) : "memory");
-            }
-        }
-        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    }
-}
-#endif
 
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
 static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
@@ -148,7 +87,8 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
                         const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
                         run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
                     }
-                run.all = mx_turn(run.all, lane);
+                if (!SPREAD)
+                    run.all = mx_turn(run.all, lane);
 #pragma unroll
                 for (int l = 0; l < 8; l++)
                     sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
@@ -157,7 +97,9 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
 #pragma unroll
             for (int l = 0; l < 4; l++)
                 MX_NARROW(pairs[l], sum[l * 4], sum[l * 4 + 1]);
-            run.all = mx_turn((uint4)(pairs[0], pairs[1], pairs[2], pairs[3]), lane);
+            run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
+            if (!SPREAD)
+                run.all = mx_turn(run.all, lane);
 #pragma unroll
             for (int l = 0; l < 8 / VEC; l++)
                 if (wide && row_at[i] >= 0 && at[l] >= 0)

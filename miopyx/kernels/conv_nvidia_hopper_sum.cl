@@ -1,6 +1,6 @@
 /* The sum of what conv_nvidia_hopper_weights.cl leaves, in order: dw = alpha * sum + beta * dw.
  *
- * parts[slot][WG_ROWS][WN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
+ * parts[slot][WG_ROWS][BN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
  * zero beside each other (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced /
  * folded taps beside each other in a row of taps, of which those behind the last are zeros.
  * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in
@@ -19,9 +19,6 @@
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
-#ifndef WG_COLUMNS
-#define WG_COLUMNS 1
-#endif
 #ifndef SHARES /* 1 to 8; many parts need many work-items for each element */
 #define SHARES 1
 #endif
@@ -38,8 +35,7 @@ typedef struct {
 
 #define WIDTH (256 / SHARES)
 #define FOURS (BM * BN / 4) /* of a tile */
-#define WN (BN / WG_COLUMNS) /* columns of a warpgroup */
-#define ITEMS (BM / WG_ROWS * WG_COLUMNS * 2) /* that multiplied it */
+#define ITEMS (BM / WG_ROWS * 2) /* that multiplied it */
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     __global const float *restrict parts, long parts_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
@@ -51,10 +47,9 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     const int tile = at / FOURS, item = at % 8 + at % FOURS / 32 % (ITEMS / 8) * 8;
     const int i = at / 8 % 4 + at % FOURS / 32 / (ITEMS / 8) * 4;
     const int above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
-    const int k = (tile - above * g.down) * BM + item / 128 / WG_COLUMNS * (WG_ROWS * 64) + i / (WN / 8) * 64
-                  + item / 32 % 4 * 16 + item % 32 / 4;
-    const int column = (above - group * g.across) * BN + item / 128 % WG_COLUMNS * WN + i % (WN / 8) * 8
-                       + item % 4 * 2;
+    const int k = (tile - above * g.down) * BM + item / 128 * (WG_ROWS * 64) + i / (BN / 8) * 64 + item / 32 % 4 * 16
+                  + item % 32 / 4;
+    const int column = (above - group * g.across) * BN + i % (BN / 8) * 8 + item % 4 * 2;
     const bool inside = k < g.filters && column < g.columns;
     float4 sum = (float4)(0, 0, 0, 0);
     if (inside) {

@@ -9,11 +9,11 @@
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
  * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
  * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * parts[slot][WG_ROWS][WN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
+ * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
  * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
- * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row r
- * lies at chunk c ^ (r % 8).
+ * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row
+ * r lies at chunk c ^ (r % 8).
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -27,14 +27,11 @@
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
 #endif
-#ifndef BN /* columns of a tile: 64, 128, 144, 192 or 256; WG_COLUMNS of 128 */
+#ifndef BN /* columns of a tile: 64, 128, 144, 192 or 256 */
 #define BN 256
 #endif
 #ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
 #define WG_ROWS 1
-#endif
-#ifndef WG_COLUMNS /* 2: two warpgroups share the columns of a tile */
-#define WG_COLUMNS 1
 #endif
 #ifndef STAGES
 #define STAGES 4
@@ -53,12 +50,8 @@
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS ((BN + 63) / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
-#if WG_COLUMNS == 1
 #define WN BN
-#else
-#define WN 128
-#endif
-#define CONSUMERS (Y_BLOCKS / WG_ROWS * WG_COLUMNS)
+#define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
@@ -203,10 +196,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if MANY_SUMS
         MX_WG_MORE(CONSUMER_REGISTERS);
 #endif
-        const int row0 = role / WG_COLUMNS * WG_ROWS * 64, column0 = role % WG_COLUMNS * WN;
-        const ulong a_matrix = mx_wg_matrix(shared + row0 * ROW_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES + column0 * ROW_BYTES, BLOCK_BYTES);
-        const int row = row0 + (item >> 5 & 3) * 16 + (lane >> 2);
+        const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
+        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
         int stage = 0, phase = 0;
         for (; left > 0; tile++, first = 0) {
             const int own = min(left, slices - first);
@@ -222,16 +214,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            const int m0 = tile % down * BM, n0 = tile / down % across * BN + column0;
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             const long slot = ON_AND_ON ? number + tile : number;
             __global float4 *to = (__global float4 *)(parts + parts_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)
                 if (m0 + row + i * 64 < g.filters)
 #pragma unroll
-                    for (int j = 0; j < WN / 8; j++)
+                    for (int j = 0; j < BN / 8; j++)
                         if (n0 + j * 8 < columns)
-                            to[(i * (WN / 8) + j) * (128 * CONSUMERS)] =
+                            to[(i * (BN / 8) + j) * (128 * CONSUMERS)] =
                                 (float4)(sums[i][j * 4], sums[i][j * 4 + 1], sums[i][j * 4 + 2], sums[i][j * 4 + 3]);
         }
     }

@@ -19,10 +19,10 @@ from miopyx.solvers.conv._nvidia_common cimport (
 )
 
 cdef enum:
-    WEIGHT_TILES = 10
-    CHOICES_COUNT = 24
+    WEIGHT_TILES = 8
+    CHOICES_COUNT = 9
     RESIDUES_AT_ONCE = 16  # in one launch
-    GROUP_BYTES = 232448   # of local memory that a group of work-items may have
+    GROUP_BYTES = 232000   # of local memory that a group of work-items may have, barriers left out
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
@@ -43,45 +43,28 @@ TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
 TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
 TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
 TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
-TILES[7] = tile_t(256, 192, 384, 1, 1.06, 3)
-TILES[8] = tile_t(192, 256, 384, 1, 1.07, 3)
-TILES[9] = tile_t(256, 144, 384, 1, 0.85, 3)
-cdef tuple TILE_STAGES = (4, 4, 6, 5, 4, 5, 6, 4, 4, 4)
-cdef tuple TILE_WARPGROUPS = (
-    {}, {"WG_ROWS": 2}, {}, {}, {}, {}, {}, {"WG_ROWS": 2}, {"WG_ROWS": 3, "WG_COLUMNS": 2},
-    {"WG_ROWS": 2})
+TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
+cdef tuple TILE_DEFINES = (
+    {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
+    {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
+
 
 # What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
-# memory, blocks of 64 pixels that go to y through local memory, what a slice and a whole tile take in microseconds.
+# memory, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
-    int pixels, filters, in_turns, resident, out_blocks
+    int pixels, filters, in_turns, resident
     double slice, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0, 0.75, 2.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0, 0.75, 2.6)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0, 0.43, 1.2)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0, 0.55, 1.0)
-CHOICES[5] = choice_t(192, 256, 0, 0, 0, 1.02, 4.5)
-CHOICES[6] = choice_t(384, 128, 0, 0, 0, 1.04, 5)
-CHOICES[7] = choice_t(64, 256, 1, 1, 0, 0.40, 0.8)
-CHOICES[8] = choice_t(128, 128, 1, 1, 0, 0.42, 1.0)
-CHOICES[9] = choice_t(128, 64, 1, 1, 0, 0.25, 0.5)
-CHOICES[10] = choice_t(128, 256, 0, 1, 0, 0.75, 1.9)
-CHOICES[11] = choice_t(256, 128, 0, 1, 0, 0.75, 2.3)
-CHOICES[12] = choice_t(192, 128, 1, 0, 3, 0.58, 0.4)
-CHOICES[13] = choice_t(128, 128, 1, 0, 2, 0.42, 0.3)
-CHOICES[14] = choice_t(64, 256, 1, 1, 1, 0.40, 0.3)
-CHOICES[15] = choice_t(64, 128, 1, 1, 1, 0.23, 0.3)
-CHOICES[16] = choice_t(128, 64, 1, 0, 2, 0.35, 0.3)
-CHOICES[17] = choice_t(128, 256, 0, 0, 1, 0.75, 1.5)
-CHOICES[18] = choice_t(256, 128, 0, 0, 2, 0.75, 1.5)
-CHOICES[19] = choice_t(192, 256, 0, 0, 1, 1.02, 3)
-CHOICES[20] = choice_t(128, 64, 1, 1, 2, 0.25, 0.3)
-CHOICES[21] = choice_t(128, 256, 0, 1, 1, 0.72, 1.5)
-CHOICES[22] = choice_t(192, 128, 1, 1, 3, 0.58, 0.4)
-CHOICES[23] = choice_t(128, 128, 1, 1, 2, 0.40, 0.3)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.74, 1.9)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.75, 2.3)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.95)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.3)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 1.03)
+CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.9)
+CHOICES[8] = choice_t(128, 128, 1, 1, 0.45, 1.0)
 
 
 # How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
@@ -165,7 +148,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
             continue
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
-        stages = _stages(&CHOICES[i], slices, CHOICES[i].out_blocks if last and vector == 8 else 0)
+        stages = _stages(&CHOICES[i], slices)
         groups = min(residues * down * across, units)
         if CHOICES[i].resident:
             # A group keeps its filters.
@@ -180,15 +163,13 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         if best < 0 or cost < best:
             best, best_groups, best_stages, chosen = cost, groups, stages, i
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
-    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
-    warpgroups, wg_columns = 1 if CHOICES[chosen].in_turns else 2, _wg_columns(&CHOICES[chosen], last)
+    rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].in_turns else 2
+    wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
-        RESIDENT=slices if CHOICES[chosen].resident else 0,
-        OUT_BLOCKS=CHOICES[chosen].out_blocks if last and vector == 8 else 0,
-        IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
+        RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across),
     )
@@ -208,16 +189,9 @@ cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
     return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
 
 
-cdef int64_t _wg_columns(const choice_t* c, bint last) noexcept nogil:
-    """How many warpgroups share the columns of the product; the sums of the others lie below each other."""
-    cdef int64_t rows = c.pixels if last else c.filters, columns = c.filters if last else c.pixels
-    return 2 if columns > 256 or rows % (64 if c.in_turns else 128) else 1
-
-
-cdef int64_t _stages(const choice_t* c, int64_t slices, int64_t out_blocks) noexcept nogil:
+cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
-    cdef int64_t left = GROUP_BYTES - 320 - c.pixels * 8, w = c.filters * 128
-    left -= (1 if c.in_turns else 2) * out_blocks * 64 * (c.filters // _wg_columns(c, True) * 2 + 16)
+    cdef int64_t left = GROUP_BYTES - c.pixels * 8, w = c.filters * 128
     if c.resident:
         return min(12, (left - slices * w) // (c.pixels * 128))
     return min(8, left // (c.pixels * 128 + w))
@@ -373,8 +347,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
-        if i >= 7 and s.pixels_closest:
-            continue  # their copies need more registers than such tiles leave
+        if i == 7 and s.pixels_closest:
+            continue  # their copies need more registers than such a tile leaves
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
@@ -428,8 +402,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         spec = KernelSpec(
             "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
             BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
-            NEAR=int(s.narrow.used), STAGES=TILE_STAGES[s.tile],
-            **TILE_WARPGROUPS[s.tile])
+            NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
         steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))
         return Solution(steps, s.workspace)
@@ -452,7 +425,7 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, SHARES=shares, **TILE_WARPGROUPS[s.tile])
+                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 

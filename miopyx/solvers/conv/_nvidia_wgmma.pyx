@@ -20,7 +20,7 @@ from miopyx.solvers.conv._nvidia_common cimport (
 
 cdef enum:
     WEIGHT_TILES = 8
-    CHOICES_COUNT = 9
+    CHOICES_COUNT = 11
     RESIDUES_AT_ONCE = 16  # in one launch
     GROUP_BYTES = 232000   # of local memory that a group of work-items may have, barriers left out
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
@@ -56,15 +56,17 @@ cdef struct choice_t:
     double slice, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.74, 1.9)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.75, 2.3)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.95)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.71, 2.2)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.74)
 CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
 CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
-CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.3)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 1.03)
-CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.9)
-CHOICES[8] = choice_t(128, 128, 1, 1, 0.45, 1.0)
+CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 0.9)
+CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.35)
+CHOICES[8] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+CHOICES[9] = choice_t(128, 256, 0, 1, 0.62, 1.8)
+CHOICES[10] = choice_t(256, 128, 0, 1, 0.65, 2.4)
 
 
 # How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
@@ -132,20 +134,22 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         if whole.used:
             return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), all_slices = 0
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g)
     cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
     cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
     cdef double cost, best = -1
-    cdef int i, chosen = 0, multiplied = 0
+    cdef int i, chosen = 0
     cdef mx_nv_divisor[3] by
     for i in range(residues):
-        all_slices += _slices(&g[i])
-        multiplied += _slices(&g[i]) > 0
         vector = min(vector, widest(&g[i], last))
     for i in range(CHOICES_COUNT):
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
-        if (i == 4) != shared or CHOICES[i].resident and (g.groups > 1 or multiplied != 1 or not last):
+        if (i == 4) != shared:
             continue
+        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or CHOICES[i].in_turns != last):
+            continue
+        if i == 8 and r.w_across or i == 5 and r.x_across == 4:
+            continue  # too long an end, and too many addresses
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
         stages = _stages(&CHOICES[i], slices)
@@ -155,11 +159,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        if residues == 1:
-            cost = (down * across + groups - 1) // groups * (slices * CHOICES[i].slice + CHOICES[i].end)
-        else:
-            cost = (down * across * (all_slices * CHOICES[i].slice + residues * CHOICES[i].end) / groups
-                    + _slices(&g[residues - 1]) * CHOICES[i].slice + CHOICES[i].end)
+        cost = _time_of(&CHOICES[i], g, residues, down * across, groups)
         if best < 0 or cost < best:
             best, best_groups, best_stages, chosen = cost, groups, stages, i
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
@@ -185,6 +185,21 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     return Step(spec, args, (best_groups * 384,), (384,))
 
 
+cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles, int64_t groups) noexcept nogil:
+    """How long the group takes that has most to do, when groups take tiles in turn."""
+    cdef double longest = 0, own
+    cdef int64_t group, before, after
+    cdef int i
+    for group in range(groups):
+        own, before = 0, 0
+        for i in range(residues):
+            after = ((i + 1) * tiles - group + groups - 1) // groups
+            own += (after - before) * (_slices(&g[i]) * c.slice + c.end)
+            before = after
+        longest = max(longest, own)
+    return longest
+
+
 cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
     return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
 
@@ -193,7 +208,7 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
     cdef int64_t left = GROUP_BYTES - c.pixels * 8, w = c.filters * 128
     if c.resident:
-        return min(12, (left - slices * w) // (c.pixels * 128))
+        return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
     return min(8, left // (c.pixels * 128 + w))
 
 

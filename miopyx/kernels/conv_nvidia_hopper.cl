@@ -1,4 +1,5 @@
 /* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+ * Backward data with a stride may take all its residues in one launch: they differ in their taps and where they begin.
  *
  * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
  * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
@@ -9,9 +10,10 @@
  * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
  * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
  * pause; the others multiply: together one tile, or in turns a tile each (IN_TURNS), so that one half stores while the
- * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.
+ * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.  Slices of w that are
+ * RESIDENT come with the first tile only.
  * NDRange: one axis, local THREADS, global THREADS * any number.
- * Local memory: the ring; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ * Local memory: the ring, then what is RESIDENT; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
  */
 #ifndef X_TYPE
 #define X_TYPE half

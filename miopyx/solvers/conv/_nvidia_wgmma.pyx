@@ -185,7 +185,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     return Step(spec, args, (best_groups * 384,), (384,))
 
 
-cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles, int64_t groups) noexcept nogil:
+cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles,
+                     int64_t groups) noexcept nogil:
     """How long the group takes that has most to do, when groups take tiles in turn."""
     cdef double longest = 0, own
     cdef int64_t group, before, after

@@ -1,4 +1,5 @@
 /* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+ * Backward data with a stride may take all its residues in one launch: they differ in their taps and where they begin.
  *
  * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
  * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
@@ -9,9 +10,10 @@
  * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
  * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
  * pause; the others multiply: together one tile, or in turns a tile each (IN_TURNS), so that one half stores while the
- * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.
+ * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.  Slices of w that are
+ * RESIDENT come with the first tile only.
  * NDRange: one axis, local THREADS, global THREADS * any number.
- * Local memory: the ring; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ * Local memory: the ring, then what is RESIDENT; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -28,8 +30,14 @@
 #ifndef WG_ROWS /* of 64 rows of the product that a warpgroup owns */
 #define WG_ROWS 1
 #endif
+#ifndef WG_COLUMNS /* 2: two warpgroups share the columns of the product */
+#define WG_COLUMNS 1
+#endif
 #ifndef STAGES
 #define STAGES 4
+#endif
+#ifndef RESIDENT /* slices of w, all of them, that stay in local memory; `across` divides the number of groups */
+#define RESIDENT 0
 #endif
 #ifndef IN_TURNS
 #define IN_TURNS 0
@@ -55,23 +63,35 @@
 #ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest and gets them through local memory, not from registers */
 #define RUNS_OF_PIXELS 0
 #endif
+#ifndef RESIDUES /* of backward data's stride, whose tiles follow each other; they have equal grids */
+#define RESIDUES 1
+#endif
 #include "common.h"
 #include "conv_nvidia.h"
 #include "conv_nvidia_wgmma.h"
 #include "conv_nvidia_hopper.h"
 
 #if LAST
-#define WGMMA MX_JOIN(MX_WGMMA_, BF)
-#define BN BF
-#define GROUPS (BP / WG_ROWS / 64)
+#define ROWS BP
+#define COLUMNS BF
 #else
-#define WGMMA MX_JOIN(MX_WGMMA_, BP)
-#define BN BP
-#define GROUPS (BF / WG_ROWS / 64)
+#define ROWS BF
+#define COLUMNS BP
 #endif
+#if WG_COLUMNS == 1
+#define WN COLUMNS
+#elif COLUMNS == 256
+#define WN 128
+#else
+#define WN 192
+#endif
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
+#define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
 #define CONSUMERS (IN_TURNS ? 2 : GROUPS)
 #define THREADS (128 * CONSUMERS + 128)
-#define STAGE_BYTES ((BP + BF) * ROW_BYTES)
+#define W_BYTES (BF * ROW_BYTES)
+#define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
+#define RING_BYTES (STAGES * STAGE_BYTES)
 #define X_ROWS (BP / ROWS_AT_ONCE)
 #define W_ROWS (BF / ROWS_AT_ONCE)
 #define X_BLOCKS (BP / 64)
@@ -89,9 +109,40 @@
 #define TRANS MX_TEXT(A_ACROSS) ", " MX_TEXT(B_ACROSS)
 #define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
+#define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
+#define A_AT (LAST ? stage * STAGE_BYTES : W_AT)
+#define B_AT (LAST ? W_AT : stage * STAGE_BYTES)
 
 #define RUNS (64 / X_RUN) /* of a row of 64 pixels */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
+
+/* What a residue has of its own, instead of what the problem says; w_first and y_first come on top of that. */
+typedef struct {
+    int taps_h, taps_w, first_h, first_w, w_first, y_first;
+} mx_nv_residue;
+
+/* Tiles: of a residue first those with the same pixels, then the next pixels, then the next group. */
+typedef struct {
+    int each, across, down; /* tiles of a residue, with the same pixels, with the same filters of a group */
+    mx_nv_divisor by_each, by_across, by_down;
+    mx_nv_residue residues[RESIDUES];
+} mx_nv_tiles;
+
+typedef struct {
+    mx_nv_residue residue;
+    int group, m0, n0; /* the first pixel and filter */
+} mx_nv_tile;
+
+static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
+{
+    const int residue = RESIDUES > 1 ? mx_quotient(tile, o->by_each) : 0, rest = tile - residue * o->each;
+    const int above = mx_quotient(rest, o->by_across), group = mx_quotient(above, o->by_down);
+    const mx_nv_tile found = {
+        o->residues[residue], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};
+    return found;
+}
+
+#define SLICES(tile) (((tile).residue.taps_h * (tile).residue.taps_w * g.reduced + 63) / 64)
 
 /* Where a pixel and a filter of y lie in y, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
@@ -107,6 +158,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 }
 
 #define MX_PROBLEM mx_nv_conv
+#define SPREAD (LAST && !W_ACROSS) /* where the columns are filters that are copied one by one */
 #include "conv_nvidia_hopper_store.h"
 #if RUNS_OF_PIXELS
 #include "conv_nvidia_hopper_runs.h"
@@ -114,16 +166,16 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const float alpha, const float beta)
+    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
+    const float beta)
 {
-    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
 #if RUNS_OF_PIXELS
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
-    const int slices_all = (g.taps_h * g.taps_w * g.reduced + 63) / 64;
+    const int tiles = RESIDUES * order.each;
 
     X += x_offset;
     W += w_offset + g.w_first;
@@ -134,33 +186,39 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+    /* With SPREAD the other 16 filters of 32 lie 4 rows further on, so that their chunks change places with the 4th. */
+    const int w_row0 = SPREAD ? mx_spread(row0) : row0;
+    const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
 #if X_ACROSS
     /* Neighbours copy neighbouring pixels: always run item % RUNS of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
     const int run = item % RUNS, run_row0 = (item & 127) / RUNS;
     const uint x_to = shared + run_row0 * ROW_BYTES + ((run * X_RUN / 8 ^ (run_row0 & 7)) << 4) + run * 2 * X_RUN % 16;
     int base[X_BLOCKS]; /* -1: none */
 #else
-    int base[X_ROWS], corner[X_ROWS]; /* the first tap: its offset, and its h and w, 16 bits each */
+    /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
+    __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
 #endif
-    int w_base, filter;
-    /* Filters that fit into the stages, all of them, are copied once. */
-    const bool one_filling = across * g.groups == 1 && slices_all > 0 && STAGES % slices_all == 0;
+    int w_base, filters_left;
     bool has_filters = false;
     int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
 
 #if TAPS_INNER
 #define NEXT_SLICE()                                                                                                  \
-    if (++tap_w == g.taps_w) {                                                                                        \
+    if (++tap_w == own.residue.taps_w) {                                                                              \
         tap_w = 0;                                                                                                    \
-        if (++tap_h == g.taps_h)                                                                                      \
+        if (++tap_h == own.residue.taps_h)                                                                            \
             tap_h = 0, c += 64;                                                                                       \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
     c += 64;                                                                                                          \
-    MX_SKIP_TAPS(c, tap_h, tap_w)
-#define SOME (tap_h < g.taps_h)
+    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                            \
+        c -= g.reduced;                                                                                               \
+        if (++tap_w == own.residue.taps_w)                                                                            \
+            tap_w = 0, tap_h++;                                                                                       \
+    }
+#define SOME (tap_h < own.residue.taps_h)
 #endif
 
 /* Where a tile's pixels lie, and their first tap. */
@@ -174,60 +232,77 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
         const int channel = (slice)*64 + run_row0 + i * RUN_ROWS_AT_ONCE;                                             \
         _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
-            const bool valid = base[b] >= 0 && channel < g.channels;                                                  \
+            const bool valid = (base[b] >= 0) & (channel < g.channels);                                               \
             COPY16(x_to + (stage)*STAGE_BYTES + b * BLOCK_BYTES + i * RUN_ROWS_AT_ONCE * ROW_BYTES,                   \
-                   X + (valid ? base[b] + channel * g.x_c : 0), valid);                                               \
+                   X + (base[b] + channel * g.x_c), valid);                                                           \
         }                                                                                                             \
     }
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
         const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
         const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
-        base[i] = (group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w;                                                  \
-        corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;                             \
-    }
+        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                     \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
+            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
+                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);              \
+    }                                                                                                                 \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+/* The next four pixels' places come from local memory before the copies of these four. */
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
-    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                              \
-        const bool valid = SOME && (uint)((corner[i] >> 16) + dh) < (uint)g.h                                         \
-                           && (uint)((short)corner[i] + dw) < (uint)g.w;                                              \
-        COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, X + (valid ? base[i] + x_at : 0), valid);     \
+    const uint at = to + (stage)*STAGE_BYTES;                                                                         \
+    int4 place = places[0][row0], place_2 = places[1][row0];                                                          \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i += 4) {                                                           \
+        const int after = i + 4 < X_ROWS ? i / 2 + 2 : 0;                                                             \
+        const int4 next = places[after][row0], next_2 = places[after + 1][row0];                                      \
+        COPY_PIXEL(COPY16, at, i, place.x, place.y)                                                                   \
+        COPY_PIXEL(COPY16, at, i + 1, place.z, place.w)                                                               \
+        COPY_PIXEL(COPY16, at, i + 2, place_2.x, place_2.y)                                                           \
+        COPY_PIXEL(COPY16, at, i + 3, place_2.z, place_2.w)                                                           \
+        place = next, place_2 = next_2;                                                                               \
     }
+#define COPY_PIXEL(COPY16, at, i, place, inside) \
+    COPY16((at) + (i)*ROWS_AT_ONCE * ROW_BYTES, x_from + (place), ((inside)&tap) == tap);
 #endif
 #if W_ACROSS
 #define COPY_FILTERS(COPY16, at)                                                                                      \
     _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++)                                                     \
-        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++) {                                                        \
-            const bool valid = SOME && filter + b * 64 < g.filters;                                                   \
+        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++)                                                          \
             COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
-                   W + (valid ? w_at + b * 64 + i * ROWS_AT_ONCE * g.w_k : 0), valid);                                \
-        }
+                   w_from + b * 64 + (long)w_k * (i * ROWS_AT_ONCE), b * 64 < some_left);
 #else
 #define COPY_FILTERS(COPY16, at)                                                                                      \
-    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++) {                                                              \
-        const bool valid = SOME && filter + i * ROWS_AT_ONCE < g.filters;                                             \
-        COPY16((at) + i * ROWS_AT_ONCE * ROW_BYTES, W + (valid ? w_at + i * ROWS_AT_ONCE * g.w_k : 0), valid);        \
-    }
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
+        COPY16(((at) + (SPREAD ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES) ^ (SPREAD ? i % 2 * 64 : 0), \
+               w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
 #define BEGIN_TILE()                                                                                                  \
     do {                                                                                                              \
-        const int tile = copy_tile / across, n0 = (copy_tile - tile * across) * BF;                                   \
-        const int group = tile / down;                                                                                \
-        BEGIN_PIXELS(group, (tile - group * down) * BP);                                                              \
-        filter = n0 + (W_ACROSS ? chunk * 8 : row0);                                                                  \
-        w_base = group * g.w_g + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                   \
+        const int filter = own.n0 + (W_ACROSS ? chunk * 8 : row0);                                                    \
+        BEGIN_PIXELS(own.group, own.m0);                                                                              \
+        filters_left = g.filters - filter;                                                                            \
+        w_base = own.residue.w_first + own.group * g.w_g                                                              \
+                 + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                                 \
         c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
         if (!TAPS_INNER)                                                                                              \
             NEXT_SLICE();                                                                                             \
     } while (0)
+#define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
+/* What is not copied is not read either, wherever its address points. */
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
     do {                                                                                                              \
-        const int dh = tap_h * g.tap_h, dw = tap_w * g.tap_w, x_at = dh * g.x_h + dw * g.x_w + c;                     \
-        const int w_at = w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c);                         \
+        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                     \
+        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                  \
         COPY_PIXELS(COPY16X, stage, slice)                                                                            \
-        if (!has_filters)                                                                                             \
-            COPY_FILTERS(COPY16, to + (stage)*STAGE_BYTES + BP * ROW_BYTES)                                           \
+        if (!has_filters) {                                                                                           \
+            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                     \
+            MX_OPAQUE(some_left);                                                                                     \
+            MX_OPAQUE(w_k);                                                                                           \
+            __global const ushort *w_from =                                                                           \
+                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
+            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                     \
+        }                                                                                                             \
     } while (0)
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
@@ -238,10 +313,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
-        if (slices_all == 0)
-            return;
+#if MANY_SUMS
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
         int stage = 0, phase = 1;
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
+            const mx_nv_tile own = mx_tile(copy_tile, &order);
+            const int slices_all = SLICES(own);
+            if (slices_all == 0)
+                continue;
             BEGIN_TILE();
             for (int slice = 0; slice < slices_all; slice++) {
                 mx_barrier_wait(empty + 8 * stage, phase);
@@ -254,17 +334,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 }
                 NEXT_SLICE();
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1, has_filters = one_filling;
+                    stage = 0, phase ^= 1;
             }
+            has_filters = RESIDENT;
         }
     } else {
-        const int warpgroup = IN_TURNS ? 0 : role;
-        const uint pixels_at = shared, filters_at = shared + BP * ROW_BYTES;
+#if MANY_SUMS
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
+        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * WN;
+        const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
         const ulong a_matrix =
             mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix(LAST ? filters_at : pixels_at, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
-        int stage = 0, phase = 0, skip = IN_TURNS ? role * slices_all : 0;
+        int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
              tile += (IN_TURNS ? 2 : 1) * get_num_groups(0)) {
             while (skip >= STAGES)
@@ -272,7 +356,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             stage += skip;
             if (stage >= STAGES)
                 stage -= STAGES, phase ^= 1;
-            float sums[WG_ROWS][BN / 2];
+            const mx_nv_tile own = mx_tile(tile, &order);
+            const int slices_all = SLICES(own);
+            float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0;
@@ -285,13 +371,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_WG_WAIT(0);
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
-            skip = IN_TURNS ? slices_all : 0;
+            /* What the other has in between. */
+            skip = IN_TURNS && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            const int above = tile / across, n0 = (tile - above * across) * BF;
-            const int group = above / down, m0 = (above - group * down) * BP;
-            __global ushort *y = Y + (long)group * g.y_g;
+            __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
+            const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
 #if RUNS_OF_PIXELS
                 mx_store_runs(sums, y, m0, n0, &g, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);

@@ -18,12 +18,41 @@
 #define MX_COPY_RUN_OF_X MX_COPY_RUN
 #endif
 
+/* More than 128 sums: registers move from the 128 work-items that copy to the 256 others. */
+#define MANY_SUMS (WG_ROWS * WN > 256)
+#define CONSUMER_REGISTERS 224
+#define COPIER_REGISTERS 56 /* 384 have 168 each when they begin */
+
+/* Which taps of a pixel lie in x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.  A
+ * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
+#define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
+#define MX_NO_TAP 0x80000000u
+static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx_nv_conv *g)
+{
+    if (g->tap_h == 1 && g->tap_w == 1) {
+        const uint down = 0xffffu << clamp(-h, 0, 16) & ~(0xffffu << clamp(g->h - h, 0, 16)) & 0x7fff;
+        const uint across = 0xffffu << clamp(-w, 0, 16) & ~(0xffffu << clamp(g->w - w, 0, 16)) & 0x7fff;
+        return down << 16 | across;
+    }
+    uint inside = 0;
+#pragma unroll 1
+    for (int i = 0; i < taps_h; i++)
+        inside |= (uint)((uint)(h + i * g->tap_h) < (uint)g->h) << (16 + i);
+#pragma unroll 1
+    for (int i = 0; i < taps_w; i++)
+        inside |= (uint)((uint)(w + i * g->tap_w) < (uint)g->w) << i;
+    return inside;
+}
+
+/* A number that the compiler knows nothing of, so that it does not keep its multiples in registers. */
+#define MX_OPAQUE(number) asm volatile("" : "+r"(number))
+
 /* Each of a work-item's sums. */
 #define MX_EACH_SUM_OF_GROUP(i, j)                           \
     _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \
-        _Pragma("unroll") for (int j = 0; j < BN / 2; j++)
+        _Pragma("unroll") for (int j = 0; j < WN / 2; j++)
 
-/* sums[WG_ROWS][BN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
+/* sums[WG_ROWS][WN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
  * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
@@ -32,8 +61,8 @@
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
             _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \
-                WGMMA(sums[i], a_matrix + ((stage * STAGE_BYTES + i * BLOCK_BYTES + k * A_STEP) >> 4),                \
-                      b_matrix + ((stage * STAGE_BYTES + k * B_STEP) >> 4), "1", TRANS);                              \
+                WGMMA(sums[i], a_matrix + ((A_AT + i * BLOCK_BYTES + k * A_STEP) >> 4),                               \
+                      b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                             \
         MX_WG_COMMIT();                                                                                               \
         MX_WG_WAIT(1);                                                                                                \
         if (lane == 0 && slice > 0)                                                                                   \

@@ -86,9 +86,10 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 }
 
 #define LAST 1
-#define BN BF
+#define WN BF
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
+#define SPREAD (!W_ACROSS && !RUNS_OF_PIXELS)
 #include "conv_nvidia_hopper_store.h"
 #if RUNS_OF_PIXELS
 #include "conv_nvidia_hopper_runs.h"
@@ -123,7 +124,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const bool valid = tap_h < g.conv.taps_h && (W_ACROSS ? chunk * 8 : row) < g.conv.filters;
         __global const ushort *from =
             W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w + (W_ACROSS ? chunk * 8 : c) : 0);
-        const uint to = w_shared + depth * W_BYTES + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
+        const int place = SPREAD ? mx_spread(row) : row;
+        const uint to = w_shared + depth * W_BYTES + place * ROW_BYTES + ((chunk ^ (place & 7)) << 4);
         if (w_aligned)
             MX_COPY16(to, from, valid);
         else

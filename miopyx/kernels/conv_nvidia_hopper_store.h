@@ -1,8 +1,14 @@
 /* How a tile of wgmma's sums goes to y, for the kernels of sm_90a in 16 bits.
  *
- * Expects LAST, BN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
+ * Expects LAST, WN, WG_ROWS and VEC as conv_nvidia_hopper.cl explains them, MX_PROBLEM, and where a pixel and a
  * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
+ * SPREAD: of 32 columns of the product, column mx_spread(k) is filter k, so that a work-item has 8 neighbours in y.
  */
+static inline int mx_spread(int k)
+{
+    return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
+}
+
 static inline uint mx_exchange(uint value, int with)
 {
     uint other;
@@ -46,7 +52,7 @@ static inline float mx_widen(ushort bits)
 }
 
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
-static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
+static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
                                  float alpha, float beta, bool plain, int warpgroup)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
@@ -60,7 +66,7 @@ static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int 
 #define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
     const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
+    for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
         int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
 #pragma unroll
         for (int l = 0; l < 8 / VEC; l++)
@@ -81,7 +87,8 @@ static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int 
                         const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
                         run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
                     }
-                run.all = mx_turn(run.all, lane);
+                if (!SPREAD)
+                    run.all = mx_turn(run.all, lane);
 #pragma unroll
                 for (int l = 0; l < 8; l++)
                     sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
@@ -90,7 +97,9 @@ static inline void mx_store_tile(float (*sums)[BN / 2], __global ushort *y, int 
 #pragma unroll
             for (int l = 0; l < 4; l++)
                 MX_NARROW(pairs[l], sum[l * 4], sum[l * 4 + 1]);
-            run.all = mx_turn((uint4)(pairs[0], pairs[1], pairs[2], pairs[3]), lane);
+            run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
+            if (!SPREAD)
+                run.all = mx_turn(run.all, lane);
 #pragma unroll
             for (int l = 0; l < 8 / VEC; l++)
                 if (wide && row_at[i] >= 0 && at[l] >= 0)

@@ -9,10 +9,11 @@
  * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
  * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
  * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * parts[slot][BM][BN], one for each group and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
+ * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
+ * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
  * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
- * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of 64 rows of 128 bytes; 16-byte chunk c of row r lies at
- * chunk c ^ (r % 8).
+ * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row
+ * r lies at chunk c ^ (r % 8).
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -26,7 +27,7 @@
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
 #endif
-#ifndef BN /* columns of a tile: 64, 128, 192 or 256 */
+#ifndef BN /* columns of a tile: 64, 128, 144, 192 or 256 */
 #define BN 256
 #endif
 #ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
@@ -47,14 +48,15 @@
 
 #define DEPTH 64
 #define Y_BLOCKS (BM / 64)
-#define X_BLOCKS (BN / 64)
+#define X_BLOCKS ((BN + 63) / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
+#define WN BN
 #define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
 #define RUNS (PIXELS_CLOSEST ? 64 / PIXELS_CLOSEST : 8) /* of a row of local memory, that are copied at once */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
-#define WGMMA MX_JOIN(MX_WGMMA_, BN)
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #if PIXELS_CLOSEST
 #define TRANS "0, 0"
 #define A_STEP 32 /* bytes to the next 16 pixels */
@@ -63,6 +65,8 @@
 #define A_STEP (16 * ROW_BYTES)
 #endif
 #define B_STEP A_STEP
+#define A_AT (stage * STAGE_BYTES)
+#define B_AT A_AT
 
 static inline int mx_from_lane(int value, int lane)
 {
@@ -94,6 +98,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
+#if MANY_SUMS
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
         /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
         const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
@@ -107,10 +114,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if PIXELS_CLOSEST
             int pixel = first * DEPTH + run * PIXELS_CLOSEST;
 #else
-            int2 column_at[X_BLOCKS];
+            int column_at[X_BLOCKS]; /* from a pixel's first tap on, and the tap */
+            uint tap_of[X_BLOCKS];
 #pragma unroll
-            for (int b = 0; b < X_BLOCKS; b++)
-                column_at[b] = mx_column_in_x(n0 + b * 64 + chunk * 8, columns, &g);
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced;
+                const int tap_h = tap / g.taps_w, tap_w = tap - tap_h * g.taps_w;
+                column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
+                tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
+            }
+            const int filters_left = g.filters - m0 - chunk * 8;
+            __global const ushort *y_filters = Y + (m0 + chunk * 8);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
 #endif
@@ -124,13 +138,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     do {                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < BM / RUN_ROWS_AT_ONCE; i++) {                                           \
             const int k = m0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
-            const bool valid = inside && k < g.filters;                                                               \
-            COPY16(at + i * RUN_ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k * g.y_c : 0), valid);                 \
+            COPY16(at + i * RUN_ROWS_AT_ONCE * ROW_BYTES, Y + (y_at + k * g.y_c), inside & (k < g.filters));          \
         }                                                                                                             \
         _Pragma("unroll") for (int i = 0; i < BN / RUN_ROWS_AT_ONCE; i++) {                                           \
             const int c = n0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
-            const bool valid = inside && c < g.channels;                                                              \
-            COPY16X(at + (BM + i * RUN_ROWS_AT_ONCE) * ROW_BYTES, X + (valid ? x_at + c * g.x_c : 0), valid);         \
+            COPY16X(at + (BM + i * RUN_ROWS_AT_ONCE) * ROW_BYTES, X + (x_at + c * g.x_c), inside & (c < g.channels)); \
         }                                                                                                             \
     } while (0)
 #else
@@ -140,23 +152,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 const bool inside = pixel < g.pixels;
                 const int y_found = inside ? y_group + n * g.y_n + p * g.y_h + q * g.y_w : -1;
                 const int x_found = x_group + n * g.x_n + h * g.x_h + w * g.x_w;
-                const int corner_found = inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;
+                const int taps_found = inside ? mx_taps_inside(h, w, g.taps_h, g.taps_w, &g) : 0;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                          \
             const int from = i * 4 + (lane >> 3);                                                                     \
             const int y_at = mx_from_lane(y_found, from), x_at = mx_from_lane(x_found, from);                         \
-            const int hw = mx_from_lane(corner_found, from);                                                          \
+            const uint taps = mx_from_lane(taps_found, from);                                                         \
             _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++) {                                                    \
-                const int k = m0 + b * 64 + chunk * 8;                                                                \
-                const bool valid = y_at >= 0 && k < g.filters;                                                        \
-                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, Y + (valid ? y_at + k : 0), valid);       \
+                const bool valid = (y_at >= 0) & (b * 64 < filters_left);                                             \
+                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64, valid);        \
             }                                                                                                         \
             _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (uint)((hw >> 16) + (column_at[b].y >> 16)) < (uint)g.h                            \
-                                   && (uint)((short)hw + (column_at[b].y & 0xffff)) < (uint)g.w;                      \
+                const bool valid = (taps & tap_of[b]) == tap_of[b];                                                   \
                 COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
-                        X + (valid ? x_at + column_at[b].x : 0), valid);                                              \
+                        X + (x_at + column_at[b]), valid);                                                            \
             }                                                                                                         \
         }                                                                                                             \
     } while (0)
@@ -175,14 +185,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }
         }
     } else {
+#if MANY_SUMS
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
         const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
-        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2), pair = (lane & 3) * 2;
+        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
         int stage = 0, phase = 0;
         for (; left > 0; tile++, first = 0) {
             const int own = min(left, slices - first);
             left -= own;
-            float sums[WG_ROWS][BN / 2];
+            float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0;
@@ -194,17 +207,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
-            __global float *to = parts + parts_offset + (long)(ON_AND_ON ? number + tile : number) * (BM * BN) + pair;
+            const long slot = ON_AND_ON ? number + tile : number;
+            __global float4 *to = (__global float4 *)(parts + parts_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
-            for (int i = 0; i < 2 * WG_ROWS; i++) {
-                const int m = row + i / 2 * 64 + i % 2 * 8;
-                if (m0 + m < g.filters)
+            for (int i = 0; i < WG_ROWS; i++)
+                if (m0 + row + i * 64 < g.filters)
 #pragma unroll
                     for (int j = 0; j < BN / 8; j++)
                         if (n0 + j * 8 < columns)
-                            *(__global float2 *)(to + m * BN + j * 8) =
-                                (float2)(sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
-            }
+                            to[(i * (BN / 8) + j) * (128 * CONSUMERS)] =
+                                (float4)(sums[i][j * 4], sums[i][j * 4 + 1], sums[i][j * 4 + 2], sums[i][j * 4 + 3]);
         }
     }
 }

@@ -52,6 +52,16 @@ static inline ulong mx_wg_matrix(uint shared, uint apart)
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
                    MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56)                                                  \
                  : "l"(a), "l"(b) : "memory")
+#define MX_WGMMA_144(d, a, b, keep, trans)                                                                            \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n144k16.f32." MX_WG_TYPE " "                                     \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
+                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "         \
+                 "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "         \
+                 "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71}, "        \
+                 "%72, %73, " keep ", 1, 1, " trans ";"                                                               \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
+                   MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56), MX_EIGHT(d, 64)                                 \
+                 : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_192(d, a, b, keep, trans)                                                                            \
     asm volatile("//@wgmma.mma_async.sync.aligned.m64n192k16.f32." MX_WG_TYPE " "                                     \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \

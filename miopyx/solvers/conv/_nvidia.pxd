@@ -9,6 +9,7 @@ from miopyx.solvers.conv._nvidia_common cimport _NvSolver, mx_nv_conv
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
     MOST_SPAN = 1400       # of narrow_t, that conv_nvidia_hopper_rows.cl keeps
+    MOST_RESIDUES = 64     # of backward data's stride
     NARROW = 4             # channels up to which wgmma reads two pixels in 16 bytes
 
 # x of up to 4 channels as pack_narrow copies it: chunks of two pixels of 4 channels each.
@@ -63,6 +64,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):

@@ -383,7 +383,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         self.id, self.name, self.direction = 1102, "NvImplicitGemmBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if p.step[1] * p.step[2] > 64:
+        if p.step[1] * p.step[2] > MOST_RESIDUES:
             return "too many residues of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
@@ -392,17 +392,23 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         return Solution(self.launches(dev, p, &r), r.workspace)
 
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
-        cdef mx_nv_conv whole = operands(p, r), g
+        """All steps."""
+        cdef mx_nv_conv whole = operands(p, r)
+        cdef mx_nv_conv[MOST_RESIDUES] g
         cdef int64_t a, b
-        steps = self.packing(p, r)
+        cdef int count = 0
         for a in range(min(p.step[1], p.x.len[3])):
             for b in range(min(p.step[2], p.x.len[4])):
-                g = whole
-                set_residue(&g, p, a, b)
-                g.y_first = <int> (a * whole.y_h + b * whole.y_w)
-                g.y_h, g.y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
-                steps.append(self.multiply(dev, p, r, &g))
-        return steps + _turning(p, r)
+                g[count] = whole
+                set_residue(&g[count], p, a, b)
+                g[count].y_first = <int> (a * whole.y_h + b * whole.y_w)
+                g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
+                count += 1
+        return self.packing(p, r) + self.multiply_residues(dev, p, r, g, count) + _turning(p, r)
+
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+        cdef int i
+        return [self.multiply(dev, p, r, &g[i]) for i in range(count)]
 
 
 # A tile of backward weights in 16 bits: filters, columns, work-items of a group and groups at once on a compute unit.

@@ -20,7 +20,10 @@ from miopyx.solvers.conv._nvidia_common cimport (
 )
 
 cdef enum:
-    WEIGHT_TILES = 7
+    WEIGHT_TILES = 8
+    CHOICES_COUNT = 9
+    RESIDUES_AT_ONCE = 16  # in one launch
+    GROUP_BYTES = 232000   # of local memory that a group of work-items may have, barriers left out
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
@@ -41,22 +44,28 @@ TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
 TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
 TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
 TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
+TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
-    {"STAGES": 6})
+    {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
 
-# What wgmma multiplies in one go: pixels and filters of a tile, what a slice and a whole tile take in microseconds.
+
+# What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
+# memory, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
-    int pixels, filters, in_turns
+    int pixels, filters, in_turns, resident
     double slice, end
 
-cdef choice_t[5] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0.79, 1.9)
-CHOICES[1] = choice_t(256, 128, 0, 0.80, 2.3)
-CHOICES[2] = choice_t(128, 128, 1, 0.48, 1.2)
-CHOICES[3] = choice_t(128, 64, 1, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0.55, 1.0)
-cdef tuple CHOICE_STAGES = (4, 4, 6, 4, 5)
+cdef choice_t[CHOICES_COUNT] CHOICES
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.71, 2.2)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.74)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 0.9)
+CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.35)
+CHOICES[8] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 
 
 # How conv_nvidia_hopper_rows.cl goes through positions, pixels with their padding.
@@ -118,37 +127,91 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-    cdef rows_t whole = _rows_of(r, g)
-    if whole.used:
-        return _multiply_rows(dev, p, r, g, &whole)
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
+    """One launch; of `residues` with equal grids those with most taps come first."""
+    cdef rows_t whole
+    if residues == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
-    cdef int64_t tiles, best_tiles = 1, threads
-    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g)
+    cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
+    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64, runs = not last and g.p * g.q % 64 != 0
     cdef double cost, best = -1
     cdef int i, chosen = 0
-    for i in range(5):
+    cdef mx_nv_divisor[3] by
+    for i in range(residues):
+        vector = min(vector, widest(&g[i], last))
+    for i in range(CHOICES_COUNT):
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
         if (i == 4) != shared:
             continue
-        tiles = (up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
-                 * (up(g.filters, CHOICES[i].filters) // CHOICES[i].filters))
-        cost = ((tiles + units - 1) // units) * (slices * CHOICES[i].slice + CHOICES[i].end)
+        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or CHOICES[i].in_turns != last):
+            continue
+        if i == 8 and r.w_across or i == 5 and (r.x_across == 4 or runs):
+            continue  # too long an end, too many addresses, columns that are no power of two
+        down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
+        across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
+        stages = _stages(&CHOICES[i], slices, runs)
+        groups = min(residues * down * across, units)
+        if CHOICES[i].resident:
+            # A group keeps its filters.
+            groups = groups // across * across
+        if stages < 3 or groups == 0:
+            continue
+        cost = _time_of(&CHOICES[i], g, residues, down * across, groups)
         if best < 0 or cost < best:
-            best, best_tiles, chosen = cost, tiles, i
-    # 128 work-items multiply 64 rows, or 128, of up to 256 columns; 128 more copy.
-    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
-    wg_rows = max(1, rows // 64 if CHOICES[chosen].in_turns else rows // 128)
-    threads = 384 if CHOICES[chosen].in_turns else rows // wg_rows * 2 + 128
+            best, best_groups, best_stages, chosen = cost, groups, stages, i
+    # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
+    rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].in_turns else 2
+    wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv_nvidia_hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
-        VEC=widest(g, last), BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, WG_ROWS=wg_rows,
-        STAGES=CHOICE_STAGES[chosen], IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
+        VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
+        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
+        RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
-        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(not last and g.p * g.q % 64 != 0),
+        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(runs),
     )
-    return Step(spec, operand_args(r, g), (min(best_tiles, units) * threads,), (threads,))
+    down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
+    across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
+    by[0], by[1], by[2] = divisor(down * across * g.groups), divisor(across), divisor(down)
+    order = struct.pack("3i", down * across * g.groups, across, down) + (<const unsigned char*> by)[:sizeof(by)]
+    for i in range(residues):
+        order += struct.pack("6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
+                             g[i].y_first - g.y_first)
+    args = operand_args(r, g)
+    args = args[:4] + (Arg.value_of(order),) + args[4:]
+    return Step(spec, args, (best_groups * 384,), (384,))
+
+
+cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles,
+                     int64_t groups) noexcept nogil:
+    """How long the group takes that has most to do, when groups take tiles in turn."""
+    cdef double longest = 0, own
+    cdef int64_t group, before, after
+    cdef int i
+    for group in range(groups):
+        own, before = 0, 0
+        for i in range(residues):
+            after = ((i + 1) * tiles - group + groups - 1) // groups
+            own += (after - before) * (_slices(&g[i]) * c.slice + c.end)
+            before = after
+        longest = max(longest, own)
+    return longest
+
+
+cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
+    return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+
+
+cdef int64_t _stages(const choice_t* c, int64_t slices, bint runs) noexcept nogil:
+    """How many slices the ring has, so that all of a group fits into local memory; with RUNS_OF_PIXELS."""
+    cdef int64_t left = GROUP_BYTES - c.pixels * (136 if runs else 8), w = c.filters * 128
+    if c.resident:
+        return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
+    return min(8, left // (c.pixels * 128 + w))
 
 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
@@ -308,8 +371,8 @@ cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
 
-    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
-    filter with a stride meets, where pixels lie closest.
+    Residues with equal grids share one.  With few channels all residues are one launch, and a last one spreads what
+    it gives; likewise the pixels that a 1x1 filter with a stride meets, where pixels lie closest.
     """
 
     def __cinit__(self):
@@ -343,6 +406,20 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)
+
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+        cdef mx_nv_conv moved
+        cdef int i, j
+        if (count == 1 or count > RESIDUES_AT_ONCE or g.filters <= 64 or p.x.len[3] % p.step[1]
+                or p.x.len[4] % p.step[2]):
+            return NvImplicitGemmBwd.multiply_residues(self, dev, p, r, g, count)
+        for i in range(1, count):
+            moved, j = g[i], i
+            while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+                g[j] = g[j - 1]
+                j -= 1
+            g[j] = moved
+        return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef merged_t m = _merged_of(p)
@@ -406,6 +483,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
+        if i == 7 and s.pixels_closest:
+            continue  # their copies need more registers than such a tile leaves
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
@@ -478,29 +557,29 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
 
 
 cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
-    cdef int64_t filters = p.w.len[0] // p.groups, runs = s.columns // 4
+    cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
-    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1, width = 256 // shares
-    cdef int64_t taps = p.w.len[3] * p.w.len[4]
-    cdef int64_t turned = taps if p.w.stride[1] != 1 and not s.narrow.used and s.reduced % 32 == 0 else 0
-    cdef mx_nv_divisor[7] by
-    by[0], by[1], by[2] = divisor(runs), divisor(filters), divisor(s.reduced)
-    by[3], by[4], by[5], by[6] = divisor(folded), divisor(taps_across), divisor(s.each), divisor(max(1, 8 * turned))
+    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1
+    cdef mx_nv_divisor[6] by
     down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
+    by[0], by[1], by[2] = divisor(down), divisor(across), divisor(s.reduced)
+    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
     sizes = struct.pack(
-        "18i", p.w.len[0], p.w.len[1], p.w.len[4], filters, runs, s.reduced, folded, taps_across, down, across, s.tiles,
-        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4), turned)
+        "16i", p.w.len[1], p.w.len[4], filters, s.columns, s.reduced, folded, taps_across, down, across, s.tiles,
+        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
             Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv_nvidia_hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, SHARES=shares)
-    return Step(spec, args, (up(p.w.len[0] * runs, width) // width * 256,), (256,))
+                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
+    return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
     if not has_wgmma(dev):
         return "needs wgmma"
+    if p.w.len[3] > 15 or p.w.len[4] > 15:
+        return "filter size"
     return "data type" if p.w.type == MX_FLOAT else None

@@ -3,9 +3,9 @@
     python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--repeat 1]
     python bench/beside_cudnn.py FOLDER --table
 
-Each mode is a process of its own with empty databases and program caches and leaves FOLDER/MODE.json, a row for each
-layer and direction: times of both sides, solver, errors of both.  Several machines' or GPUs' files may be put into one
-folder.  A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to
+Each mode is a process of its own with an empty program cache and leaves FOLDER/MODE.json, a row for each layer and
+direction: times of both sides, solver, errors of both.  Find's records go to FOLDER/db, from which a find-db that ships
+can be made.  Several machines' or GPUs' files may be put into one folder.  A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to
 back, twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
 benchmark mode, without TF32.
 """
@@ -39,7 +39,7 @@ def run(folder: Path, mode: tuple, device: str | None, repeat: int) -> None:
     name, network, batch, dtype, layout, sync = mode
     command = [sys.executable, str(Path(__file__).with_name("versus.py")), "conv", "--plain", "--list", network,
                "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", str(repeat),
-               "--json", str(folder / f"{name}.json")]
+               "--db", str(folder / "db"), "--json", str(folder / f"{name}.json")]
     command += ["--sync"] if sync else []
     command += ["--device", device] if device else []
     with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as empty:
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of what is there")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / "db").mkdir(parents=True, exist_ok=True)
     wanted = options.modes.split(",")
     if not set(wanted) <= set(NAMES):
         parser.error("no such mode")

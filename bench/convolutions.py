@@ -18,7 +18,7 @@ GFLOP/s are 2 n k ho wo (c / groups) r s, by medians.  `ratio` is PyTorch's time
 best turn; `packed` the same for packed weights.  `hybrid` and `alone` are parts of the speed that there is: NORMAL's
 time by DYNAMIC_HYBRID's (which times what NORMAL times where all solvers are dynamic), and the best single solver's by
 that of Find's winner; `alone` names another solver if that was the best one.  Errors are norms, of the difference to
-the host path in float64 by that of the true result.  Above 2e10 operations some images are checked, or for backward
+the host path in float64 by that of the true result.  Above 2e9 operations some images are checked, or for backward
 weights some filters and channels, every element of them.
 """
 
@@ -50,7 +50,7 @@ DYNAMIC_HYBRID = 5
 WAITED_TURNS = 5       # of calls that are waited for
 WAITED = 20            # in a turn, after as many that are not counted
 SLOWEST = 3.0          # a solver that Find took for so many times the winner's time is not timed alone
-CHECKED = 2e10         # operations of the part of a result that is checked
+CHECKED = 2e9          # operations of the part of a result that is checked
 PIECE = 1 << 20        # random numbers that a thread makes at a time
 
 

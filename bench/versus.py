@@ -633,6 +633,8 @@ def main() -> None:
     parser.add_argument("--exhaustive", action="store_true", help="of conv: search for the best configurations first")
     parser.add_argument("--plain", action="store_true", help="of conv: only what Find takes and PyTorch")
     parser.add_argument("--sync", action="store_true", help="of conv: also calls that are waited for one by one")
+    parser.add_argument("--db", metavar="FOLDER", help="of conv: where Find's records go, which then count (default: "
+                        "a new folder)")
     parser.add_argument("--json")
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
@@ -643,7 +645,7 @@ def main() -> None:
         sys.exit("PyTorch is not installed")
     if options.op == "conv":
         with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as folder:
-            run_convolutions(parser, options, torch, folder)
+            run_convolutions(parser, options, torch, options.db or folder)
         return
     networks = NETWORKS if options.list == "all" else [options.list]
     if options.list not in (*NETWORKS, "all"):
@@ -673,8 +675,9 @@ def main() -> None:
 
 def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespace, torch, folder: str) -> None:
     """Measure convolutions with databases of their own, in `folder`."""
-    # A handle's own times are all that Find goes by.
-    os.environ.update(MIOPEN_USER_DB_PATH=folder, MIOPEN_DEBUG_DISABLE_FIND_DB="1", MIOPEN_FIND_MODE="NORMAL")
+    os.environ.update(MIOPEN_USER_DB_PATH=folder, MIOPEN_FIND_MODE="NORMAL")
+    if not options.db:  # a handle's own times are all that Find goes by
+        os.environ["MIOPEN_DEBUG_DISABLE_FIND_DB"] = "1"
     import convolutions
 
     import miopyx

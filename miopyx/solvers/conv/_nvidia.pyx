@@ -309,6 +309,13 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
                 (groups * threads,), (threads,))
 
 
+cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
+    """Of a sum."""
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        return p.y.len[0] * p.y.len[3] * p.y.len[4]
+    return (p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups) * p.w.len[3] * p.w.len[4]
+
+
 cdef class _NvImplicitGemm(_NvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
@@ -316,6 +323,8 @@ cdef class _NvImplicitGemm(_NvSolver):
             return "needs NVIDIA's tensor cores"
         if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
             return "data type"
+        if p.w.type == MX_FLOAT and _products(p) < 4:
+            return "few products in a sum"  # each may be off by more than a float's rounding
         why = refuse_sizes(p, self.copied(p))
         if why is not None:
             return why

@@ -3,9 +3,9 @@
     python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--repeat 1]
     python bench/beside_cudnn.py FOLDER --table
 
-Each mode is a process of its own with an empty program cache and leaves FOLDER/MODE.json, a row for each layer and
-direction: times of both sides, solver, errors of both.  Find's records go to FOLDER/db, from which a find-db that ships
-can be made.  Several machines' or GPUs' files may be put into one folder.
+Each mode is a process of its own and leaves FOLDER/MODE.json, a row for each layer and direction: times of both sides,
+solver, errors of both.  Programs go to FOLDER/cache, Find's records to FOLDER/db, from which a find-db that ships can be
+made.  Several machines' or GPUs' files may be put into one folder.
 
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
@@ -45,8 +45,7 @@ def run(folder: Path, mode: tuple, device: str | None, repeat: int) -> None:
     command += ["--sync"] if sync else []
     command += ["--device", device] if device else []
     with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as empty:
-        environment = {"MIOPYX_CACHE_DIR": f"{empty}/cache", "MIOPEN_SYSTEM_DB_PATH": f"{empty}/system"}
-        Path(environment["MIOPEN_SYSTEM_DB_PATH"]).mkdir()
+        environment = {"MIOPYX_CACHE_DIR": str(folder / "cache"), "MIOPEN_SYSTEM_DB_PATH": empty}
         subprocess.run(command, env={**os.environ, **environment}, check=True)
 
 
@@ -84,7 +83,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of what is there")
     options = parser.parse_args()
-    (options.folder / "db").mkdir(parents=True, exist_ok=True)
+    options.folder = options.folder.resolve()
+    for name in ("cache", "db"):
+        (options.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     wanted = options.modes.split(",")
     if not set(wanted) <= set(NAMES):
         parser.error("no such mode")

@@ -704,9 +704,9 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
                                             options.repeat, options.exhaustive, options.sync):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
+            store(options, handles[0], f"{torch.__version__} on {where}", rows + found)  # whoever stops it keeps these
         print(*convolutions.summary(found), sep="\n", flush=True)
         rows += found
-    store(options, handles[0], f"{torch.__version__} on {where}", rows)
 
 
 def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> None:

@@ -4,8 +4,8 @@
     python bench/beside_cudnn.py FOLDER --table
 
 Each mode is a process of its own and leaves FOLDER/MODE.json, a row for each layer and direction: times of both sides,
-solver, errors of both.  Programs go to FOLDER/cache, Find's records to FOLDER/db, from which a find-db that ships can be
-made.  Several machines' or GPUs' files may be put into one folder.
+solver, errors of both.  Programs go to FOLDER/cache, Find's records to FOLDER/db, from which a find-db that ships can
+be made.  Several machines' or GPUs' files may be put into one folder.
 
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its

@@ -5,8 +5,10 @@ Other devices skip these tests.  Inputs, bounds and poison are solver_checks'.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from cases_reader import conv_case
+from cases_reader import case_of_line, conv_case
 from solver_checks import Example, check, check_twice, problem_of
 
 from miopyx.solvers import registry
@@ -52,3 +54,44 @@ def test_every_shape(gpu, host, rng, name, layout, direction):
     check_twice(gpu, Example(SHAPES[name], "float16", layout, rng, host, copied=True), direction, solver, rng)
     for dtype, shift in (("float16", 1), ("bfloat16", 0)):
         check(gpu, Example(SHAPES[name], dtype, layout, rng, host, shift=shift, copied=True), direction, solver, rng)
+
+
+LOCAL_MEMORY = 226 * 1024  # of a work-group, which the driver does not report
+
+
+def local_memory(file: str, options: str) -> int:
+    """Return the bytes of local memory that the arrays of a kernel have."""
+    d = {name: int(value) for name, _, value in (word.partition("=") for word in options.split()) if value.isdigit()}
+    if file == "conv_nvidia_hopper.cl":
+        x, w = d["BP"] * 128, d["BF"] * 128
+        size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w + 8 * (2 * d["STAGES"] + 2)
+        size += 0 if d["X_ACROSS"] else d["BP"] * 8
+        return size + d["RUNS_OF_PIXELS"] * 128 * d["BP"] // d["WG_COLUMNS"]
+    if file == "conv_nvidia_hopper_rows.cl":
+        position, mirrored = (16, 2) if d["CHUNKS"] else (128, 1)
+        size = d["PLANES"] * (d["BLOCKS"] + mirrored) * 64 * position + d["DEPTHS"] * d["BF"] * 128 + 16 * d["BLOCKS"]
+        return size + d["RUNS_OF_PIXELS"] * 4 * 128 * d["BF"]
+    return d["STAGES"] * (d["BM"] // 64 + -(-d["BN"] // 64)) * 64 * 128 + 16 * d["STAGES"]
+
+
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+def test_local_memory_is_within_what_there_is(cpu, pretend, layout):
+    """Of a Hopper GPU that is only pretended; the kernels' arrays are what a driver refuses, not what it reports."""
+    info = cpu.device.info
+    handle = pretend(cpu.device.name, kind="gpu", runtime="nvidia", isa="sm90", compute_units=132, local_mem=49152,
+                     extensions=info.extensions | {"cl_nv_device_attribute_query"})
+    cases = list(SHAPES.values())
+    for line in (Path(__file__).parent.parent / "bench" / "convolutions.txt").read_text().splitlines():
+        if line.startswith(("resnet50", "googlenet", "grouped")):
+            cases += [case_of_line(line.partition(" ")[2], n=n) for n in (1, 32, 256)]
+    seen = set()
+    for case in cases:
+        for direction, solver in enumerate(SOLVERS):
+            problem = problem_of(case, "float16", layout, direction)
+            if solver.why_not(handle.device, problem) is None:
+                seen |= {(step.spec.file, step.spec.options) for step in solver.solution(handle.device, problem).steps}
+    sizes = {spec: local_memory(*spec) for spec in seen if "SM_90A=1" in spec[1]}
+    assert len(sizes) > 20
+    assert max(sizes.values()) > 200 * 1024
+    for spec, size in sizes.items():
+        assert size <= LOCAL_MEMORY, spec

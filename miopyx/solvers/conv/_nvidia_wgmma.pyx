@@ -23,7 +23,7 @@ cdef enum:
     WEIGHT_TILES = 8
     CHOICES_COUNT = 9
     RESIDUES_AT_ONCE = 16  # in one launch
-    GROUP_BYTES = 232000   # of local memory that a group of work-items may have, barriers left out
+    GROUP_BYTES = 231264   # of local memory that a group of work-items may have, which is 226 KiB, barriers left out
     LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
@@ -153,7 +153,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
             continue  # too long an end, too many addresses, columns that are no power of two
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
-        stages = _stages(&CHOICES[i], slices, runs)
+        stages = _stages(&CHOICES[i], slices, r.x_across != 0, runs)
         groups = min(residues * down * across, units)
         if CHOICES[i].resident:
             # A group keeps its filters.
@@ -206,9 +206,9 @@ cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
     return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
 
 
-cdef int64_t _stages(const choice_t* c, int64_t slices, bint runs) noexcept nogil:
+cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_across, bint runs) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory; with RUNS_OF_PIXELS."""
-    cdef int64_t left = GROUP_BYTES - c.pixels * (136 if runs else 8), w = c.filters * 128
+    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_across else 8) + (128 if runs else 0)), w = c.filters * 128
     if c.resident:
         return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
     return min(8, left // (c.pixels * 128 + w))

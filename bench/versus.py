@@ -637,6 +637,8 @@ def main() -> None:
                         "a new folder)")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if options.db and not options.plain:
+        parser.error("--db needs --plain: DYNAMIC_HYBRID would be answered by NORMAL's records")
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
     try:
@@ -676,7 +678,9 @@ def main() -> None:
 def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespace, torch, folder: str) -> None:
     """Measure convolutions with databases of their own, in `folder`."""
     os.environ.update(MIOPEN_USER_DB_PATH=folder, MIOPEN_FIND_MODE="NORMAL")
-    if not options.db:  # a handle's own times are all that Find goes by
+    if options.db:  # only what this bench measured counts
+        os.environ["MIOPEN_SYSTEM_DB_PATH"] = folder
+    else:  # a handle's own times are all that Find goes by
         os.environ["MIOPEN_DEBUG_DISABLE_FIND_DB"] = "1"
     import convolutions
 

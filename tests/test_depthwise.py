@@ -89,6 +89,14 @@ def test_any_configuration_computes_the_same(gpu, host, rng, request):
         verify(example, direction, example.run(gpu, direction, solver, config=config), solver)
 
 
+def test_strips_that_leave_rows_of_the_filter_to_others(gpu, host, rng):
+    """Eight channels of 3x3 are more sums than a work-item keeps: two share the filter's rows."""
+    example = Example(grouped_case(2, 64, 1, 1, (12, 13)), "float16", "channels last", rng, host, copied=True)
+    solver, problem = SOLVERS[2], example.problem(2)
+    assert (8, 1, 1) in configurations_of(solver, gpu.device, problem)
+    verify(example, 2, example.run(gpu, 2, solver, config=(8, 1, 1)), solver)
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     """What a tap does not meet must not count, infinite filters and gradients included."""

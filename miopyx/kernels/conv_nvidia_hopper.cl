@@ -80,10 +80,8 @@
 #endif
 #if WG_COLUMNS == 1
 #define WN COLUMNS
-#elif COLUMNS == 256
-#define WN 128
 #else
-#define WN 192
+#define WN 128 /* of 256, the only ones that are shared */
 #endif
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)

@@ -184,11 +184,17 @@ cdef int64_t _wide(const mx_pooling_problem* p) noexcept:
     return 1
 
 
+cdef int64_t _windows(const mx_pooling_problem* p, int axis, int64_t blocks, int64_t along) noexcept nogil:
+    """Windows along an axis that meet `blocks` blocks of `along` elements of dx."""
+    cdef int64_t step = p.step[axis], pad = p.pad[axis]
+    return (blocks - 1) * (along // step) + (along - 1 + pad) // step + max(0, p.window[axis] - 1 - pad) // step + 1
+
+
 cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, wide, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, wide, held, local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
     pack = _pack(p)
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
@@ -213,7 +219,6 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
         if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
-            kind = "lanes"
             span = SPAN
             if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
                 columns, rows = 1, STRIP
@@ -223,30 +228,35 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             while tile_w < min(TILE, GROUP // span) and tile_w * columns < out.len[4]:
                 tile_w *= 2
             tile_h = GROUP // span // tile_w
-            defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
-            items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
-                     * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
-                     * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
+            held = _windows(p, 1, tile_h, rows) * _windows(p, 2, tile_w, columns) * (span * pack + 8) if p.save else 0
+            if held <= dev.local_mem:
+                kind = "lanes"
+                defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
+                items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
+                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
+                         * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
         wide = _wide(p) if forward else 1
         if forward and wide // p.step[2] > 1:
             kind = "wide"
             defines.update(PACK=wide, PAD_W=p.pad[2])
             items = items // out.len[4] * (p.x.len[4] // wide)
         elif forward and pack > 1 and (not p.save or local == GROUP):
-            kind = "lanes"
             rows = 2 if p.save and pack == 8 else STRIP
             rows = min(rows, out.len[3])
-            defines.update(PACK=pack, ROWS=rows)
-            if p.save:
-                tile_w = 1
-                while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
-                    tile_w *= 2
-                tile_h = GROUP // SPAN // tile_w
+            tile_w = 1
+            while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
+                tile_w *= 2
+            tile_h = GROUP // SPAN // tile_w
+            held = SPAN * pack * (tile_h * rows * tile_w + 4) * index_size(<int> p.index_type) if p.save else 0
+            if held <= dev.local_mem:
+                kind = "lanes"
+                defines.update(PACK=pack, ROWS=rows)
+            if kind == "lanes" and p.save:
                 defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w)
                 items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
                          * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
                          * ((out.len[4] + tile_w - 1) // tile_w))
-            else:
+            elif kind == "lanes":
                 items = volume(out, 0, 3) // pack * ((out.len[3] + rows - 1) // rows) * out.len[4]
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))

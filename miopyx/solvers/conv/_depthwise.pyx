@@ -354,6 +354,10 @@ cdef class DepthwiseWrw(_Depthwise):
         """Rows of the filter that a work-item sums."""
         return min(p.w.len[3], max(1, SUMS_LIMIT // (p.w.len[4] * vec)))
 
+    cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether strips are walked row by row, for which a work-item sums all rows of the filter."""
+        return _rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec), rows
         if t.vec > s.widest or t.th * t.tw * t.vec > 64 or columns > COLUMNS_LIMIT:
@@ -401,7 +405,7 @@ cdef class DepthwiseWrw(_Depthwise):
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
         groups = max(1, dev.compute_units)
-        groups *= 4 if not s.last else 1 if s.diagonal and t.vec >= 4 and not _rolls(p, s, t) else 2
+        groups *= 4 if not s.last else 1 if s.diagonal and t.vec >= 4 and not self.rolls(p, s, t) else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // rows), 1)
         # As many groups as the device works on at once: more would only have more parts to add up.
@@ -449,7 +453,7 @@ cdef class DepthwiseWrw(_Depthwise):
             "conv_depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
             STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2], UNIT=_unit(p, t.tw),
-            ROLL=int(_rolls(p, &s, &t)))
+            ROLL=int(self.rolls(p, &s, &t)))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
         groups = g.sets * (up(p.w.len[3], rows) // rows) * splits

@@ -231,7 +231,7 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     cdef int64_t resident, rounds
     cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
     cdef double slots, products, step, a, b, turns, cost
-    k.tile = t[0]
+    k.tile, k.workspace = t[0], 0
     each = (steps + splits - 1) // splits
     g.each = <int> (each * k.step_k)
     k.splits = (steps + each - 1) // each

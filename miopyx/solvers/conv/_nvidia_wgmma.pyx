@@ -24,7 +24,7 @@ cdef enum:
     CHOICES_COUNT = 9
     RESIDUES_AT_ONCE = 16  # in one launch
     GROUP_BYTES = 231264   # of local memory that a group of work-items may have, which is 226 KiB, barriers left out
-    LOCAL_BYTES = 225000   # of a group of work-items, barriers left out
+    LOCAL_BYTES = 225000   # likewise for the rings of conv_nvidia_hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
 
 # What is read from memory, and of parts written and read, in bytes a microsecond.
@@ -147,7 +147,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
         if (i == 4) != shared:
             continue
-        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or CHOICES[i].in_turns != last):
+        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or not last):
             continue
         if i == 8 and r.w_across or i == 5 and (r.x_across == 4 or runs):
             continue  # too long an end, too many addresses, columns that are no power of two
@@ -369,10 +369,10 @@ cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma: a launch for every residue of the stride, after those that pack.
+    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for residues of the stride of one size.
 
-    Residues with equal grids share one.  With few channels all residues are one launch, and a last one spreads what
-    it gives; likewise the pixels that a 1x1 filter with a stride meets, where pixels lie closest.
+    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels lie closest.
     """
 
     def __cinit__(self):

@@ -113,7 +113,7 @@ def pretend():
     """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them."""
     made = {}
 
-    def handle_of(name, **fields):
+    def handle_of(name, /, **fields):
         key = name, *sorted(fields.items())
         if key not in made:
             info = device.find(name)._replace(**fields)

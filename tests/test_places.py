@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import miopyx
 from miopyx import databases, device, places
 
 
@@ -132,3 +133,19 @@ def test_without_a_home(setting, info, monkeypatch, caplog):
     assert store.user_find.get(b"key") is None
     assert store.user_find.update(b"key", lambda old: b"") is False
     databases.forget()
+
+
+def test_an_h200_knows_resnet_without_a_search(cpu, pretend):
+    """The find-db that ships answers immediate mode; the device is only pretended, so nothing is run."""
+    info = cpu.device.info
+    handle = pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
+                     local_mem=49152, extensions=info.extensions | {"cl_nv_device_attribute_query"})
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    for dtype, layout, first in (("float16", miopyx.miopenTensorNHWC, "NvWgmmaFwd"),
+                                 ("bfloat16", miopyx.miopenTensorNHWC, "NvWgmmaFwd"),
+                                 ("float16", miopyx.miopenTensorNCHW, "NvWgmmaFwd"),
+                                 ("float32", miopyx.miopenTensorNCHW, "NvPairsFwd")):
+        x, w = (miopyx.TensorDescriptor(dtype, lens, layout=layout) for lens in ((256, 64, 56, 56), (64, 64, 3, 3)))
+        found = miopyx.miopenConvolutionForwardGetSolution(handle, w, x, conv, x, 99)
+        assert miopyx.solver_name(found[0].solution_id) == first
+        assert found[0].time > 0

@@ -1,5 +1,6 @@
 """Names and places of databases, and whose file a device takes."""
 
+import bz2
 import socket
 from pathlib import Path
 
@@ -141,11 +142,15 @@ def test_an_h200_knows_resnet_without_a_search(cpu, pretend):
     handle = pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
                      local_mem=49152, extensions=info.extensions | {"cl_nv_device_attribute_query"})
     conv = miopyx.ConvolutionDescriptor((1, 1))
-    for dtype, layout, first in (("float16", miopyx.miopenTensorNHWC, "NvWgmmaFwd"),
-                                 ("bfloat16", miopyx.miopenTensorNHWC, "NvWgmmaFwd"),
-                                 ("float16", miopyx.miopenTensorNCHW, "NvWgmmaFwd"),
-                                 ("float32", miopyx.miopenTensorNCHW, "NvPairsFwd")):
+    file = Path(miopyx.__file__).parent / "db" / "nv-sm90_132.OpenCL.fdb.txt.bz2"
+    records = dict(line.split("=", 1) for line in bz2.decompress(file.read_bytes()).decode().splitlines())
+    for dtype, layout, key, first in (("float16", miopyx.miopenTensorNHWC, "NHWC-NHWC-NHWC-FP16", "NvWgmmaFwd"),
+                                      ("bfloat16", miopyx.miopenTensorNHWC, "NHWC-NHWC-NHWC-BF16", "NvWgmmaFwd"),
+                                      ("float16", miopyx.miopenTensorNCHW, "NCHW-FP16", "NvWgmmaFwd"),
+                                      ("float32", miopyx.miopenTensorNCHW, "NCHW-FP32", "NvPairsFwd")):
         x, w = (miopyx.TensorDescriptor(dtype, lens, layout=layout) for lens in ((256, 64, 56, 56), (64, 64, 3, 3)))
         found = miopyx.miopenConvolutionForwardGetSolution(handle, w, x, conv, x, 99)
         assert miopyx.solver_name(found[0].solution_id) == first
-        assert found[0].time > 0
+        record = records[f"64-56-56-3x3-64-56-56-256-1x1-1x1-1x1-0-{key}-F"]
+        (time,) = (item.split(":")[1].split(",")[0] for item in record.split(";") if item.startswith(f"{first}:"))
+        assert found[0].time == pytest.approx(float(time), rel=1e-5)

@@ -397,9 +397,7 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
 
 #if IS_KIND(forward_wide)
 
-#if PACK == 8 && STEP_W == 1
-#define OUTPUTS 8
-#elif PACK == 4 * STEP_W
+#if PACK == 4 * STEP_W
 #define OUTPUTS 4
 #else
 #define OUTPUTS 2

@@ -14,7 +14,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport ConvSolver, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    INT_LIMIT, divisor, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
+    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
 )
 
 cdef enum:
@@ -96,17 +96,11 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
     return s
 
 
-cdef int64_t _gcd(int64_t a, int64_t b) noexcept nogil:
-    while b:
-        a, b = b, a % b
-    return a
-
-
 cdef int64_t _unit(const mx_conv_problem* p, int64_t tw) noexcept nogil:
     """How far apart the columns are that a tile reads."""
     if p.direction == MX_BACKWARD_DATA:
         return p.dilation[2] if tw == 1 and p.step[2] == 1 else 1
-    return p.dilation[2] if tw == 1 else _gcd(p.step[2], p.dilation[2])
+    return p.dilation[2] if tw == 1 else gcd(p.step[2], p.dilation[2])
 
 
 cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t taps, int64_t unit) noexcept nogil:

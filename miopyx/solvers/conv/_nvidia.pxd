@@ -82,7 +82,7 @@ cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
-cdef int64_t weights_read(const mx_tensor* t) noexcept nogil
+cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
 cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g)
 cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g)

@@ -430,8 +430,8 @@ TILES[1] = tile_t(64, 64, 128, 3)
 cdef tuple TILE_DEFINES = ({}, {"WM": 32, "WN": 32, "STAGES": 4})
 
 
-cdef int64_t weights_read(const mx_tensor* t) noexcept nogil:
-    """Elements of a tensor, as backward weights go through it."""
+cdef int64_t elements_of(const mx_tensor* t) noexcept nogil:
+    """Elements of a tensor of two axes."""
     return t.len[0] * t.len[1] * t.len[3] * t.len[4]
 
 

@@ -31,6 +31,7 @@ cdef struct taps_t:
     int64_t first, every, count, start, move
 
 
+cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
 cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil

@@ -24,7 +24,7 @@ cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
     return (value + multiple - 1) // multiple * multiple
 
 
-cdef int64_t _gcd(int64_t a, int64_t b) noexcept nogil:
+cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
     while b:
         a, b = b, a % b
     return a
@@ -123,7 +123,7 @@ cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t residue) noexcep
     cdef taps_t t
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
     memset(&t, 0, sizeof(t))
-    t.every = step // _gcd(step, dilation)
+    t.every = step // gcd(step, dilation)
     t.move = -(dilation * t.every // step)
     for tap in range(min(t.every, p.w.len[2 + axis])):
         if (residue + p.pad[axis] - tap * dilation) % step == 0:

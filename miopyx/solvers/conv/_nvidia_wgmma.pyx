@@ -11,9 +11,9 @@ from miopyx._core cimport (
 from miopyx._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._nvidia cimport (
-    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, in_place, only_read, operand_args, operands,
-    operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest, roles_of, roles_t,
-    weights_read, widest,
+    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, only_read,
+    operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest,
+    roles_of, roles_t, widest,
 )
 from miopyx.solvers.conv._nvidia_common cimport (
     ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
@@ -478,7 +478,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once
-    cdef int64_t read = 2 * (weights_read(&p.x) + weights_read(&p.y))
+    cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
     cdef double cost, best = -1, part, end
     cdef int i
     t = s

@@ -15,6 +15,7 @@ cdef enum:
     ARG_VALUE
     ARG_SLOT
     ARG_SCALAR
+    ARG_TICKET
 
 # What runs on the host: a problem's struct, the memory of its slots with the workspace last, the call's numbers.
 ctypedef int (*host_function)(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil

@@ -112,6 +112,13 @@ cdef class Arg:
         return arg
 
     @staticmethod
+    def ticket():
+        """A ulong that no other launch has; its lowest 16 bits are zero."""
+        cdef Arg arg = Arg()
+        arg.kind = ARG_TICKET
+        return arg
+
+    @staticmethod
     def alpha(bint wide):
         return Arg.scalar_of(0, wide)
 

@@ -36,6 +36,7 @@ cdef struct step_t:
     size_t local_size[3]
     bint choose_local
     int slot_count, scalar_count
+    int ticket_index           # -1: takes none
     slot_arg_t* slots
     scalar_arg_t* scalars
 

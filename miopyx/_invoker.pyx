@@ -4,6 +4,7 @@ A call checks what it has not seen before.  Each slot of an invoker remembers wh
 right about it; the same buffer again is only asked whether it was released.  Kernels are told what changed.
 """
 
+from os import urandom
 from time import perf_counter
 
 from cpython.object cimport PyObject
@@ -17,7 +18,7 @@ from ._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array, is_released,
     layout_t, raise_released, tensor_bytes, unbind,
 )
-from ._core cimport ARG_SLOT, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Solver, Step
+from ._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Solver, Step
 from ._handle cimport Handle
 from ._lock cimport acquire, mx_lock_drop
 from ._opencl cimport (
@@ -34,6 +35,9 @@ cdef enum:
     QUICK_FLOPS = 1 << 17
     QUICK_BYTES = 1 << 16
     WORKSPACE_ALIGNMENT = 16  # bytes: kernels of GPUs keep vectors in it
+
+# Of Arg.ticket: begins anywhere, so that what another process or an earlier call left in a workspace is no ticket.
+cdef cl_ulong tickets = int.from_bytes(urandom(6), "little") << 16
 
 
 cdef class Invoker:
@@ -99,6 +103,7 @@ cdef class Invoker:
         if step.spec is None:
             return 0
         program = handle.program(step.spec)
+        s.ticket_index = -1
         s.kernel = program.kernel(step.spec.entry.encode())
         s.slots = <slot_arg_t*> calloc(len(step.args), sizeof(slot_arg_t))
         s.scalars = <scalar_arg_t*> calloc(len(step.args), sizeof(scalar_arg_t))
@@ -108,6 +113,9 @@ cdef class Invoker:
             if arg.kind == ARG_VALUE:
                 value = arg.value
                 check(cl.clSetKernelArg(s.kernel, index, len(arg.value), value), f"clSetKernelArg({index})")
+                index += 1
+            elif arg.kind == ARG_TICKET:
+                s.ticket_index = index
                 index += 1
             elif arg.kind == ARG_SLOT:
                 s.slots[s.slot_count].index = index
@@ -158,6 +166,7 @@ cdef class Invoker:
 
         The constant steps, which take no scalars, run alone or not at all.
         """
+        global tickets
         cdef int i, j
         cdef step_t* s
         cdef slot_arg_t* a
@@ -197,6 +206,9 @@ cdef class Invoker:
                     check(cl.clSetKernelArg(s.kernel, s.scalars[j].index, s.scalars[j].width,
                                             <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
                           "clSetKernelArg")
+            if s.ticket_index >= 0:
+                tickets += 1 << 16
+                check(cl.clSetKernelArg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "clSetKernelArg")
             check(cl.clEnqueueNDRangeKernel(handle.queue_ptr, s.kernel, s.dims, NULL, s.global_size,
                                             NULL if s.choose_local else s.local_size, 0, NULL,
                                             &event if profile else NULL), "clEnqueueNDRangeKernel")

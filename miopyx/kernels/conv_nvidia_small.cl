@@ -19,23 +19,37 @@
 #ifndef WEIGHTS
 #define WEIGHTS 0
 #endif
-#ifndef PARTS /* of backward weights: sums of a part of the pixels each go to the workspace */
+#ifndef PARTS /* groups share a tile's sum, too; the one that ends last adds up what they left in the workspace */
 #define PARTS 0
 #endif
 #ifndef LAST /* of taps and channels, channels run fastest */
 #define LAST 0
 #endif
-/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n. */
+/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n; or element by
+ * element from local memory, where what the group needs of it lies: rows of x with the zeros around it (b), or w (a). */
 #define SINGLE 0
 #define RUNS 1
 #define PAIRS 2
+#define NEAR 3
 #ifndef A_WAY
 #define A_WAY SINGLE
 #endif
 #ifndef B_WAY
 #define B_WAY SINGLE
 #endif
-#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step */
+#ifndef B_CHUNK /* elements of b, and of a, that are copied to local memory at once */
+#define B_CHUNK 1
+#endif
+#ifndef A_CHUNK
+#define A_CHUNK 1
+#endif
+#ifndef NEAR_WORDS /* of local memory for what lies there */
+#define NEAR_WORDS 0
+#endif
+#ifndef LINE_LANES /* copy a line of x together */
+#define LINE_LANES 16
+#endif
+#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step; or k of a step are all there, if it is NEAR */
 #define INSIDE 0
 #endif
 #ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
@@ -65,9 +79,6 @@
 #ifndef ROOM /* entries of the table of k */
 #define ROOM 1024
 #endif
-#define OUT_TYPE MX_JOIN(MX_OUT_, PARTS)
-#define MX_OUT_0 X_TYPE
-#define MX_OUT_1 float
 #include "common.h"
 #include "conv_nvidia.h"
 
@@ -87,10 +98,11 @@
 #define K_SIDE (1u << 30)                      /* in bits(k), and in bits(n) of an n that there is not */
 #define N_SIDE (1u << 31)                      /* the other way round */
 #define NOWHERE (~0u)
+#define SHARES (WARPS_K * LINES * PITCH)
 
 typedef struct {
     int m, n, k, each;                           /* of a group; of k, each split */
-    int m_tiles, n_tiles, groups;
+    int m_tiles, n_tiles, groups, splits;
     int p, q, taps_h, taps_w, channels;          /* blocks of pixels; taps of x; channels of x in a group */
     int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w;
     int x_g, x_n, x_c, x_h, x_w;                 /* strides in elements */
@@ -100,6 +112,11 @@ typedef struct {
     int a_g, a_m, a_k, a_n, a_h, a_w;            /* a_m of one channel or filter, a_k of the next k in an entry */
     int block_h, block_w, outs;                  /* outs: channels of y in a group */
     int out_g, out_n, out_c, out_h, out_w, out_height, out_width;
+    /* Of NEAR: rows of all images are numbered with those around them, image_rows each, of which a row of pixels reads
+     * `tall`; at most near_rows for a group.  Each is copied from element line_first on, in `chunks`; it has `line`. */
+    int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks;
+    int near_a, near_a_k, piece; /* w: word where it begins, from one k to the next, elements of it (0: all lie together) */
+    mx_nv_divisor by_near_rows, by_image_rows, by_piece;
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w; /* by_inner: channels if LAST, or taps */
 } mx_nv_small;
@@ -125,13 +142,15 @@ static inline uint mx_outside(int at, int tap, int taps, int length)
     return bits;
 }
 
-static inline mx_nv_entry mx_pixel(int i, const mx_nv_small g)
+/* `near` is B's part of local memory, whose first row is number `near`; or -1 for x. */
+static inline mx_nv_entry mx_pixel(int i, int near, const mx_nv_small g)
 {
     const int n = mx_quotient(i, g.by_image), rest = i - n * (g.p * g.q), p = mx_quotient(rest, g.by_row);
     const int q = rest - p * g.q, h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
     mx_nv_entry e;
     e.a = n * g.a_n + p * g.a_h + q * g.a_w; /* of dy */
-    e.b = n * g.x_n + h * g.x_h + w * g.x_w;
+    e.b = near < 0 ? n * g.x_n + h * g.x_h + w * g.x_w
+                   : (n * g.image_rows + p * g.step_h - near) * g.near_h + w * g.near_w - g.line_first;
     e.bits = mx_outside(h, g.tap_h, g.taps_h, g.h) | mx_outside(w, g.tap_w, g.taps_w, g.w) << 15;
     e.out = n * g.out_n + p * g.block_h * g.out_h + q * g.block_w * g.out_w;
     e.room = min(g.out_height - p * g.block_h, 0xffff) << 16 | min(g.out_width - q * g.block_w, 0xffff);
@@ -139,12 +158,12 @@ static inline mx_nv_entry mx_pixel(int i, const mx_nv_small g)
 }
 
 /* Tap number i of all channels. */
-static inline mx_nv_entry mx_tap(int i, const mx_nv_small g)
+static inline mx_nv_entry mx_tap(int i, bool near, const mx_nv_small g)
 {
     const int u = mx_quotient(i, g.by_taps_w), v = i - u * g.taps_w;
     mx_nv_entry e;
     e.a = u * g.turn_h * g.a_h + v * g.turn_w * g.a_w; /* of w */
-    e.b = u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
+    e.b = near ? u * g.tap_h * g.near_h + v * g.tap_w * g.near_w : u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
     e.bits = 1u << u | 0x8000u << v;
     e.out = u * g.out_h + v * g.out_w; /* of dw */
     e.room = 0;
@@ -157,18 +176,18 @@ static inline int2 mx_channel_and_tap(int i, const mx_nv_small g)
     return LAST ? (int2)(inner, outer) : (int2)(outer, inner);
 }
 
-static inline mx_nv_entry mx_entry_n(int n, const mx_nv_small g)
+static inline mx_nv_entry mx_entry_n(int n, int near, int near_c, const mx_nv_small g)
 {
     const bool exists = n < g.n;
     mx_nv_entry e;
     n = min(n, g.n - 1);
     if (WEIGHTS) {
         const int2 at = mx_channel_and_tap(n, g);
-        e = mx_tap(at.y, g);
-        e.b += at.x * g.x_c;
+        e = mx_tap(at.y, near >= 0, g);
+        e.b += near < 0 ? at.x * g.x_c : (at.x - near_c) * g.near_c;
         e.out += at.x * g.out_c;
     } else
-        e = mx_pixel(n, g);
+        e = mx_pixel(n, near, g);
     e.bits = exists ? e.bits | N_SIDE : NOWHERE;
     return e;
 }
@@ -208,16 +227,16 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
 static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
                                const mx_nv_small g, int m, int n, int begin, int end)
 {
-    const mx_nv_entry row = mx_entry_m(m, g), column = mx_entry_n(n, g);
+    const mx_nv_entry row = mx_entry_m(m, g), column = mx_entry_n(n, -1, 0, g);
     float sum = 0;
 #pragma unroll 1
     for (int k = begin; k < end; k++) {
         mx_nv_entry e;
         if (WEIGHTS)
-            e = mx_pixel(k, g);
+            e = mx_pixel(k, -1, g);
         else {
             const int2 at = mx_channel_and_tap(k, g);
-            e = mx_tap(at.y, g);
+            e = mx_tap(at.y, false, g);
             e.a += at.x * g.a_k, e.b += at.x * g.x_c;
         }
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
@@ -237,6 +256,28 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
                          "v4.b32 {%0, %1, %2, %3}, [%4]")                                                           \
                  : "=&r"((v)[0]), "=&r"((v)[1]), "=&r"((v)[2]), "=&r"((v)[3]) : "l"((ulong)(p)), "r"(bits))
 
+/* What other groups wrote is seen behind the fence. */
+#define FENCE() asm volatile("fence.acq_rel.gpu;" ::: "memory")
+#define SWAP_IF(seen, p, old, next) \
+    asm volatile("atom.global.cas.b64 %0, [%1], %2, %3;" : "=l"(seen) : "l"((ulong)(p)), "l"(old), "l"(next) : "memory")
+#define LOAD_PART(v, p)                                                             \
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"                      \
+                 : "=f"((v).x), "=f"((v).y), "=f"((v).z), "=f"((v).w) : "l"((ulong)(p)) : "memory")
+#define COPY_CHUNK(to, from, bytes, valid)                                                        \
+    do {                                                                                          \
+        if ((bytes) == 16)                                                                        \
+            MX_COPY16(mx_shared(to), from, valid);                                                \
+        else if ((bytes) == 8)                                                                    \
+            MX_COPY8(mx_shared(to), from, valid);                                                 \
+        else                                                                                      \
+            MX_COPY4(mx_shared(to), from, valid);                                                 \
+    } while (0)
+#define WAIT_FOR_COPIES() \
+    do {                  \
+        MX_COMMIT();      \
+        MX_WAIT(0);       \
+    } while (0)
+
 /* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next where there is one entry. */
 #define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
 /* Word l of a lane, one element or two. */
@@ -250,6 +291,14 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         LOAD_SHORT(high_, (from) + K_AT(in_k, apart, 2 * (l) + 1), masks(2 * (l) + 1));  \
         (v) = (uint)low_ | (uint)high_ << 16;                                            \
     } while (0)
+#endif
+/* The same from local memory. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define LOAD_NEAR(v, from, in_k, l, masks) (v) = masks(l) ? 0 : as_uint((from)[(in_k)[(l) % ENTRIES]])
+#else
+#define LOAD_NEAR(v, from, in_k, l, masks)                                                            \
+    (v) = (masks(2 * (l)) ? 0 : (uint)(from)[(in_k)[2 * (l) % ENTRIES]])                              \
+        | (masks(2 * (l) + 1) ? 0 : (uint)(from)[(in_k)[(2 * (l) + 1) % ENTRIES]]) << 16
 #endif
 /* Word l of two rows or columns that lie beside each other: k 2 l and 2 l + 1 of both. */
 #define LOAD_PAIR(first, second, from, in_k, apart, l, masks, together)                                     \
@@ -268,14 +317,37 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         first = (low_ & 0xffff) | high_ << 16, second = low_ >> 16 | (high_ & 0xffff0000u);                 \
     } while (0)
 
+/* Count the groups that are done and return their number.  The counter begins with whatever lies there: no other launch
+ * has this one's ticket, whose lowest 16 bits are zero. */
+static inline int mx_done(__global ulong *counter, ulong ticket)
+{
+    ulong old = ticket, seen;
+#pragma unroll 1
+    for (;;) {
+        const ulong next = old >> 16 == ticket >> 16 ? old + 1 : ticket + 1;
+        SWAP_IF(seen, counter, old, next);
+        if (seen == old)
+            return next & 0xffff;
+        old = seen;
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_small(
     __global const STORAGE(X_TYPE) *restrict A, long a_offset, __global const STORAGE(X_TYPE) *restrict B,
-    long b_offset, __global STORAGE(OUT_TYPE) *restrict OUT, long out_offset, const mx_nv_small g, const float alpha,
-    const float beta)
+    long b_offset, __global STORAGE(X_TYPE) *restrict OUT, long out_offset, const mx_nv_small g, const float alpha,
+    const float beta
+#if PARTS
+    , __global float *workspace, long workspace_offset, const ulong ticket
+#endif
+)
 {
     __local int in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
     __local uint in_bits[ROOM] __attribute__((aligned(16)));
-    __local float shares[WARPS_K][LINES * PITCH] __attribute__((aligned(16)));
+    /* What was copied here, and the warps' sums when that is not needed any more. */
+    __local uint arena[NEAR_WORDS > SHARES ? NEAR_WORDS : SHARES] __attribute__((aligned(16)));
+    __local float *shares = (__local float *)arena;
+    __local STORAGE(X_TYPE) *near_b = (__local STORAGE(X_TYPE) *)arena;
+    __local STORAGE(X_TYPE) *near_a = (__local STORAGE(X_TYPE) *)(arena + (A_WAY == NEAR ? g.near_a : 0));
     __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN], tap_a[TAPS], tap_b[TAPS];
     __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN], tap_bits[TAPS];
     const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
@@ -288,44 +360,156 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 
     A += a_offset + (long)group * g.a_g;
     B += b_offset + (long)group * g.x_g;
-    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : 3)) == 0;
-    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : 3)) == 0;
+    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : A_WAY == NEAR ? A_CHUNK * SIZE - 1 : 3)) == 0;
+    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : B_WAY == NEAR ? B_CHUNK * SIZE - 1 : 3)) == 0;
+
+    int first_row = -1, first_c = 0, a_shift = 0;
+#if B_WAY == NEAR
+    const int first_pixel = WEIGHTS ? begin : n0, last_pixel = WEIGHTS ? end - 1 : min(n0 + BN, g.n) - 1;
+    const int first_n = mx_quotient(first_pixel, g.by_image), last_n = mx_quotient(last_pixel, g.by_image);
+    first_row = first_n * g.image_rows + mx_quotient(first_pixel - first_n * (g.p * g.q), g.by_row) * g.step_h;
+    const int rows = last_n * g.image_rows + mx_quotient(last_pixel - last_n * (g.p * g.q), g.by_row) * g.step_h
+                     + g.tall - first_row;
+    int channels = 1;
+    if (!LAST) {
+        first_c = mx_quotient(WEIGHTS ? n0 : begin, g.by_inner);
+        channels = mx_quotient((WEIGHTS ? min(n0 + BN, g.n) : end) - 1, g.by_inner) - first_c + 1;
+    }
+#pragma unroll 1
+    for (int i = item / LINE_LANES; i < channels * g.near_rows; i += THREADS / LINE_LANES) {
+        const int c = mx_quotient(i, g.by_near_rows), row = i - c * g.near_rows;
+        const int n = mx_quotient(first_row + row, g.by_image_rows);
+        const int h = first_row + row - n * g.image_rows + g.first_h;
+        if (row >= rows)
+            continue;
+        __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + c) * g.x_c + h * g.x_h + g.line_first;
+        __local STORAGE(X_TYPE) *to = near_b + c * g.near_c + row * g.near_h;
+        const int line = (uint)h < (uint)g.h ? g.line : 0;
+        for (int e = item % LINE_LANES * B_CHUNK; e < g.chunks * B_CHUNK; e += LINE_LANES * B_CHUNK) {
+            const bool inside = (uint)(e + g.line_first) < (uint)line;
+            if (b_together && B_CHUNK * SIZE >= 4)
+                COPY_CHUNK(to + e, from + e, B_CHUNK * SIZE, inside);
+            else
+                for (int o = 0; o < B_CHUNK; o++)
+                    to[e + o] = inside ? from[e + o] : 0;
+        }
+    }
+#if A_WAY == NEAR
+    /* A piece for each channel, or all rows or all channels in one. */
+    const bool one = g.piece <= 0;
+    const int a_start = g.piece < 0 ? m0 * g.a_m : first_c * g.a_k, a_first = one ? a_start & -A_CHUNK : a_start + m0 * g.a_m;
+    const int a_behind = g.piece < 0 ? min(m0 + BM, g.outs) * g.a_m : (first_c + channels) * g.a_k;
+    const int a_count = one ? a_behind - a_first : min(g.piece, (g.outs - m0) * g.a_m);
+    a_shift = g.piece < 0 ? first_c * g.a_k - a_first : g.piece == 0 ? a_start - a_first : -m0 * g.a_m;
+#pragma unroll 1
+    for (int i = item; i < (one ? (a_count + A_CHUNK - 1) / A_CHUNK : channels * (g.piece / A_CHUNK));
+         i += THREADS) {
+        const int c = one ? 0 : mx_quotient(i, g.by_piece), e = (i - c * (g.piece / A_CHUNK)) * A_CHUNK;
+        __global const STORAGE(X_TYPE) *from = A + a_first + c * g.a_k + e;
+        __local STORAGE(X_TYPE) *to = near_a + c * g.near_a_k + e;
+        if (e >= a_count)
+            continue;
+        if (a_together)
+            COPY_CHUNK(to, from, A_CHUNK * SIZE, true);
+        else
+            for (int o = 0; o < A_CHUNK; o++)
+                to[o] = from[o];
+    }
+#endif
+#endif
 
     /* What each row, column and tap adds to the places. */
     for (int i = item; i < BM + BN; i += THREADS)
         if (i < BM) {
             const mx_nv_entry e = mx_entry_m(m0 + i, g);
-            row_a[i] = e.a, row_bits[i] = e.bits, row_out[i] = e.out, row_room[i] = e.room;
+            row_a[i] = e.a + a_shift, row_bits[i] = e.bits, row_out[i] = e.out, row_room[i] = e.room;
         } else {
-            const mx_nv_entry e = mx_entry_n(n0 + i - BM, g);
+            const mx_nv_entry e = mx_entry_n(n0 + i - BM, first_row, first_c, g);
             column_b[i - BM] = e.b, column_bits[i - BM] = e.bits, column_out[i - BM] = e.out;
             column_room[i - BM] = e.room;
         }
     if (!WEIGHTS)
         for (int i = THREADS - 1 - item; i < g.taps_h * g.taps_w; i += THREADS) { /* others than those above */
-            const mx_nv_entry e = mx_tap(i, g);
+            const mx_nv_entry e = mx_tap(i, first_row >= 0, g);
             tap_a[i] = e.a, tap_b[i] = e.b, tap_bits[i] = e.bits | K_SIDE;
         }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
-    __global const STORAGE(X_TYPE) *a_from[MB][2], *b_from[NB];
+#if A_WAY == NEAR
+#define A_BASE near_a
+    __local const STORAGE(X_TYPE) *a_from[MB][2];
+#else
+#define A_BASE A
+    __global const STORAGE(X_TYPE) *a_from[MB][2];
+#endif
+#if B_WAY == NEAR
+#define B_BASE near_b
+    __local const STORAGE(X_TYPE) *b_from[NB];
+#else
+#define B_BASE B
+    __global const STORAGE(X_TYPE) *b_from[NB];
+#endif
     uint a_bits[MB][2], b_bits[NB];
 #pragma unroll
     for (int i = 0; i < 2 * MB; i++) {
         int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
         if (A_WAY == PAIRS) /* both of a pair are there */
             row = min(row, max(g.m - m0 - 2, 0));
-        a_from[i / 2][i % 2] = A + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
+        a_from[i / 2][i % 2] = A_BASE + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
     }
 #pragma unroll
     for (int j = 0; j < NB; j++) {
         const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
-        b_from[j] = B + column_b[column], b_bits[j] = INSIDE ? 0 : column_bits[column];
+        b_from[j] = B_BASE + column_b[column];
+        b_bits[j] = INSIDE ? 0 : B_WAY == NEAR ? N_SIDE : column_bits[column];
     }
 
 #define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
 #define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
+/* Element by element, from where it lies. */
+#if A_WAY == NEAR
+#define LOAD_A(l) LOAD_NEAR(a[i][half_][l], a_from[i][half_], ka, l, A_MASKS)
+#else
+#define LOAD_A(l) LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l, A_MASKS)
+#endif
+#if B_WAY == NEAR
+#define LOAD_B(l) LOAD_NEAR(b[j][l], b_from[j], kb, l, B_MASKS)
+#else
+#define LOAD_B(l) LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS)
+#endif
+#if A_WAY == PAIRS
+#define READ_A_BLOCK(a, i)                                                                                      \
+    const int half_ = 0;                                                                                        \
+    _Pragma("unroll") for (int l = 0; l < 4; l++)                                                               \
+        LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together)
+#elif A_WAY == RUNS
+#define READ_A_BLOCK(a, i)                                                                                      \
+    _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                                 \
+        if (a_together)                                                                                         \
+            LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                                        \
+        else                                                                                                    \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_A(l);                                            \
+    }
+#else
+#define READ_A_BLOCK(a, i)                                                                                      \
+    _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) _Pragma("unroll") for (int l = 0; l < 4; l++)     \
+        LOAD_A(l)
+#endif
+#if B_WAY == PAIRS
+#define READ_B_BLOCK(b, j)                                                                                      \
+    if (j % 2 == 0)                                                                                             \
+        _Pragma("unroll") for (int l = 0; l < 4; l++)                                                           \
+            LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together)
+#elif B_WAY == RUNS
+#define READ_B_BLOCK(b, j)                                                                                      \
+    if (b_together)                                                                                             \
+        LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                          \
+    else                                                                                                        \
+        _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(l)
+#else
+#define READ_B_BLOCK(b, j) _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(l)
+#endif
 #define READ_STEP(a, b, number)                                                                                 \
     do {                                                                                                        \
         const int at_ = ((number) * 4 + t) * ENTRIES;                                                           \
@@ -334,30 +518,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         _Pragma("unroll") for (int l = 0; l < ENTRIES; l++)                                                     \
             ka[l] = in_a[at_ + l], kb[l] = in_b[at_ + l], bits[l] = in_bits[at_ + l];                           \
         _Pragma("unroll") for (int i = 0; i < MB; i++) {                                                        \
-            if (A_WAY == PAIRS) {                                                                               \
-                const int half_ = 0;                                                                            \
-                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
-                    LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together);         \
-            } else                                                                                              \
-                _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                     \
-                    if (A_WAY == RUNS && a_together)                                                            \
-                        LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                            \
-                    else                                                                                        \
-                        _Pragma("unroll") for (int l = 0; l < 4; l++)                                           \
-                            LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l,     \
-                                        A_MASKS);                                                               \
-                }                                                                                               \
+            READ_A_BLOCK(a, i);                                                                                 \
         }                                                                                                       \
         _Pragma("unroll") for (int j = 0; j < NB; j++) {                                                        \
-            if (B_WAY == PAIRS) {                                                                               \
-                if (j % 2 == 0)                                                                                 \
-                    _Pragma("unroll") for (int l = 0; l < 4; l++)                                               \
-                        LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together);       \
-            } else if (B_WAY == RUNS && b_together)                                                             \
-                LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                  \
-            else                                                                                                \
-                _Pragma("unroll") for (int l = 0; l < 4; l++)                                                   \
-                    LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS);                                         \
+            READ_B_BLOCK(b, j);                                                                                 \
         }                                                                                                       \
     } while (0)
 
@@ -378,17 +542,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             uint bits = NOWHERE;
             if (k < end) {
                 if (WEIGHTS) {
-                    const mx_nv_entry e = mx_pixel(k, g);
+                    const mx_nv_entry e = mx_pixel(k, first_row, g);
                     at_a = e.a, at_b = e.b, bits = e.bits | K_SIDE;
                 } else {
                     const int2 at = mx_channel_and_tap(k, g);
-                    at_a = tap_a[at.y] + at.x * g.a_k;
-                    at_b = tap_b[at.y] + at.x * g.x_c;
+                    at_a = tap_a[at.y] + (A_WAY == NEAR ? (at.x - first_c) * g.near_a_k : at.x * g.a_k);
+                    at_b = tap_b[at.y] + (B_WAY == NEAR ? (at.x - first_c) * g.near_c : at.x * g.x_c);
                     bits = tap_bits[at.y];
                 }
             }
             in_a[i] = at_a, in_b[i] = at_b, in_bits[i] = bits;
         }
+        if (B_WAY == NEAR)
+            WAIT_FOR_COPIES();
         barrier(CLK_LOCAL_MEM_FENCE);
         /* The first turn only reads. */
 #pragma unroll 1
@@ -443,6 +609,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         }
     }
 
+    if (B_WAY == NEAR)
+        barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int i = 0; i < MB; i++)
 #pragma unroll
@@ -451,47 +619,79 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             for (int l = 0; l < 4; l++) {
                 const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
                 const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
-                shares[share][M_CLOSEST ? n * PITCH + m : m * PITCH + n] = sums[i][j][l];
+                shares[share * (LINES * PITCH) + (M_CLOSEST ? n * PITCH + m : m * PITCH + n)] = sums[i][j][l];
             }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    OUT += out_offset + (PARTS ? (long)(split * g.groups + group) * g.m * g.n : (long)group * g.out_g);
+    OUT += out_offset + (long)group * g.out_g;
+#if PARTS
+    const int tiles = g.m_tiles * g.n_tiles * g.groups, tile = get_group_id(0) - split * tiles;
+    __global float *part = workspace + workspace_offset + ((tiles + 1) & ~1) * 2 + (long)tile * g.splits * (BM * BN);
+    __local int done;
+#pragma unroll 1
+    for (int i = item; i < BM * BN / 4; i += THREADS) {
+        __local const float *from = shares + i / (RUN / 4) * PITCH + i % (RUN / 4) * 4;
+        float4 sum = *(__local const float4 *)from;
+#pragma unroll
+        for (int o = 1; o < WARPS_K; o++)
+            sum += *(__local const float4 *)(from + o * (LINES * PITCH));
+        *(__global float4 *)(part + split * (BM * BN) + i * 4) = sum;
+    }
+    FENCE();
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (item == 0)
+        done = mx_done((__global ulong *)(workspace + workspace_offset) + tile, ticket);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (done != g.splits)
+        return;
+    FENCE();
+#endif
 #pragma unroll 1
     for (int i = item; i < BM * BN / 4; i += THREADS) {
         const int line = i / (RUN / 4), first = i % (RUN / 4) * 4;
         const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
         if (m >= g.m || n >= g.n)
             continue;
-        float4 sum = *(__local const float4 *)(shares[0] + line * PITCH + first);
+        float4 sum;
+#if PARTS
+        LOAD_PART(sum, part + i * 4);
+#pragma unroll 8
+        for (int o = 1; o < g.splits; o++) {
+            float4 more;
+            LOAD_PART(more, part + o * (BM * BN) + i * 4);
+            sum += more;
+        }
+#else
+        sum = *(__local const float4 *)(shares + line * PITCH + first);
 #pragma unroll
         for (int o = 1; o < WARPS_K; o++)
-            sum += *(__local const float4 *)(shares[o] + line * PITCH + first);
+            sum += *(__local const float4 *)(shares + o * (LINES * PITCH) + line * PITCH + first);
+#endif
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
         const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
         if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY))
 #pragma unroll 1
             for (int l = 0; l < count; l++) {
-                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, begin, end);
+                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, 0, g.k);
                 v[0] = l == 0 ? exact : v[0], v[1] = l == 1 ? exact : v[1];
                 v[2] = l == 2 ? exact : v[2], v[3] = l == 3 ? exact : v[3];
             }
-        const int place = PARTS ? m * g.n + n : row_out[row] + column_out[column];
+        const int place = row_out[row] + column_out[column];
 /* Whether a place in a block is inside out. */
 #define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
                                         && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
 #if VEC == 4
-        __global STORAGE(OUT_TYPE) *to = OUT + place;
+        __global STORAGE(X_TYPE) *to = OUT + place;
         if (!MEETS(row, column)) /* all four or none: they are channels where there are blocks */
             continue;
         if (((ulong)to & (4 * sizeof(*to) - 1)) == 0) {
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                if (!PARTS)
-                    v[l] *= alpha;
-                if (!PARTS && beta != 0)
-                    v[l] += beta * LOAD(OUT_TYPE)(to, l);
+                v[l] *= alpha;
+                if (beta != 0)
+                    v[l] += beta * LOAD(X_TYPE)(to, l);
             }
-#if MX_TYPE(OUT_TYPE) == MX_TYPE_float
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
             *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
 #else
             uint2 four;
@@ -507,11 +707,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             const int row_l = M_CLOSEST ? row + l : row, column_l = M_CLOSEST ? column : column + l;
             if (l >= count || !MEETS(row_l, column_l))
                 continue;
-#if PARTS
-            OUT[place + l] = v[l];
-#else
-            STORE_MIXED(OUT_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
-#endif
+            STORE_MIXED(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
         }
     }
 }

@@ -12,7 +12,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores,
 )
 
 cdef enum:
@@ -21,6 +21,7 @@ cdef enum:
     SINGLE = 0             # how an operand is read, as the kernel calls it
     RUNS = 1
     PAIRS = 2
+    NEAR = 3
     LEAST_ROOM = 512       # entries of the table of k
     MOST_ROOM = 4608
     LOCAL_MEM = 98 * 1024  # of compute capability 8.6 and up
@@ -33,7 +34,7 @@ cdef enum:
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
 cdef struct mx_nv_small:
     int m, n, k, each
-    int m_tiles, n_tiles, groups
+    int m_tiles, n_tiles, groups, splits
     int p, q, taps_h, taps_w, channels
     int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w
     int x_g, x_n, x_c, x_h, x_w
@@ -41,6 +42,9 @@ cdef struct mx_nv_small:
     int a_g, a_m, a_k, a_n, a_h, a_w
     int block_h, block_w, outs
     int out_g, out_n, out_c, out_h, out_w, out_height, out_width
+    int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks
+    int near_a, near_a_k, piece
+    mx_nv_divisor by_near_rows, by_image_rows, by_piece
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
@@ -53,6 +57,8 @@ cdef struct plan_t:
     tile_t tile
     bint last, masked, m_closest, vector, inside
     int a_way, b_way
+    int a_chunk, b_chunk   # of NEAR: elements that are copied at once; 0: it cannot be
+    int64_t near_words
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
 
@@ -80,6 +86,35 @@ cdef axis_t _axis(const mx_conv_problem* p, int axis, int64_t block) noexcept no
 
 cdef bint _divides(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
     return (a | b | c | d | e) % number == 0
+
+
+cdef int64_t _chunk(int64_t size, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e) noexcept nogil:
+    """Elements of `size` bytes that can be copied at once where all of these are multiples of them; 0 if too few."""
+    cdef int64_t number = 16 // size
+    while (a | b | c | d | e) % number != 0:
+        number //= 2
+    return number if number * size >= 4 else 0
+
+
+cdef void _set_near(mx_nv_small* g, plan_t* k) noexcept nogil:
+    """What is copied of b into local memory, but for what the tile decides."""
+    cdef int64_t unit = g.channels if k.last else 1, first, behind
+    k.b_chunk = k.a_chunk = 0
+    if k.b_way != SINGLE or g.x_w != unit or (k.last and g.groups > 1):
+        return
+    k.b_chunk = <int> _chunk(k.size, g.w * unit, g.x_h, g.x_n, 0 if k.last else g.x_c, g.x_g)
+    if k.b_chunk == 0:
+        return
+    g.tall = (g.taps_h - 1) * g.tap_h + 1
+    g.image_rows = (g.p - 1) * g.step_h + g.tall
+    g.line, g.near_w = <int> (g.w * unit), <int> unit
+    first = g.first_w * unit
+    g.line_first = <int> (first - ((first % k.b_chunk) + k.b_chunk) % k.b_chunk)
+    behind = ((g.q - 1) * <int64_t> g.step_w + (g.taps_w - 1) * <int64_t> g.tap_w + 1) * unit + first
+    g.chunks = <int> ((behind - g.line_first + k.b_chunk - 1) // k.b_chunk)
+    g.near_h = g.chunks * k.b_chunk
+    if g.near_h * k.size > 96:   # rows in other banks
+        g.near_h += <int> ((128 + 32 - g.near_h * k.size % 128) % 128 // k.size)
 
 
 cdef bint _inside(const mx_conv_problem* p) noexcept nogil:
@@ -144,6 +179,13 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     elif (forward and not k.masked and (g.a_w == 1 or g.taps_w == 1) and (g.a_h == g.taps_w or g.taps_h == 1)
             and g.a_k == taps and _divides(run, g.k, g.a_m, g.a_g, 0, 0)):
         k.a_way = RUNS
+    _set_near(g, k)
+    if k.b_chunk > 0 and k.a_way == SINGLE and k.size == 4 and not k.last and g.a_w == 1 and g.a_h == g.filter_w:
+        taps = g.filter_h * g.filter_w
+        if forward and g.a_k == taps and g.a_m == taps * g.channels and g.channels > 1 and not k.masked:
+            k.a_chunk = <int> _chunk(k.size, g.outs * g.a_m, 0, 0, 0, g.a_g)
+        elif not forward and g.a_m == taps and g.a_k == taps * g.outs:
+            k.a_chunk = <int> _chunk(k.size, g.channels * g.a_k, 0, 0, 0, g.a_g)
     if k.a_way == SINGLE and k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_k, g.a_h, g.a_w, g.a_g):
         k.a_way = PAIRS
 
@@ -191,6 +233,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
         k.b_way = RUNS
     elif k.size == 2 and k.last and _divides(2, g.channels, g.x_n, g.x_h, g.x_w, g.x_g):
         k.b_way = PAIRS
+    _set_near(g, k)
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
@@ -201,9 +244,40 @@ cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
     return registers
 
 
-cdef int64_t _local_bytes(const tile_t* t, int64_t room) noexcept nogil:
+cdef int64_t _local_bytes(const tile_t* t, int64_t room, int64_t near_words) noexcept nogil:
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m
-    return room * 12 + 4 * t.warps_k * max(high * (wide + 36), wide * (high + 36)) + 16 * (wide + high) + 2700
+    return (room * 12 + 4 * max(near_words, t.warps_k * max(high * (wide + 36), wide * (high + 36)))
+            + 16 * (wide + high) + 2700)
+
+
+cdef void _settle_near(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights) noexcept nogil:
+    """What lies in local memory, of this tile's size."""
+    cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, taps = g.taps_h * g.taps_w, channels
+    cdef int64_t pixels = min(g.each if weights else wide, g.k if weights else g.n), rows, images, words, number
+    rows = min((pixels - 1) // g.q + 2, (g.k if weights else g.n) // g.q)
+    if pixels == 1 or g.q % pixels == 0:
+        rows = 1
+    elif pixels % g.q == 0 and (wide % g.q == 0 or pixels == g.n or weights) and (not weights or g.each % g.q == 0
+                                                                                  or pixels == g.k):
+        rows = pixels // g.q
+    images = (rows + g.p - 2) // g.p + 1
+    g.near_rows = <int> min((rows - 1) * g.step_h + g.tall + (images - 1) * max(0, g.tall - g.step_h),
+                            (g.k if weights else g.n) // (g.p * <int64_t> g.q) * g.image_rows)
+    g.near_c = g.near_rows * g.near_h if not k.last else 1
+    number = wide if weights else g.each
+    channels = 1 if k.last else min(g.channels, (number - 1) // taps + 2 if number % taps != 0 else number // taps)
+    words = (channels * g.near_rows * <int64_t> g.near_h * k.size + 15) // 16 * 4
+    g.near_a = <int> words
+    if k.a_way == NEAR:
+        g.piece, g.near_a_k, number = 0, g.a_k, channels * g.a_k
+        if g.a_m > g.a_k:
+            g.piece, number = -1, high * g.a_m
+        elif g.m_tiles > 1 and not k.masked:
+            g.piece = <int> (high * g.a_m)
+            g.near_a_k = g.piece + 4
+            number = channels * g.near_a_k
+        words += number + 4
+    k.near_words = (words + 2047) // 2048 * 2048
 
 
 cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
@@ -221,14 +295,14 @@ cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
 
-cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) noexcept nogil:
+cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bint near, bint weights) noexcept nogil:
     """Take a tile and a number of splits, and guess the clocks; False where local memory does not hold them.
 
     A step of a warp takes its instructions' issue slots or its products' time on the tensor cores, 5.8 clocks each;
     with few warps it waits for the second-level cache.
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
-    cdef int64_t resident, rounds
+    cdef int64_t resident, rounds, tiles
     cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
     cdef double slots, products, step, a, b, turns, cost
     k.tile, k.workspace = t[0], 0
@@ -236,9 +310,17 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     g.each = <int> (each * k.step_k)
     k.splits = (steps + each - 1) // each
     g.m_tiles, g.n_tiles = <int> ((g.m + high - 1) // high), <int> ((g.n + wide - 1) // wide)
+    g.splits = <int> k.splits
     k.work_groups = g.m_tiles * <int64_t> g.n_tiles * g.groups * k.splits
-    k.room = _room(k, g.each)
-    if _local_bytes(t, k.room) > k.local_mem:
+    k.room, k.near_words = _room(k, g.each), 0
+    if near:
+        k.b_way = NEAR
+        if k.a_way != RUNS and k.a_way != PAIRS:
+            k.a_way = NEAR if k.a_chunk > 0 else SINGLE
+            if k.a_way == NEAR and g.a_m < g.a_k and g.m_tiles > 1 and (g.a_k | (high * g.a_m)) % k.a_chunk != 0:
+                k.a_way = SINGLE
+        _settle_near(g, k, t, weights)
+    if _local_bytes(t, k.room, k.near_words) > k.local_mem:
         return False
     if k.size == 4:
         a = 2 * t.mb * (2 if k.a_way == RUNS else 12 + 4 * k.masked) + 24 * t.mb
@@ -251,7 +333,7 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
         slots = 12 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
-                          k.local_mem // _local_bytes(t, k.room)))
+                          k.local_mem // _local_bytes(t, k.room, k.near_words)))
     rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
@@ -259,7 +341,8 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
     turns = (each + t.warps_k - 1) // t.warps_k
     cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
     if k.splits > 1:
-        k.workspace = k.splits * g.groups * g.m * <int64_t> g.n * 4
+        tiles = k.work_groups // k.splits
+        k.workspace = (tiles + 1) // 2 * 16 + k.work_groups * high * wide * 4
         cost += 4000 + k.workspace / (k.units * 12.0)
     # The counted clocks were 2.4 times too few over 94 problems, in 16 bits by how the operands are read.
     if k.size == 4 or k.a_way == SINGLE or k.b_way == SINGLE:
@@ -268,11 +351,31 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits) no
         cost *= 2.15 if k.a_way == RUNS else 3.0 if k.b_way == RUNS else 4.0
     if k.splits > 1:
         cost *= 0.75
-    k.cost = cost + LAUNCH * (2 if k.splits > 1 else 1)
+    if near:
+        if k.size == 4:
+            a = 2 * t.mb * (2 if k.a_way == RUNS else 8 + 4 * k.masked if k.a_way == NEAR else 12 + 4 * k.masked)
+            a += 24 * t.mb
+            b = 24 * t.nb
+            slots = 20 + a + b + 10 * t.mb * t.nb
+        else:
+            b = 24 * t.nb
+            slots = 20 + a + b + 2 * t.mb * t.nb
+        step = max(500.0, resident * warps / 4.0 * max(1.3 * slots, products) + 100)
+        cost = rounds * (turns * step + 3500 + resident * (k.near_words * 4 / 20.0 + k.room * 20 / 128.0
+                         + high * wide * (2 * t.warps_k + 40) / 64.0))
+        if k.splits > 1:
+            cost += 3000 + k.workspace / (k.units * 12.0)
+    k.cost = cost + LAUNCH
     return True
 
 
-cdef int* NB_VALUES = [1, 2, 3, 4, 6]
+cdef int* NB_VALUES = [1, 2, 3, 4, 5, 6, 7]
+
+
+def _forced():  # TRIAL
+    import os  # TRIAL
+    v = os.environ.get("MX_SMALL")  # TRIAL
+    return tuple(int(i) for i in v.split(",")) if v else None  # TRIAL
 
 
 cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept:
@@ -282,7 +385,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
     cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
-    cdef int i, j, warps, o, full
+    cdef int i, j, warps, o, full, near, a_way, b_way
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
@@ -302,29 +405,49 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
             _set_weights(&trial, &k, p)
         else:
             _set_axes(&trial, &k, p, block_h, block_w)
+        a_way, b_way = k.a_way, k.b_way
         if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT:
             break
-        for i in range(5):
+        for i in range(7):
             for j in range(3):
                 for warps in range(60):
                     t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5))
                     if (j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20)) or not _tile_fits(&k, &t):
                         continue
                     tiles = 0
-                    for full in range(4 if weights else 1):  # one part, or groups for all compute units once, twice ...
+                    for full in range(4):  # one part, or groups for all compute units once, twice ...
                         splits = max(1, full * k.units // tiles) if full > 0 else 1
                         if full > 0 and splits == 1:
                             continue
-                        fits = _settle(&trial, &k, &t, splits)
-                        if full == 0:
-                            tiles = k.work_groups
-                        if fits and (best.cost < 0 or k.cost < best.cost):
-                            best, g[0] = k, trial
+                        for near in range(2 if k.b_chunk > 0 else 1):
+                            k.a_way, k.b_way = a_way, b_way
+                            fits = _settle(&trial, &k, &t, splits, near, weights)
+                            if full == 0:
+                                tiles = k.work_groups
+                            if fits and (best.cost < 0 or k.cost < best.cost):
+                                best, g[0] = k, trial
+    if _forced() is not None:  # TRIAL
+        best.cost = -1  # TRIAL
+        f_ = _forced()  # TRIAL
+        for o in range(7):  # TRIAL
+            if o > 0 and (weights or outs * (least_h << (o // 2)) * (least_w << ((o + 1) // 2)) > ROWS or (least_h << (o // 2)) > 8 * least_h):  # TRIAL
+                break  # TRIAL
+            if o > 0 and (p.dilation[1] > 1 or p.dilation[2] > 1):  # TRIAL
+                break  # TRIAL
+            if weights: _set_weights(&trial, &k, p)  # TRIAL
+            else: _set_axes(&trial, &k, p, least_h << (o // 2), least_w << ((o + 1) // 2))  # TRIAL
+            if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT: break  # TRIAL
+            if f_[6] and k.b_chunk == 0: continue  # TRIAL
+            t.mb, t.nb, t.warps_m, t.warps_n, t.warps_k = f_[:5]  # TRIAL
+            if not _tile_fits(&k, &t): continue  # TRIAL
+            if _settle(&trial, &k, &t, f_[5], f_[6], weights) and (best.cost < 0 or k.cost < best.cost or trial.m > g.m): best, g[0] = k, trial  # TRIAL
     if best.cost < 0:
         return best
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
     g.by_inner = divisor(max(1, g.channels if best.last else g.taps_h * g.taps_w))
+    g.by_near_rows, g.by_image_rows = divisor(g.near_rows), divisor(g.image_rows)
+    g.by_piece = divisor(g.piece // max(1, best.a_chunk))
     g.by_taps_w, g.by_outs, g.by_block_w = divisor(max(1, g.taps_w)), divisor(g.outs), divisor(g.block_w)
     return best
 
@@ -396,13 +519,16 @@ cdef class _NvSmall(_NvSolver):
         cdef plan_t k = _plan(dev, p, &g)
         cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
         cdef bint parts = k.splits > 1
-        cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k, taps = p.w.len[3] * p.w.len[4]
+        cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
         cdef int size = <int> k.size
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          INSIDE=int(k.inside), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
+                          INSIDE=int(k.inside if k.b_way != NEAR else g.k % k.step_k == 0), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
                           VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
-                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room)
+                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room,
+                          **(dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words,
+                                  LINE_LANES=32 if g.chunks > 20 else 16 if g.chunks > 8 else 8)
+                             if k.b_way == NEAR else {}))
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W
         elif p.direction == MX_FORWARD:
@@ -410,12 +536,11 @@ cdef class _NvSmall(_NvSolver):
         else:
             slots = SLOT_W, SLOT_Y, SLOT_X
         args = (Arg.slot_of(slots[0], size), Arg.slot_of(slots[1], size),
-                Arg.slot_of(SLOT_WORKSPACE if parts else slots[2], 4 if parts else size),
+                Arg.slot_of(slots[2], size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-        steps = [Step(spec, args, (k.work_groups * threads,), (threads,))]
         if parts:
-            steps.append(sum_parts(p, k.splits, 0, g.n, 1 if k.last else taps, p.w.len[1] if k.last else 1))
-        return Solution(steps, k.workspace)
+            args += Arg.slot_of(SLOT_WORKSPACE, 4), Arg.ticket()
+        return Solution([Step(spec, args, (k.work_groups * threads,), (threads,))], k.workspace)
 
 
 cdef class NvSmallFwd(_NvSmall):

@@ -94,7 +94,6 @@
 #define RUN (M_CLOSEST ? BM : BN)              /* of a tile's sums: neighbours, and how far such runs are apart */
 #define LINES (BM * BN / RUN)
 #define PITCH (RUN + ((M_CLOSEST ? 36 : 40) - RUN % 32) % 32)
-#define TAPS (WEIGHTS ? 1 : 225)               /* room for so many */
 #define K_SIDE (1u << 30)                      /* in bits(k), and in bits(n) of an n that there is not */
 #define N_SIDE (1u << 31)                      /* the other way round */
 #define NOWHERE (~0u)
@@ -223,6 +222,22 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
     return e;
 }
 
+/* Of a and b; `near` as in mx_pixel, where w may be in local memory, too, and the first channel there. */
+static inline mx_nv_entry mx_entry_k(int k, int near, int near_c, const mx_nv_small g)
+{
+    mx_nv_entry e;
+    if (WEIGHTS)
+        e = mx_pixel(k, near, g);
+    else {
+        const int2 at = mx_channel_and_tap(k, g);
+        e = mx_tap(at.y, near >= 0, g);
+        e.a += near >= 0 && A_WAY == NEAR ? (at.x - near_c) * g.near_a_k : at.x * g.a_k;
+        e.b += near < 0 ? at.x * g.x_c : (at.x - near_c) * g.near_c;
+    }
+    e.bits |= K_SIDE;
+    return e;
+}
+
 /* One result, product after product. */
 static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
                                const mx_nv_small g, int m, int n, int begin, int end)
@@ -231,14 +246,7 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
     float sum = 0;
 #pragma unroll 1
     for (int k = begin; k < end; k++) {
-        mx_nv_entry e;
-        if (WEIGHTS)
-            e = mx_pixel(k, -1, g);
-        else {
-            const int2 at = mx_channel_and_tap(k, g);
-            e = mx_tap(at.y, false, g);
-            e.a += at.x * g.a_k, e.b += at.x * g.x_c;
-        }
+        const mx_nv_entry e = mx_entry_k(k, -1, 0, g);
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
             sum = fma(LOAD(X_TYPE)(A, row.a + e.a), LOAD(X_TYPE)(B, column.b + e.b), sum);
     }
@@ -348,8 +356,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     __local float *shares = (__local float *)arena;
     __local STORAGE(X_TYPE) *near_b = (__local STORAGE(X_TYPE) *)arena;
     __local STORAGE(X_TYPE) *near_a = (__local STORAGE(X_TYPE) *)(arena + (A_WAY == NEAR ? g.near_a : 0));
-    __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN], tap_a[TAPS], tap_b[TAPS];
-    __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN], tap_bits[TAPS];
+    __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN];
+    __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN];
     const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
     const int share = (item >> 5) % WARPS_K, m_warp = (item >> 5) / WARPS_K % WARPS_M * (16 * MB);
     const int n_warp = (item >> 5) / (WARPS_K * WARPS_M) * (8 * NB);
@@ -418,7 +426,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
 #endif
 
-    /* What each row, column and tap adds to the places. */
+/* What k from `chunk` on add to the places. */
+#define FILL_TABLE(chunk)                                                                                         \
+    _Pragma("unroll 1") for (int i = item; i < (min(end - (chunk), ROOM * UNIT) + STEP_K - 1) / STEP_K * (4 * ENTRIES); \
+                             i += THREADS) {                                                                      \
+        const int k = (chunk) + i * UNIT;                                                                         \
+        mx_nv_entry e;                                                                                            \
+        e.a = e.b = 0, e.bits = NOWHERE; /* behind the end: a is read there, b never or by mistake */             \
+        if (k < end)                                                                                              \
+            e = mx_entry_k(k, first_row, first_c, g);                                                             \
+        in_a[i] = e.a, in_b[i] = e.b, in_bits[i] = e.bits;                                                        \
+    }
+    /* What each row and column adds. */
     for (int i = item; i < BM + BN; i += THREADS)
         if (i < BM) {
             const mx_nv_entry e = mx_entry_m(m0 + i, g);
@@ -428,11 +447,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             column_b[i - BM] = e.b, column_bits[i - BM] = e.bits, column_out[i - BM] = e.out;
             column_room[i - BM] = e.room;
         }
-    if (!WEIGHTS)
-        for (int i = THREADS - 1 - item; i < g.taps_h * g.taps_w; i += THREADS) { /* others than those above */
-            const mx_nv_entry e = mx_tap(i, first_row >= 0, g);
-            tap_a[i] = e.a, tap_b[i] = e.b, tap_bits[i] = e.bits | K_SIDE;
-        }
+    FILL_TABLE(begin);
+    if (B_WAY == NEAR)
+        WAIT_FOR_COPIES();
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
@@ -534,28 +551,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #pragma unroll 1
     for (int chunk = begin; chunk < end; chunk += ROOM * UNIT) {
         const int steps = (min(end - chunk, ROOM * UNIT) + STEP_K - 1) / STEP_K;
-        if (chunk != begin)
+        if (chunk != begin) {
             barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = item; i < steps * 4 * ENTRIES; i += THREADS) {
-            const int k = chunk + i * UNIT;
-            int at_a = 0, at_b = 0; /* a is read there behind the end, b never */
-            uint bits = NOWHERE;
-            if (k < end) {
-                if (WEIGHTS) {
-                    const mx_nv_entry e = mx_pixel(k, first_row, g);
-                    at_a = e.a, at_b = e.b, bits = e.bits | K_SIDE;
-                } else {
-                    const int2 at = mx_channel_and_tap(k, g);
-                    at_a = tap_a[at.y] + (A_WAY == NEAR ? (at.x - first_c) * g.near_a_k : at.x * g.a_k);
-                    at_b = tap_b[at.y] + (B_WAY == NEAR ? (at.x - first_c) * g.near_c : at.x * g.x_c);
-                    bits = tap_bits[at.y];
-                }
-            }
-            in_a[i] = at_a, in_b[i] = at_b, in_bits[i] = bits;
+            FILL_TABLE(chunk);
+            barrier(CLK_LOCAL_MEM_FENCE);
         }
-        if (B_WAY == NEAR)
-            WAIT_FOR_COPIES();
-        barrier(CLK_LOCAL_MEM_FENCE);
         /* The first turn only reads. */
 #pragma unroll 1
         for (int step = share - WARPS_K; step < steps; step += WARPS_K) {

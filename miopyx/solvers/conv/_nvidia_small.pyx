@@ -247,7 +247,7 @@ cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
 cdef int64_t _local_bytes(const tile_t* t, int64_t room, int64_t near_words) noexcept nogil:
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m
     return (room * 12 + 4 * max(near_words, t.warps_k * max(high * (wide + 36), wide * (high + 36)))
-            + 16 * (wide + high) + 2700)
+            + 16 * (wide + high) + 16)
 
 
 cdef void _settle_near(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights) noexcept nogil:

@@ -46,9 +46,6 @@
 #ifndef NEAR_WORDS /* of local memory for what lies there */
 #define NEAR_WORDS 0
 #endif
-#ifndef LINE_LANES /* copy a line of x together */
-#define LINE_LANES 16
-#endif
 #ifndef INSIDE /* all that is read of b lies inside x, for all k of a step; or k of a step are all there, if it is NEAR */
 #define INSIDE 0
 #endif
@@ -75,6 +72,9 @@
 #endif
 #ifndef WARPS_K
 #define WARPS_K 8
+#endif
+#ifndef AHEAD /* so many steps are read before they are multiplied */
+#define AHEAD 1
 #endif
 #ifndef ROOM /* entries of the table of k */
 #define ROOM 1024
@@ -114,8 +114,10 @@ typedef struct {
     /* Of NEAR: rows of all images are numbered with those around them, image_rows each, of which a row of pixels reads
      * `tall`; at most near_rows for a group.  Each is copied from element line_first on, in `chunks`; it has `line`. */
     int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks;
-    int near_a, near_a_k, piece; /* w: word where it begins, from one k to the next, elements of it (0: all lie together) */
-    mx_nv_divisor by_near_rows, by_image_rows, by_piece;
+    /* w: word where it begins, from one k to the next, elements of it; 0: all k lie together, -1: all m. */
+    int near_a, near_a_k, piece;
+    int a_apart, b_apart; /* channels that are copied at once */
+    mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece;
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w; /* by_inner: channels if LAST, or taps */
 } mx_nv_small;
@@ -286,6 +288,16 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         MX_WAIT(0);       \
     } while (0)
 
+/* Four at a time: a compiler does not unroll it. */
+#define COPY_CHANNELS(first, count, apart, bytes, inside, to_c, from_c)                           \
+    _Pragma("unroll 1") for (int c = (first); c < (count); c += 4 * (apart)) {                    \
+        _Pragma("unroll") for (int o = 0; o < 4; o++) {                                           \
+            if (c + o * (apart) < (count))                                                        \
+                COPY_CHUNK(to, from, bytes, inside);                                              \
+            to += (apart) * (to_c), from += (apart) * (from_c);                                   \
+        }                                                                                         \
+    }
+
 /* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next where there is one entry. */
 #define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
 /* Word l of a lane, one element or two. */
@@ -383,24 +395,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         first_c = mx_quotient(WEIGHTS ? n0 : begin, g.by_inner);
         channels = mx_quotient((WEIGHTS ? min(n0 + BN, g.n) : end) - 1, g.by_inner) - first_c + 1;
     }
+    /* A work-item copies the same place of several channels, `b_apart` from one to the next: divisions are slow. */
+    const int b_places = g.near_rows * g.chunks, b_channel = mx_quotient(item, g.by_places);
 #pragma unroll 1
-    for (int i = item / LINE_LANES; i < channels * g.near_rows; i += THREADS / LINE_LANES) {
-        const int c = mx_quotient(i, g.by_near_rows), row = i - c * g.near_rows;
+    for (int i = item - b_channel * b_places; i < b_places && b_channel < g.b_apart; i += THREADS) {
+        const int row = mx_quotient(i, g.by_chunks), e = (i - row * g.chunks) * B_CHUNK;
         const int n = mx_quotient(first_row + row, g.by_image_rows);
         const int h = first_row + row - n * g.image_rows + g.first_h;
+        const bool inside = (uint)h < (uint)g.h && (uint)(e + g.line_first) < (uint)g.line;
+        __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + b_channel) * g.x_c + h * g.x_h + g.line_first + e;
+        __local STORAGE(X_TYPE) *to = near_b + b_channel * g.near_c + row * g.near_h + e;
         if (row >= rows)
             continue;
-        __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + c) * g.x_c + h * g.x_h + g.line_first;
-        __local STORAGE(X_TYPE) *to = near_b + c * g.near_c + row * g.near_h;
-        const int line = (uint)h < (uint)g.h ? g.line : 0;
-        for (int e = item % LINE_LANES * B_CHUNK; e < g.chunks * B_CHUNK; e += LINE_LANES * B_CHUNK) {
-            const bool inside = (uint)(e + g.line_first) < (uint)line;
-            if (b_together && B_CHUNK * SIZE >= 4)
-                COPY_CHUNK(to + e, from + e, B_CHUNK * SIZE, inside);
-            else
+        if (b_together) {
+            COPY_CHANNELS(b_channel, channels, g.b_apart, B_CHUNK * SIZE, inside, g.near_c, g.x_c);
+        } else
+#pragma unroll 1
+            for (int c = b_channel; c < channels; c += g.b_apart) {
                 for (int o = 0; o < B_CHUNK; o++)
-                    to[e + o] = inside ? from[e + o] : 0;
-        }
+                    to[o] = inside ? from[o] : 0;
+                to += g.b_apart * g.near_c, from += g.b_apart * g.x_c;
+            }
     }
 #if A_WAY == NEAR
     /* A piece for each channel, or all rows or all channels in one. */
@@ -409,19 +424,23 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     const int a_behind = g.piece < 0 ? min(m0 + BM, g.outs) * g.a_m : (first_c + channels) * g.a_k;
     const int a_count = one ? a_behind - a_first : min(g.piece, (g.outs - m0) * g.a_m);
     a_shift = g.piece < 0 ? first_c * g.a_k - a_first : g.piece == 0 ? a_start - a_first : -m0 * g.a_m;
+    const int a_places = one ? (a_count + A_CHUNK - 1) / A_CHUNK : g.piece / A_CHUNK;
+    const int a_channel = one ? 0 : mx_quotient(item, g.by_piece), a_channels = one ? 1 : channels;
 #pragma unroll 1
-    for (int i = item; i < (one ? (a_count + A_CHUNK - 1) / A_CHUNK : channels * (g.piece / A_CHUNK));
-         i += THREADS) {
-        const int c = one ? 0 : mx_quotient(i, g.by_piece), e = (i - c * (g.piece / A_CHUNK)) * A_CHUNK;
-        __global const STORAGE(X_TYPE) *from = A + a_first + c * g.a_k + e;
-        __local STORAGE(X_TYPE) *to = near_a + c * g.near_a_k + e;
-        if (e >= a_count)
+    for (int i = item - a_channel * a_places; i < a_places && a_channel < g.a_apart; i += THREADS) {
+        __global const STORAGE(X_TYPE) *from = A + a_first + a_channel * g.a_k + i * A_CHUNK;
+        __local STORAGE(X_TYPE) *to = near_a + a_channel * g.near_a_k + i * A_CHUNK;
+        if (i * A_CHUNK >= a_count)
             continue;
-        if (a_together)
-            COPY_CHUNK(to, from, A_CHUNK * SIZE, true);
-        else
-            for (int o = 0; o < A_CHUNK; o++)
-                to[o] = from[o];
+        if (a_together) {
+            COPY_CHANNELS(a_channel, a_channels, g.a_apart, A_CHUNK * SIZE, true, g.near_a_k, g.a_k);
+        } else
+#pragma unroll 1
+            for (int c = a_channel; c < a_channels; c += g.a_apart) {
+                for (int o = 0; o < A_CHUNK; o++)
+                    to[o] = from[o];
+                to += g.a_apart * g.near_a_k, from += g.a_apart * g.a_k;
+            }
     }
 #endif
 #endif
@@ -486,14 +505,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
 /* Element by element, from where it lies. */
 #if A_WAY == NEAR
-#define LOAD_A(l) LOAD_NEAR(a[i][half_][l], a_from[i][half_], ka, l, A_MASKS)
+#define LOAD_A(a, l) LOAD_NEAR(a[i][half_][l], a_from[i][half_], ka, l, A_MASKS)
 #else
-#define LOAD_A(l) LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l, A_MASKS)
+#define LOAD_A(a, l) LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l, A_MASKS)
 #endif
 #if B_WAY == NEAR
-#define LOAD_B(l) LOAD_NEAR(b[j][l], b_from[j], kb, l, B_MASKS)
+#define LOAD_B(b, l) LOAD_NEAR(b[j][l], b_from[j], kb, l, B_MASKS)
 #else
-#define LOAD_B(l) LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS)
+#define LOAD_B(b, l) LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS)
 #endif
 #if A_WAY == PAIRS
 #define READ_A_BLOCK(a, i)                                                                                      \
@@ -506,12 +525,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         if (a_together)                                                                                         \
             LOAD_RUN(a[i][half_], a_from[i][half_] + ka[0], A_MASKS(0));                                        \
         else                                                                                                    \
-            _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_A(l);                                            \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_A(a, l);                                            \
     }
 #else
 #define READ_A_BLOCK(a, i)                                                                                      \
     _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) _Pragma("unroll") for (int l = 0; l < 4; l++)     \
-        LOAD_A(l)
+        LOAD_A(a, l)
 #endif
 #if B_WAY == PAIRS
 #define READ_B_BLOCK(b, j)                                                                                      \
@@ -523,9 +542,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     if (b_together)                                                                                             \
         LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                          \
     else                                                                                                        \
-        _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(l)
+        _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(b, l)
 #else
-#define READ_B_BLOCK(b, j) _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(l)
+#define READ_B_BLOCK(b, j) _Pragma("unroll") for (int l = 0; l < 4; l++) LOAD_B(b, l)
 #endif
 #define READ_STEP(a, b, number)                                                                                 \
     do {                                                                                                        \
@@ -543,7 +562,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     } while (0)
 
     float sums[MB][NB][4];
-    uint a[MB][2][4], b[NB][4];
+    uint a[AHEAD][MB][2][4], b[AHEAD][NB][4];
 #pragma unroll
     for (int i = 0; i < MB * NB * 4; i++)
         sums[i / NB / 4][i / 4 % NB][i % 4] = 0;
@@ -556,21 +575,26 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             FILL_TABLE(chunk);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        /* The first turn only reads. */
+        /* The first turns only read. */
 #pragma unroll 1
-        for (int step = share - WARPS_K; step < steps; step += WARPS_K) {
+        for (int turn = share - AHEAD * WARPS_K; turn < steps; turn += AHEAD * WARPS_K)
+#pragma unroll
+        for (int slot = 0; slot < AHEAD; slot++) {
+            const int step = turn + slot * WARPS_K;
+            if (AHEAD > 1 && step >= steps)
+                break;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             uint a_hi[MB][2][4], a_lo[MB][2][4], b_hi[NB][4], b_lo[NB][4];
             if (step >= 0) {
 #pragma unroll
                 for (int i = 0; i < MB * 8; i++)
-                    SPLIT(a[i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
+                    SPLIT(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
 #pragma unroll
                 for (int j = 0; j < NB * 4; j++)
-                    SPLIT(b[j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+                    SPLIT(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
             }
-            if (step + WARPS_K < steps)
-                READ_STEP(a, b, step + WARPS_K);
+            if (step + AHEAD * WARPS_K < steps)
+                READ_STEP(a[slot], b[slot], step + AHEAD * WARPS_K);
             if (step >= 0)
 #pragma unroll
                 for (int i = 0; i < MB; i++) {
@@ -592,12 +616,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             uint a_now[MB][2][4], b_now[NB][4];
 #pragma unroll
             for (int i = 0; i < MB * 8; i++)
-                a_now[i / 8][i / 4 % 2][i % 4] = a[i / 8][i / 4 % 2][i % 4];
+                a_now[i / 8][i / 4 % 2][i % 4] = a[slot][i / 8][i / 4 % 2][i % 4];
 #pragma unroll
             for (int j = 0; j < NB * 4; j++)
-                b_now[j / 4][j % 4] = b[j / 4][j % 4];
-            if (step + WARPS_K < steps)
-                READ_STEP(a, b, step + WARPS_K);
+                b_now[j / 4][j % 4] = b[slot][j / 4][j % 4];
+            if (step + AHEAD * WARPS_K < steps)
+                READ_STEP(a[slot], b[slot], step + AHEAD * WARPS_K);
             if (step >= 0)
 #pragma unroll
                 for (int i = 0; i < MB * NB * 2; i++)

@@ -44,7 +44,8 @@ cdef struct mx_nv_small:
     int out_g, out_n, out_c, out_h, out_w, out_height, out_width
     int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks
     int near_a, near_a_k, piece
-    mx_nv_divisor by_near_rows, by_image_rows, by_piece
+    int a_apart, b_apart
+    mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece
     mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
     mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
@@ -56,7 +57,7 @@ cdef struct tile_t:
 cdef struct plan_t:
     tile_t tile
     bint last, masked, m_closest, vector, inside
-    int a_way, b_way
+    int a_way, b_way, ahead
     int a_chunk, b_chunk   # of NEAR: elements that are copied at once; 0: it cannot be
     int64_t near_words
     int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
@@ -238,7 +239,7 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t registers = 34 + 4 * t.mb * t.nb + 2 * t.mb * (2 if k.masked else 1) + 2 * t.nb
-    registers += (8 * t.mb + 4 * t.nb) * (3 if k.size == 4 else 2)
+    registers += (8 * t.mb + 4 * t.nb) * ((2 if k.size == 4 else 1) + k.ahead)
     if k.size == 4:
         registers += 4 * t.nb
     return registers
@@ -389,6 +390,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
+    k.ahead = 1
     k.size = 4 if p.w.type == MX_FLOAT else 2
     k.step_k = 64 // k.size
     k.units, k.local_mem = max(1, dev.compute_units), HOPPER_MEM if has_wgmma(dev) else LOCAL_MEM
@@ -439,6 +441,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
             if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT: break  # TRIAL
             if f_[6] and k.b_chunk == 0: continue  # TRIAL
             t.mb, t.nb, t.warps_m, t.warps_n, t.warps_k = f_[:5]  # TRIAL
+            k.ahead = f_[7] if len(f_) > 7 else 1  # TRIAL
             if not _tile_fits(&k, &t): continue  # TRIAL
             if _settle(&trial, &k, &t, f_[5], f_[6], weights) and (best.cost < 0 or k.cost < best.cost or trial.m > g.m): best, g[0] = k, trial  # TRIAL
     if best.cost < 0:
@@ -446,8 +449,15 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
     g.by_inner = divisor(max(1, g.channels if best.last else g.taps_h * g.taps_w))
-    g.by_near_rows, g.by_image_rows = divisor(g.near_rows), divisor(g.image_rows)
-    g.by_piece = divisor(g.piece // max(1, best.a_chunk))
+    if best.b_way == NEAR:
+        warps = best.tile.warps_m * best.tile.warps_n * best.tile.warps_k
+        tiles = g.near_rows * g.chunks
+        g.b_apart, g.by_places, g.by_chunks = <int> max(1, 32 * warps // tiles), divisor(tiles), divisor(g.chunks)
+        g.by_image_rows = divisor(g.image_rows)
+        tiles = max(1, g.piece // max(1, best.a_chunk))
+        g.a_apart, g.by_piece = <int> (max(1, 32 * warps // tiles) if g.piece > 0 else 1), divisor(tiles)
+        if g.piece <= 0:
+            g.by_piece = divisor(1)
     g.by_taps_w, g.by_outs, g.by_block_w = divisor(max(1, g.taps_w)), divisor(g.outs), divisor(g.block_w)
     return best
 
@@ -525,9 +535,8 @@ cdef class _NvSmall(_NvSolver):
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
                           INSIDE=int(k.inside if k.b_way != NEAR else g.k % k.step_k == 0), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
                           VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
-                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room,
-                          **(dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words,
-                                  LINE_LANES=32 if g.chunks > 20 else 16 if g.chunks > 8 else 8)
+                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room, AHEAD=k.ahead,
+                          **(dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words)
                              if k.b_way == NEAR else {}))
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W

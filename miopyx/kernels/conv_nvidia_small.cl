@@ -242,12 +242,12 @@ static inline mx_nv_entry mx_entry_k(int k, int near, int near_c, const mx_nv_sm
 
 /* One result, product after product. */
 static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
-                               const mx_nv_small g, int m, int n, int begin, int end)
+                               const mx_nv_small g, int m, int n)
 {
     const mx_nv_entry row = mx_entry_m(m, g), column = mx_entry_n(n, -1, 0, g);
     float sum = 0;
 #pragma unroll 1
-    for (int k = begin; k < end; k++) {
+    for (int k = 0; k < g.k; k++) {
         const mx_nv_entry e = mx_entry_k(k, -1, 0, g);
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
             sum = fma(LOAD(X_TYPE)(A, row.a + e.a), LOAD(X_TYPE)(B, column.b + e.b), sum);
@@ -670,20 +670,26 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         return;
     FENCE();
 #endif
-#pragma unroll 1
-    for (int i = item; i < BM * BN / 4; i += THREADS) {
-        const int line = i / (RUN / 4), first = i % (RUN / 4) * 4;
+    uint again = 0; /* in which of its turns the work-item met a sum that is not finite */
+#pragma unroll 2
+    for (int turn = 0; turn < (BM * BN / 4 + THREADS - 1) / THREADS; turn++) {
+        const int i = item + turn * THREADS, line = i / (RUN / 4), first = i % (RUN / 4) * 4;
         const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
-        if (m >= g.m || n >= g.n)
+        if (i >= BM * BN / 4 || m >= g.m || n >= g.n)
             continue;
         float4 sum;
 #if PARTS
         LOAD_PART(sum, part + i * 4);
-#pragma unroll 8
-        for (int o = 1; o < g.splits; o++) {
-            float4 more;
-            LOAD_PART(more, part + o * (BM * BN) + i * 4);
-            sum += more;
+#pragma unroll 1
+        for (int o = 1; o < g.splits; o += 4) { /* four loads under way */
+            float4 more[4];
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                LOAD_PART(more[l], part + min(o + l, g.splits - 1) * (BM * BN) + i * 4);
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                if (o + l < g.splits)
+                    sum += more[l];
         }
 #else
         sum = *(__local const float4 *)(shares + line * PITCH + first);
@@ -693,13 +699,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
         const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
-        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY))
-#pragma unroll 1
-            for (int l = 0; l < count; l++) {
-                const float exact = mx_exactly(A, B, g, M_CLOSEST ? m + l : m, M_CLOSEST ? n : n + l, 0, g.k);
-                v[0] = l == 0 ? exact : v[0], v[1] = l == 1 ? exact : v[1];
-                v[2] = l == 2 ? exact : v[2], v[3] = l == 3 ? exact : v[3];
-            }
+        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY)) {
+            again |= 1u << turn;
+            continue;
+        }
         const int place = row_out[row] + column_out[column];
 /* Whether a place in a block is inside out. */
 #define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
@@ -734,4 +737,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             STORE_MIXED(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
         }
     }
+#pragma unroll 1
+    for (int i = item; again != 0; i += THREADS, again >>= 1)
+        if (again & 1)
+#pragma unroll 1
+            for (int l = 0; l < 4; l++) {
+                const int line = i / (RUN / 4), first = i % (RUN / 4) * 4 + l;
+                const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first;
+                if (m0 + row >= g.m || n0 + column >= g.n || !MEETS(row, column))
+                    continue;
+                const float sum = mx_exactly(A, B, g, m0 + row, n0 + column);
+                STORE_MIXED(X_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);
+            }
 }

@@ -445,11 +445,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
 #endif
 
+/* Lanes beside each other read neighbours in k, where a lane reads none itself. */
+#define PACK (WIDE ? 1 : 2)
+#define K_OF(i) (UNIT > 1 || A_WAY == RUNS ? (i) * UNIT                                                           \
+                 : ((i) & -(4 * ENTRIES)) + ((i) / PACK % (ENTRIES / PACK) * 4 + (i) / ENTRIES % 4) * PACK + (i) % PACK)
 /* What k from `chunk` on add to the places. */
 #define FILL_TABLE(chunk)                                                                                         \
     _Pragma("unroll 1") for (int i = item; i < (min(end - (chunk), ROOM * UNIT) + STEP_K - 1) / STEP_K * (4 * ENTRIES); \
                              i += THREADS) {                                                                      \
-        const int k = (chunk) + i * UNIT;                                                                         \
+        const int k = (chunk) + K_OF(i);                                                                          \
         mx_nv_entry e;                                                                                            \
         e.a = e.b = 0, e.bits = NOWHERE; /* behind the end: a is read there, b never or by mistake */             \
         if (k < end)                                                                                              \
@@ -661,14 +665,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             sum += *(__local const float4 *)(from + o * (LINES * PITCH));
         *(__global float4 *)(part + split * (BM * BN) + i * 4) = sum;
     }
-    FENCE();
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (item == 0)
+    if (item == 0) {
+        FENCE(); /* of all that the group wrote before the barrier */
         done = mx_done((__global ulong *)(workspace + workspace_offset) + tile, ticket);
+        FENCE();
+    }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (done != g.splits)
         return;
-    FENCE();
 #endif
     uint again = 0; /* in which of its turns the work-item met a sum that is not finite */
 #pragma unroll 2

@@ -261,7 +261,7 @@ cdef void _settle_near(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights)
     elif pixels % g.q == 0 and (wide % g.q == 0 or pixels == g.n or weights) and (not weights or g.each % g.q == 0
                                                                                   or pixels == g.k):
         rows = pixels // g.q
-    images = (rows + g.p - 2) // g.p + 1
+    images = min((rows + g.p - 2) // g.p + 1, (g.k if weights else g.n) // (g.p * <int64_t> g.q))
     g.near_rows = <int> min((rows - 1) * g.step_h + g.tall + (images - 1) * max(0, g.tall - g.step_h),
                             (g.k if weights else g.n) // (g.p * <int64_t> g.q) * g.image_rows)
     g.near_c = g.near_rows * g.near_h if not k.last else 1

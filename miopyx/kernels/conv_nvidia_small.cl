@@ -7,8 +7,9 @@
  *   channels are few; it reads all that its pixels read, and a is zero where a place does not meet a tap.
  *   WEIGHTS: m are filters, n taps and channels of x, k pixels of dy.
  * The warps of a work-group share its tile: WARPS_M of them along m, WARPS_N along n, WARPS_K along k; each
- * reads what it multiplies from global memory into registers, one step ahead, and the sums are added up in local memory
- * in the warps' order.
+ * reads what it multiplies into registers, AHEAD steps ahead, from global memory or from local memory, where the group
+ * copied it before (NEAR); the sums are added up in local memory in the order of warps.  With PARTS groups share a
+ * tile's sum, too: each leaves its own in the workspace, and the one that ends last adds them up, in one order.
  * Floats are split in two as in conv_nvidia_float.cl; a sum starts anew every step.  A sum that is not finite is
  * computed anew, since it may be what infinity and zeros outside x made.
  * NDRange: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits of k.
@@ -25,8 +26,8 @@
 #ifndef LAST /* of taps and channels, channels run fastest */
 #define LAST 0
 #endif
-/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n; or element by
- * element from local memory, where what the group needs of it lies: rows of x with the zeros around it (b), or w (a). */
+/* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n; or floats one by one
+ * from local memory, where what the group needs of it lies: rows of x with the zeros around it (b), or w (a). */
 #define SINGLE 0
 #define RUNS 1
 #define PAIRS 2
@@ -46,7 +47,7 @@
 #ifndef NEAR_WORDS /* of local memory for what lies there */
 #define NEAR_WORDS 0
 #endif
-#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step; or k of a step are all there, if it is NEAR */
+#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step; if b is NEAR, all k of a step are there */
 #define INSIDE 0
 #endif
 #ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
@@ -270,6 +271,8 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
 #define FENCE() asm volatile("fence.acq_rel.gpu;" ::: "memory")
 #define SWAP_IF(seen, p, old, next) \
     asm volatile("atom.global.cas.b64 %0, [%1], %2, %3;" : "=l"(seen) : "l"((ulong)(p)), "l"(old), "l"(next) : "memory")
+#define COUNT_UP(before, p) \
+    asm volatile("atom.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"((ulong)(p)) : "memory")
 #define LOAD_PART(v, p)                                                             \
     asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"                      \
                  : "=f"((v).x), "=f"((v).y), "=f"((v).z), "=f"((v).w) : "l"((ulong)(p)) : "memory")
@@ -298,7 +301,7 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         }                                                                                         \
     }
 
-/* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next where there is one entry. */
+/* Element l of a lane, whose entries for k are in_k[]: `apart` elements from one to the next if there is one entry. */
 #define K_AT(in_k, apart, l) (UNIT == 1 ? (in_k)[(l) % ENTRIES] : (in_k)[0] + (l) * (apart))
 /* Word l of a lane, one element or two. */
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
@@ -312,14 +315,8 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         (v) = (uint)low_ | (uint)high_ << 16;                                            \
     } while (0)
 #endif
-/* The same from local memory. */
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
+/* The same from local memory, floats only. */
 #define LOAD_NEAR(v, from, in_k, l, masks) (v) = masks(l) ? 0 : as_uint((from)[(in_k)[(l) % ENTRIES]])
-#else
-#define LOAD_NEAR(v, from, in_k, l, masks)                                                            \
-    (v) = (masks(2 * (l)) ? 0 : (uint)(from)[(in_k)[2 * (l) % ENTRIES]])                              \
-        | (masks(2 * (l) + 1) ? 0 : (uint)(from)[(in_k)[(2 * (l) + 1) % ENTRIES]]) << 16
-#endif
 /* Word l of two rows or columns that lie beside each other: k 2 l and 2 l + 1 of both. */
 #define LOAD_PAIR(first, second, from, in_k, apart, l, masks, together)                                     \
     do {                                                                                                    \
@@ -337,17 +334,16 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const
         first = (low_ & 0xffff) | high_ << 16, second = low_ >> 16 | (high_ & 0xffff0000u);                 \
     } while (0)
 
-/* Count the groups that are done and return their number.  The counter begins with whatever lies there: no other launch
- * has this one's ticket, whose lowest 16 bits are zero. */
-static inline int mx_done(__global ulong *counter, ulong ticket)
+/* A counter of the groups that are done begins with whatever lies there.  No other launch has this one's ticket, whose
+ * lowest 16 bits are zero: each group sets the counter to it unless one did so before. */
+static inline void mx_join(__global ulong *counter, ulong ticket)
 {
     ulong old = ticket, seen;
 #pragma unroll 1
     for (;;) {
-        const ulong next = old >> 16 == ticket >> 16 ? old + 1 : ticket + 1;
-        SWAP_IF(seen, counter, old, next);
-        if (seen == old)
-            return next & 0xffff;
+        SWAP_IF(seen, counter, old, ticket);
+        if (seen == old || seen >> 16 == ticket >> 16)
+            return;
         old = seen;
     }
 }
@@ -378,6 +374,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     const int split = mx_quotient(rest, g.by_groups), group = rest - split * g.groups;
     const int begin = split * g.each, end = min(g.k, begin + g.each);
 
+#if PARTS
+    const int tiles = g.m_tiles * g.n_tiles * g.groups, tile = get_group_id(0) - split * tiles;
+    __global ulong *counters = (__global ulong *)(workspace + workspace_offset);
+    if (item == THREADS - 1)
+        mx_join(counters + tile, ticket);
+#endif
     A += a_offset + (long)group * g.a_g;
     B += b_offset + (long)group * g.x_g;
     const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : A_WAY == NEAR ? A_CHUNK * SIZE - 1 : 3)) == 0;
@@ -403,7 +405,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         const int n = mx_quotient(first_row + row, g.by_image_rows);
         const int h = first_row + row - n * g.image_rows + g.first_h;
         const bool inside = (uint)h < (uint)g.h && (uint)(e + g.line_first) < (uint)g.line;
-        __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + b_channel) * g.x_c + h * g.x_h + g.line_first + e;
+        __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + b_channel) * g.x_c + h * g.x_h
+                                               + g.line_first + e;
         __local STORAGE(X_TYPE) *to = near_b + b_channel * g.near_c + row * g.near_h + e;
         if (row >= rows)
             continue;
@@ -420,7 +423,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #if A_WAY == NEAR
     /* A piece for each channel, or all rows or all channels in one. */
     const bool one = g.piece <= 0;
-    const int a_start = g.piece < 0 ? m0 * g.a_m : first_c * g.a_k, a_first = one ? a_start & -A_CHUNK : a_start + m0 * g.a_m;
+    const int a_start = g.piece < 0 ? m0 * g.a_m : first_c * g.a_k;
+    const int a_first = one ? a_start & -A_CHUNK : a_start + m0 * g.a_m;
     const int a_behind = g.piece < 0 ? min(m0 + BM, g.outs) * g.a_m : (first_c + channels) * g.a_k;
     const int a_count = one ? a_behind - a_first : min(g.piece, (g.outs - m0) * g.a_m);
     a_shift = g.piece < 0 ? first_c * g.a_k - a_first : g.piece == 0 ? a_start - a_first : -m0 * g.a_m;
@@ -447,19 +451,22 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 
 /* Lanes beside each other read neighbours in k, where a lane reads none itself. */
 #define PACK (WIDE ? 1 : 2)
-#define K_OF(i) (UNIT > 1 || A_WAY == RUNS ? (i) * UNIT                                                           \
-                 : ((i) & -(4 * ENTRIES)) + ((i) / PACK % (ENTRIES / PACK) * 4 + (i) / ENTRIES % 4) * PACK + (i) % PACK)
-/* What k from `chunk` on add to the places. */
-#define FILL_TABLE(chunk)                                                                                         \
-    _Pragma("unroll 1") for (int i = item; i < (min(end - (chunk), ROOM * UNIT) + STEP_K - 1) / STEP_K * (4 * ENTRIES); \
-                             i += THREADS) {                                                                      \
-        const int k = (chunk) + K_OF(i);                                                                          \
-        mx_nv_entry e;                                                                                            \
-        e.a = e.b = 0, e.bits = NOWHERE; /* behind the end: a is read there, b never or by mistake */             \
-        if (k < end)                                                                                              \
-            e = mx_entry_k(k, first_row, first_c, g);                                                             \
-        in_a[i] = e.a, in_b[i] = e.b, in_bits[i] = e.bits;                                                        \
-    }
+#define WITHIN(i) ((i) / PACK % (ENTRIES / PACK) * 4 + (i) / ENTRIES % 4)
+#define K_OF(i) \
+    (UNIT > 1 || A_WAY == RUNS ? (i) * UNIT : ((i) & -(4 * ENTRIES)) + WITHIN(i) * PACK + (i) % PACK)
+/* What k from `chunk` on add to the places.  Behind the end a is read somewhere, and b taken as zero. */
+#define FILL_TABLE(chunk)                                                                   \
+    do {                                                                                    \
+        const int steps_ = (min(end - (chunk), ROOM * UNIT) + STEP_K - 1) / STEP_K;         \
+        _Pragma("unroll 1") for (int i = item; i < steps_ * 4 * ENTRIES; i += THREADS) {    \
+            const int k = (chunk) + K_OF(i);                                                \
+            mx_nv_entry e;                                                                  \
+            e.a = e.b = 0, e.bits = NOWHERE;                                                \
+            if (k < end)                                                                    \
+                e = mx_entry_k(k, first_row, first_c, g);                                   \
+            in_a[i] = e.a, in_b[i] = e.b, in_bits[i] = e.bits;                              \
+        }                                                                                   \
+    } while (0)
     /* What each row and column adds. */
     for (int i = item; i < BM + BN; i += THREADS)
         if (i < BM) {
@@ -592,7 +599,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             if (step >= 0) {
 #pragma unroll
                 for (int i = 0; i < MB * 8; i++)
-                    SPLIT(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4], a_lo[i / 8][i / 4 % 2][i % 4]);
+                    SPLIT(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4],
+                          a_lo[i / 8][i / 4 % 2][i % 4]);
 #pragma unroll
                 for (int j = 0; j < NB * 4; j++)
                     SPLIT(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
@@ -645,7 +653,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         for (int j = 0; j < NB; j++)
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8), column = 2 * t + l % 2;
+                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8);
+                const int column = 2 * t + l % 2;
                 const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
                 shares[share * (LINES * PITCH) + (M_CLOSEST ? n * PITCH + m : m * PITCH + n)] = sums[i][j][l];
             }
@@ -653,7 +662,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 
     OUT += out_offset + (long)group * g.out_g;
 #if PARTS
-    const int tiles = g.m_tiles * g.n_tiles * g.groups, tile = get_group_id(0) - split * tiles;
     __global float *part = workspace + workspace_offset + ((tiles + 1) & ~1) * 2 + (long)tile * g.splits * (BM * BN);
     __local int done;
 #pragma unroll 1
@@ -668,7 +676,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (item == 0) {
         FENCE(); /* of all that the group wrote before the barrier */
-        done = mx_done((__global ulong *)(workspace + workspace_offset) + tile, ticket);
+        ulong before;
+        COUNT_UP(before, counters + tile);
+        done = (before & 0xffff) + 1;
         FENCE();
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

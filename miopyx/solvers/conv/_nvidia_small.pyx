@@ -1,9 +1,11 @@
 """Small convolutions on NVIDIA's tensor cores, one and two spatial axes: one launch, nothing is packed.
 
-Operands are read as they lie, and the warps of a work-group share a small tile's sum: kernels/conv_nvidia_small.cl.
+Operands are read as they lie, and the warps of a work-group share a small tile's sum, or several groups do, which needs
+a workspace: kernels/conv_nvidia_small.cl.
 """
 
 from libc.stdint cimport int64_t
+from libc.math cimport sqrt
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
@@ -101,7 +103,7 @@ cdef void _set_near(mx_nv_small* g, plan_t* k) noexcept nogil:
     """What is copied of b into local memory, but for what the tile decides."""
     cdef int64_t unit = g.channels if k.last else 1, first, behind
     k.b_chunk = k.a_chunk = 0
-    if k.b_way != SINGLE or g.x_w != unit or (k.last and g.groups > 1):
+    if k.size != 4 or k.b_way != SINGLE or g.x_w != unit or (k.last and g.groups > 1):
         return
     k.b_chunk = <int> _chunk(k.size, g.w * unit, g.x_h, g.x_n, 0 if k.last else g.x_c, g.x_g)
     if k.b_chunk == 0:
@@ -296,16 +298,37 @@ cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
 
+cdef double _bytes(const mx_nv_small* g, const plan_t* k, int64_t high, int64_t wide, bint weights) noexcept nogil:
+    """Bytes of both operands that a work-group reads, each once."""
+    cdef int64_t taps = g.taps_h * g.taps_w, each = min(g.each, g.k), image = g.p * <int64_t> g.q
+    cdef double a = <double> min(high, g.m) * each, channels, rows, columns = g.w
+    if weights:
+        channels = g.channels if k.last else min(<double> g.channels, (wide - 1.0) / taps + 1)
+        rows = (min(<double> g.h, max(1.0, <double> each / g.q) * g.step_h + g.taps_h - 1) if each < image
+                else <double> each / image * g.h)
+        return (a + channels * rows * columns) * k.size
+    if k.masked:
+        a = min(a, <double> g.outs * g.filter_h * g.filter_w * each / taps)
+    channels = g.channels if k.last else min(<double> g.channels, <double> each / taps + 1)
+    if k.b_way == NEAR:
+        rows = g.near_rows
+    else:
+        rows = (wide + g.q - 1) // g.q * g.step_h + (g.taps_h - 1) * g.tap_h + 1 - g.step_h
+        if wide < g.q:
+            columns = min(columns, (wide - 1.0) * g.step_w + (g.taps_w - 1) * g.tap_w + 1)
+    return (a + channels * rows * columns) * k.size
+
+
 cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bint near, bint weights) noexcept nogil:
     """Take a tile and a number of splits, and guess the clocks; False where local memory does not hold them.
 
-    A step of a warp takes its instructions' issue slots or its products' time on the tensor cores, 5.8 clocks each;
-    with few warps it waits for the second-level cache.
+    A step of a warp takes its instructions' issue slots and its products' time on the tensor cores, or waits for
+    memory; and all that is read comes through the second-level cache.
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
     cdef int64_t resident, rounds, tiles
     cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
-    cdef double slots, products, step, a, b, turns, cost
+    cdef double slots, products, step, a, b, turns, cost, wait, issue, l2
     k.tile, k.workspace = t[0], 0
     each = (steps + splits - 1) // splits
     g.each = <int> (each * k.step_k)
@@ -316,67 +339,55 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
     k.room, k.near_words = _room(k, g.each), 0
     if near:
         k.b_way = NEAR
-        if k.a_way != RUNS and k.a_way != PAIRS:
-            k.a_way = NEAR if k.a_chunk > 0 else SINGLE
-            if k.a_way == NEAR and g.a_m < g.a_k and g.m_tiles > 1 and (g.a_k | (high * g.a_m)) % k.a_chunk != 0:
-                k.a_way = SINGLE
+        if k.a_way == SINGLE and k.a_chunk > 0 and (
+                g.a_m >= g.a_k or g.m_tiles == 1 or (g.a_k | (high * g.a_m)) % k.a_chunk == 0):
+            k.a_way = NEAR
         _settle_near(g, k, t, weights)
     if _local_bytes(t, k.room, k.near_words) > k.local_mem:
         return False
-    if k.size == 4:
-        a = 2 * t.mb * (2 if k.a_way == RUNS else 12 + 4 * k.masked) + 24 * t.mb
-        b = t.nb * (5 if k.b_way == RUNS else 20) + 12 * t.nb
-        slots = 10 + a + b + 10 * t.mb * t.nb
-        products = 6 * 5.8 * t.mb * t.nb
-    else:
-        a = 2 * t.mb * (2 if k.a_way == RUNS else 14 if k.a_way == PAIRS else 28 + 8 * k.masked)
-        b = t.nb * (5 if k.b_way == RUNS else 18 if k.b_way == PAIRS else 44)
-        slots = 12 + a + b + 2 * t.mb * t.nb
-        products = 2 * 5.8 * t.mb * t.nb
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
                           k.local_mem // _local_bytes(t, k.room, k.near_words)))
     rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
-    step = max(600.0, resident * warps / 4.0 * max(slots, products))
     turns = (each + t.warps_k - 1) // t.warps_k
-    cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
     if k.splits > 1:
         tiles = k.work_groups // k.splits
         k.workspace = (tiles + 1) // 2 * 16 + k.work_groups * high * wide * 4
-        cost += 4000 + k.workspace / (k.units * 12.0)
-    # The counted clocks were 2.4 times too few over 94 problems, in 16 bits by how the operands are read.
-    if k.size == 4 or k.a_way == SINGLE or k.b_way == SINGLE:
-        cost *= 2.45
-    else:
-        cost *= 2.15 if k.a_way == RUNS else 3.0 if k.b_way == RUNS else 4.0
-    if k.splits > 1:
-        cost *= 0.75
-    if near:
-        if k.size == 4:
-            a = 2 * t.mb * (2 if k.a_way == RUNS else 8 + 4 * k.masked if k.a_way == NEAR else 12 + 4 * k.masked)
-            a += 24 * t.mb
-            b = 24 * t.nb
-            slots = 20 + a + b + 10 * t.mb * t.nb
-        else:
-            b = 24 * t.nb
-            slots = 20 + a + b + 2 * t.mb * t.nb
-        step = max(500.0, resident * warps / 4.0 * max(1.3 * slots, products) + 100)
-        cost = rounds * (turns * step + 3500 + resident * (k.near_words * 4 / 20.0 + k.room * 20 / 128.0
-                         + high * wide * (2 * t.warps_k + 40) / 64.0))
+    if k.size == 4:  # within 6 % in the mean of 105 tiles of 15 problems on an H200
+        a = 2 * t.mb * (3.0 if k.a_way == RUNS else (8.0 if k.a_way == NEAR else 16.0) * (1 + 0.5 * k.masked))
+        b = t.nb * ((7.0 - 4 * k.inside) if k.b_way == RUNS else 10.0 if k.b_way == NEAR else 20.0)
+        slots = 1.1 * (20 + a + b + 32 * t.mb + 16 * t.nb + 10 * t.mb * t.nb)
+        products = 6 * 7.1 * t.mb * t.nb
+        issue = resident * warps / 4.0 * (slots + products)
+        wait = (230 if k.a_way == NEAR and near else 310 + 70.0 / k.ahead) + slots + products
+        l2 = resident * _bytes(g, k, high, wide, weights) / 41
+        step = turns * sqrt(issue * issue + wait * wait)
+        if not near:
+            cost = sqrt(step * step + l2 * l2)
+        else:  # what is copied comes first
+            a = resident * (k.near_words * 4.0 if k.a_way != NEAR else 41 * l2) / 41
+            a = min(a, l2)
+            cost = 1000 + a + sqrt(step * step + (l2 - a) * (l2 - a))
+        cost = rounds * (2060 + cost + resident * high * wide * (4 * t.warps_k + 125) / 470.0)
         if k.splits > 1:
-            cost += 3000 + k.workspace / (k.units * 12.0)
+            cost += 2500 + 250 * k.splits + k.splits * high * wide * 4 / 14.0
+    else:
+        a = 2 * t.mb * (2 if k.a_way == RUNS else 14 if k.a_way == PAIRS else 28 + 8 * k.masked)
+        b = t.nb * (5 if k.b_way == RUNS else 18 if k.b_way == PAIRS else 44)
+        slots = 12 + a + b + 2 * t.mb * t.nb
+        products = 2 * 5.8 * t.mb * t.nb
+        step = max(600.0, resident * warps / 4.0 * max(slots, products))
+        cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
+        # The counted clocks were too few over 47 problems, by how the operands are read.
+        if k.a_way == SINGLE or k.b_way == SINGLE:
+            cost *= 2.45
+        else:
+            cost *= 2.15 if k.a_way == RUNS else 3.0 if k.b_way == RUNS else 4.0
+        if k.splits > 1:
+            cost += 6000 + 100 * k.splits + k.splits * high * wide * 4 / 14.0
     k.cost = cost + LAUNCH
     return True
-
-
-cdef int* NB_VALUES = [1, 2, 3, 4, 5, 6, 7]
-
-
-def _forced():  # TRIAL
-    import os  # TRIAL
-    v = os.environ.get("MX_SMALL")  # TRIAL
-    return tuple(int(i) for i in v.split(",")) if v else None  # TRIAL
 
 
 cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept:
@@ -413,8 +424,15 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
         for i in range(7):
             for j in range(3):
                 for warps in range(60):
-                    t = tile_t(1 << j, NB_VALUES[i], 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5))
-                    if (j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20)) or not _tile_fits(&k, &t):
+                    t = tile_t(1 << j, i + 1, 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5))
+                    if j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20):
+                        continue
+                    k.ahead = 1
+                    while k.ahead < 3 and k.size == 4 and _tile_fits(&k, &t):
+                        k.ahead += 1
+                    if not _tile_fits(&k, &t):
+                        k.ahead -= 1
+                    if k.ahead == 0 or not _tile_fits(&k, &t):
                         continue
                     tiles = 0
                     for full in range(4):  # one part, or groups for all compute units once, twice ...
@@ -428,22 +446,6 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                                 tiles = k.work_groups
                             if fits and (best.cost < 0 or k.cost < best.cost):
                                 best, g[0] = k, trial
-    if _forced() is not None:  # TRIAL
-        best.cost = -1  # TRIAL
-        f_ = _forced()  # TRIAL
-        for o in range(7):  # TRIAL
-            if o > 0 and (weights or outs * (least_h << (o // 2)) * (least_w << ((o + 1) // 2)) > ROWS or (least_h << (o // 2)) > 8 * least_h):  # TRIAL
-                break  # TRIAL
-            if o > 0 and (p.dilation[1] > 1 or p.dilation[2] > 1):  # TRIAL
-                break  # TRIAL
-            if weights: _set_weights(&trial, &k, p)  # TRIAL
-            else: _set_axes(&trial, &k, p, least_h << (o // 2), least_w << ((o + 1) // 2))  # TRIAL
-            if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT: break  # TRIAL
-            if f_[6] and k.b_chunk == 0: continue  # TRIAL
-            t.mb, t.nb, t.warps_m, t.warps_n, t.warps_k = f_[:5]  # TRIAL
-            k.ahead = f_[7] if len(f_) > 7 else 1  # TRIAL
-            if not _tile_fits(&k, &t): continue  # TRIAL
-            if _settle(&trial, &k, &t, f_[5], f_[6], weights) and (best.cost < 0 or k.cost < best.cost or trial.m > g.m): best, g[0] = k, trial  # TRIAL
     if best.cost < 0:
         return best
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
@@ -531,13 +533,13 @@ cdef class _NvSmall(_NvSolver):
         cdef bint parts = k.splits > 1
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
         cdef int size = <int> k.size
+        near = dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words) if k.b_way == NEAR else {}
         spec = KernelSpec("conv_nvidia_small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          INSIDE=int(k.inside if k.b_way != NEAR else g.k % k.step_k == 0), MASKED=int(k.masked), M_CLOSEST=int(k.m_closest),
-                          VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb, WARPS_M=k.tile.warps_m,
-                          WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room, AHEAD=k.ahead,
-                          **(dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words)
-                             if k.b_way == NEAR else {}))
+                          INSIDE=int(k.inside if k.b_way != NEAR else g.k % k.step_k == 0), MASKED=int(k.masked),
+                          M_CLOSEST=int(k.m_closest), VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb,
+                          WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room,
+                          AHEAD=k.ahead, **near)
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W
         elif p.direction == MX_FORWARD:
@@ -553,21 +555,21 @@ cdef class _NvSmall(_NvSolver):
 
 
 cdef class NvSmallFwd(_NvSmall):
-    """Forward in one launch, no workspace."""
+    """Forward in one launch."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1181, "NvSmallFwd", MX_FORWARD
 
 
 cdef class NvSmallBwd(_NvSmall):
-    """Backward data in one launch, no workspace, whatever the stride."""
+    """Backward data in one launch, whatever the stride."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1182, "NvSmallBwd", MX_BACKWARD_DATA
 
 
 cdef class NvSmallWrw(_NvSmall):
-    """Backward weights: in one launch, or in parts of the pixels that a second launch adds up in one order."""
+    """Backward weights in one launch."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1183, "NvSmallWrw", MX_BACKWARD_WEIGHTS

@@ -20,7 +20,8 @@ from miopyx.solvers.conv._base cimport (
 )
 from miopyx.solvers.conv._index cimport columns_index, gemm_index
 from miopyx.solvers.conv._matmul cimport (
-    fixed, matmul, matmul_default, matmul_fits, matmul_table, mx_gemm, operand, operand_t, wide_scalars,
+    fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
+    wide_scalars,
 )
 
 cdef enum:
@@ -40,7 +41,7 @@ cdef class _Gemm(ConvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
-        return self.refuse_shape(dev, p)
+        return matmul_refuses(dev, p.w.type) or self.refuse_shape(dev, p)
 
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
         raise NotImplementedError

@@ -10,7 +10,7 @@ PyTorch offers it.  Both sides run for a while in turns, five a repetition, each
 
 Per layer and direction it prints the times of both, medians over the turns, and their ratio, PyTorch's by ours; the
 same ratio of each side's best turn, which is the one to look at where other processes take the cores; how many bytes
-the the operation cannot help to move; how much that is of the bandwidth of a kernel that copies as many bytes, by best
+the operation cannot help to move; how much that is of the bandwidth of a kernel that copies as many bytes, by best
 turns, or for small layers calls per second; and the largest error of both of all elements, relative to the largest
 element: against the host path in float64, or beside CUDA, where that and numbers by NumPy take ten times as long as all
 else, against PyTorch's own float64 in NCHW.
@@ -139,17 +139,16 @@ class Ours:
         buffer = self.space(math.prod(lens) * dtype.itemsize, element.view("u1"))
         return buffer, tuple(lens), dtype
 
-    def read(self, array, part=()):
-        """Return an array's values in float64, or those that slices of its axes leave, the first from its beginning."""
+    def read(self, array):
+        """Return an array's values in float64."""
         import numpy as np
 
         buffer, lens, dtype = array
-        lens = (len(range(lens[0])[part[0]]), *lens[1:]) if part else lens
         nhwc = self.layout == "nhwc" and len(lens) >= 4
         shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
         raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
         values = raw.view(dtype).reshape(shape)
-        return (np.moveaxis(values, -1, 1) if nhwc else values)[part].astype(np.float64)
+        return (np.moveaxis(values, -1, 1) if nhwc else values).astype(np.float64)
 
     def space(self, size, element=None):
         """Memory of some bytes, filled with an element's, or zeros."""
@@ -226,10 +225,9 @@ class Theirs:
     def empty(self, lens, wide=False):
         return self.array(self.torch.zeros(lens, device=self.where), wide)
 
-    def read(self, tensor, part=None):
-        """Return its values in float64, or those that slices of its axes leave, as NumPy has them."""
-        tensor = tensor.detach()
-        return tensor.double() if part is None else tensor[part].double().cpu().numpy()
+    def read(self, tensor):
+        """Return its values in float64."""
+        return tensor.detach().double()
 
     def finish(self) -> None:
         if self.where != "cpu":
@@ -757,9 +755,14 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
     handles = [miopyx.Handle(options.device) if options.device else miopyx.Handle() for _ in range(2)]
     device = handles[0].device
     where = "cuda" if device.is_gpu and torch.cuda.is_available() else "cpu"
-    ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+    if where == "cuda":
+        ours, hybrid = (OursOfTensors(handle, options.dtype, options.layout, torch, where) for handle in handles)
+        exact = Theirs(torch, where, "float64", "nchw")
+    else:
+        ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+        exact = miopyx.Handle("host")
     hybrid = None if options.plain else hybrid
-    theirs, host = Theirs(torch, where, options.dtype, options.layout), miopyx.Handle("host")
+    theirs = Theirs(torch, where, options.dtype, options.layout)
     print(f"{device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
           f"{options.layout}{', tuned' if options.exhaustive else ''}; load {os.getloadavg()[0]:.1f}")
     rows = []
@@ -767,7 +770,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         print(f"{network}\n{convolutions.HEADER}")
         found = []
         for layer in convolutions.layers(network, options.batch, options.only):
-            for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, host, in_turns,
+            for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, exact, in_turns,
                                             options.repeat, options.exhaustive, options.sync):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)

@@ -27,6 +27,7 @@ from miopyx.solvers.conv._matmul cimport (
 cdef enum:
     GEMM = 0
     BATCH_BYTES = 256 << 20          # what a batched solver's columns may take, at least one image's
+    IMAGES_LIMIT = 4096              # of solvers that launch kernels for each
 
 cdef int64_t WORKSPACE_LIMIT = 7287183769  # MIOpen's, beside the device's largest allocation
 
@@ -365,6 +366,8 @@ cdef class _GemmRest(_GemmColumns):
             return "a 1x1 solver takes this"
         if p.w.type == MX_INT8:
             return "data type"
+        if p.x.len[0] > IMAGES_LIMIT:
+            return "many images"
         return _GemmColumns.refuse_shape(self, dev, p)
 
 

@@ -784,10 +784,12 @@ def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> N
     if options.json:
         from fingerprint import fingerprint
 
+        from miopyx import places
+
         settings = {name: getattr(options, name) for name in ("batch", "dtype", "layout", "threads", "repeat")}
         Path(options.json).write_text(json.dumps({
-            **settings, "device": handle.device.name, "torch": peer, "fingerprint": fingerprint(), "rows": rows},
-            indent=1) + "\n", encoding="utf-8")
+            **settings, "code": places.build(), "device": handle.device.name, "torch": peer,
+            "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

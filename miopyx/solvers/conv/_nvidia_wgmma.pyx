@@ -40,7 +40,7 @@ cdef tile_t[WEIGHT_TILES] TILES
 TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
 TILES[1] = tile_t(256, 128, 384, 1, 0.74, 3)
 TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
-TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3.2)
+TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
 TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
 TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
 TILES[6] = tile_t(64, 192, 256, 1, 0.42, 4)

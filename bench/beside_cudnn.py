@@ -1,11 +1,12 @@
 """Convolutions beside cuDNN in every mode that counts on NVIDIA's GPUs: runs versus.py, then prints one table.
 
-    python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--repeat 1]
+    python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--runs 3]
     python bench/beside_cudnn.py FOLDER --table
 
-Each mode is a process of its own and leaves FOLDER/MODE.json, a row for each layer and direction: times of both sides,
-solver, errors of both.  Programs go to FOLDER/cache, Find's records to FOLDER/db, from which a find-db that ships can
-be made.  Several machines' or GPUs' files may be put into one folder.
+Each run of a mode is a process of its own; FOLDER/MODE.json has a row for each layer and direction: times of both
+sides, medians over the runs, the ratio of each run, solver, errors of both, the largest of all runs.  Programs go to
+FOLDER/cache, Find's records to FOLDER/db, from which a find-db that ships can be made; runs behind the first find both
+there.  Several machines' or GPUs' files may be put into one folder.
 
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -36,14 +38,36 @@ MODES = (
 NAMES = [mode[0] for mode in MODES]
 
 
-def run(folder: Path, mode: tuple, device: str | None, repeat: int) -> None:
+def run(folder: Path, mode: tuple, device: str | None, runs: int) -> None:
     name, network, batch, dtype, layout, sync = mode
+    path = folder / f"{name}.json"
     command = [sys.executable, str(Path(__file__).with_name("versus.py")), "conv", "--plain", "--list", network,
-               "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", str(repeat),
-               "--db", str(folder / "db"), "--json", str(folder / f"{name}.json")]
+               "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", "1",
+               "--db", str(folder / "db"), "--json", str(path)]
     command += ["--sync"] if sync else []
     command += ["--device", device] if device else []
-    subprocess.run(command, env={**os.environ, "MIOPYX_CACHE_DIR": str(folder / "cache")}, check=True)
+    found = []
+    for _ in range(runs):
+        subprocess.run(command, env={**os.environ, "MIOPYX_CACHE_DIR": str(folder / "cache")}, check=True)
+        found.append(json.loads(path.read_text(encoding="utf-8")))
+        path.write_text(json.dumps({**found[0], "rows": together([one["rows"] for one in found])}, indent=1) + "\n",
+                        encoding="utf-8")
+
+
+def together(runs: list[list[dict]]) -> list[dict]:
+    """Return the rows of several runs as one's."""
+    rows = []
+    for same in zip(*runs, strict=True):
+        row = dict(same[0])
+        for name in row.keys() & {"miopyx", "torch", "miopyx_sync", "torch_sync"}:
+            row[name] = statistics.median(one[name] for one in same)
+        for name in ("error", "torch_error"):
+            row[name] = max((one[name] for one in same), key=lambda value: (math.isnan(value), value))
+        for name in ("miopyx_best", "torch_best"):
+            row[name] = min(one[name] for one in same)
+        row["ratios"] = [round(one["torch"] / one["miopyx"], 4) for one in same]
+        rows.append(row)
+    return rows
 
 
 def table(folder: Path) -> None:
@@ -77,7 +101,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--modes", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of what is there")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
@@ -88,7 +112,7 @@ def main() -> None:
         parser.error("no such mode")
     for mode in MODES if not options.table else ():
         if mode[0] in wanted:
-            run(options.folder, mode, options.device, options.repeat)
+            run(options.folder, mode, options.device, options.runs)
     table(options.folder)
 
 

@@ -18,8 +18,9 @@ GFLOP/s are 2 n k ho wo (c / groups) r s, by medians.  `ratio` is PyTorch's time
 best turn; `packed` the same for packed weights.  `hybrid` and `alone` are parts of the speed that there is: NORMAL's
 time by DYNAMIC_HYBRID's (which times what NORMAL times where all solvers are dynamic), and the best single solver's by
 that of Find's winner; `alone` names another solver if that was the best one.  Errors are norms, of the difference to
-the host path in float64 by that of the true result.  Above 2e9 operations some images are checked, or for backward
-weights some filters and channels, every element of them.
+float64 by that of the true result.  Beside CUDA every element counts, against PyTorch's own float64.  Else the host
+path computes the truth, above 2e9 operations for some images, the first and the last among them, or for backward
+weights some filters and channels.
 """
 
 from __future__ import annotations
@@ -118,10 +119,10 @@ class Prepared:
         buffers = self.buffers(direction)
         return lambda: plan(*buffers)
 
-    def result(self, direction: str, part: tuple[slice, ...]) -> np.ndarray:
-        """Return a part of what was computed last, in float64."""
+    def result(self, direction: str):
+        """Return what was computed last, in float64."""
         self.side.finish()
-        return self.side.read(self.output[OUTPUTS[direction]], part)
+        return self.side.read(self.output[OUTPUTS[direction]])
 
 
 class Peer:
@@ -144,26 +145,44 @@ class Peer:
 
         self.runs = {"F": forward, "B": data_gradient, "W": weights_gradient}
 
-    def result(self, direction: str, part: tuple[slice, ...]) -> np.ndarray:
+    def result(self, direction: str):
+        """Compute it and return it in float64."""
         self.runs[direction]()
         self.side.finish()
-        return self.side.read(self.kept[direction], part)
+        return self.side.read(self.kept[direction])
+
+
+class TruthOnDevice:
+    """The results in float64 by PyTorch, of everything; the host path would take longer than all else."""
+
+    def __init__(self, exact, layer: ConvCase, data: dict) -> None:
+        self.torch, self.peer = exact.torch, Peer(exact, layer, data)
+
+    def errors(self, direction: str, sides: list) -> list[float]:
+        """Return each side's error in what it computed last."""
+        with self.torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False):
+            true = self.peer.result(direction)
+        norm = self.torch.linalg.vector_norm
+        return [float(norm(side.result(direction) - true) / norm(true)) for side in sides]
 
 
 class Truth:
-    """The results in float64 by the host path, of all or of the part that is checked."""
+    """The results in float64 by the host path, of all or of a part."""
 
     def __init__(self, host, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
         self.host, self.layer, self.data = host, layer, data
 
-    def part(self, direction: str) -> tuple[slice, ...]:
-        """Return what is checked of a result: some images, or of the weights some filters and channels."""
+    def part(self, direction: str) -> tuple[np.ndarray, ...]:
+        """Return which images are checked, or which filters and channels: the first, the last, some between."""
+        def spread(count: int, share: float) -> np.ndarray:
+            return np.unique(np.linspace(0, count - 1, max(2, int(count * share))).round().astype(int))
+
         layer, share = self.layer, CHECKED / (2 * self.layer.products)
         if share >= 1 or (direction == "W" and (layer.groups > 1 or layer.transposed)):
             return ()
         if direction == "W":
-            return tuple(slice(max(1, int(count * math.sqrt(share)))) for count in (layer.k, layer.c))
-        return (slice(max(1, int(layer.n * share))),)
+            return np.ix_(spread(layer.k, math.sqrt(share)), spread(layer.c, math.sqrt(share)))
+        return (spread(layer.n, share),)
 
     def errors(self, direction: str, sides: list) -> list[float]:
         """Return each side's error in what it computed last."""
@@ -171,9 +190,9 @@ class Truth:
         if part and direction != "W":
             data["x"], data["y"] = (data[i][part] for i in "xy")
         elif part:
-            data["w"], data["x"], data["y"] = data["w"][part], data["x"][:, part[1]], data["y"][:, part[0]]
-        data = {i: np.ascontiguousarray(values, np.float64) for i, values in data.items()}
-        data[name].fill(math.nan)
+            data["w"], data["x"], data["y"] = data["w"][part], data["x"][:, part[1][0]], data["y"][:, part[0][:, 0]]
+        data = {i: np.full(values.shape, math.nan) if i == name else np.ascontiguousarray(values, np.float64)
+                for i, values in data.items()}
         desc = {i: miopyx.TensorDescriptor("float64", values.shape) for i, values in data.items()}
         x, w, y, conv = desc["x"], desc["w"], desc["y"], self.layer.conv()
         if direction == "F":
@@ -183,7 +202,8 @@ class Truth:
         else:
             self.host.convolution_backward_weights(y, x, conv, w)(data["y"], data["x"], data["w"])
         true = data[name]
-        return [float(np.linalg.norm(side.result(direction, part) - true) / np.linalg.norm(true)) for side in sides]
+        return [float(np.linalg.norm(np.asarray(side.result(direction))[part] - true) / np.linalg.norm(true))
+                for side in sides]
 
 
 def seconds_of_calls(runs: list[tuple[Callable[[], object], Callable[[], None]]]) -> list[float]:
@@ -203,16 +223,23 @@ def seconds_of_calls(runs: list[tuple[Callable[[], object], Callable[[], None]]]
     return [statistics.median(found) for found in times]
 
 
-def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, host, in_turns, repeat: int,
+def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_turns, repeat: int,
             exhaustive: bool, sync: bool) -> Iterator[dict]:
     """Yield a row for each direction.
 
     `hybrid` is a side of ours with a handle that found nothing else; without it only Find's solver is measured.
+    `exact` is the host's handle, or on CUDA PyTorch's side in float64.
     """
-    data = random_data(layer, ours.numpy_type, ours.layout)
+    on_cuda = theirs.where != "cpu"
+    if on_cuda:
+        data = {name: theirs.torch.randn(lens, device=theirs.where).to(theirs.dtype)
+                for name, lens in zip("xwy", layer.all_lens, strict=True)}
+    else:
+        data = random_data(layer, ours.numpy_type, ours.layout)
     mine, peer = Prepared(ours, layer, data), Peer(theirs, layer, data)
     other = Prepared(hybrid, layer, data) if hybrid else None
-    truth, conv, least = Truth(host, layer, data), layer.conv(), 20 if ours.handle.device.is_gpu else 1
+    truth = TruthOnDevice(exact, layer, data) if on_cuda else Truth(exact, layer, data)
+    conv, least = layer.conv(), 20 if ours.handle.device.is_gpu else 1
     for direction in directions:
         solutions = mine.find(direction, conv, exhaustive)
         plan = mine.plan(direction, conv)
@@ -225,7 +252,7 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, host, in_tur
             quickly = solver_of_hybrid(other, direction, layer)
             sides.update(other_sides(mine, direction, conv, solutions, [plan.solver.id, quickly.id]))
         finish = {name: theirs.finish if name == "torch" else ours.finish for name in sides}
-        times = in_turns([(run, finish[name]) for name, run in sides.items()], repeat, least)
+        times = in_turns([(run, finish[name]) for name, run in sides.items()], repeat, least, on_cuda)
         medians = {name: statistics.median(found) for name, found in zip(sides, times, strict=True)}
         if other:
             singles = {name: seconds for name, seconds in medians.items() if name not in ("miopyx", "torch", "packed")}

@@ -62,6 +62,10 @@ def measure(handle: miopyx.Handle) -> Iterator[dict]:
         yield {"file": file, "options": options, "assemble_s": round(took, 3), "kernels": kernels_of(log)}
 
 
+def write(path: str, rows: list[dict]) -> None:
+    Path(path).write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
+
+
 def span(values: list[int]) -> str:
     return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
@@ -75,7 +79,11 @@ def main() -> None:
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
     if handle.device.info.runtime != "nvidia":
         sys.exit("only NVIDIA's driver reports registers")
-    rows = list(measure(handle))
+    rows = []
+    for row in measure(handle):
+        rows.append(row)
+        if options.json and len(rows) % 20 == 0:  # whoever stops it keeps these
+            write(options.json, rows)
     kernels: dict[tuple[str, str], list[dict[str, int]]] = defaultdict(list)
     for row in rows:
         for name, facts in row["kernels"].items():
@@ -86,7 +94,7 @@ def main() -> None:
         print("{:34} {:34} {:8} {:>11} {:>16} {:>8}".format(file, name, len(facts), *columns))
     print(f"{len(rows)} programs, {sum(row['assemble_s'] for row in rows):.1f} s to assemble one after the other")
     if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
+        write(options.json, rows)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ PyTorch offers it.  Both sides run for a while in turns, five a repetition, each
 Per layer and direction it prints the times of both, medians over the turns, and their ratio, PyTorch's by ours; the
 same ratio of each side's best turn, which is the one to look at where other processes take the cores; how many bytes
 the operation cannot help to move; how much that is of the bandwidth of a kernel that copies as many bytes, by best
-turns, or for small layers calls per second; and the largest error of both, relative to the largest element, against
-the host path in float64.
+turns, or for small layers calls per second; and the largest error of both of all elements, relative to the largest
+element: against the host path in float64, or beside CUDA, where that and numbers by NumPy take ten times as long as all
+else, against PyTorch's own float64 in NCHW.
 
 PyTorch's max pooling on CPUs always writes indices, of 64 bits: "forward" is ours without any, "saving" with those of 8
-bits that the backward pass needs.
+bits that the backward pass needs.  Its batch norm is on CUDA what torch.nn.functional.batch_norm chooses, cuDNN mostly.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MA
                "MALLOC_TOP_PAD_": "500000000"}
 LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
 SMALL = 1e6            # bytes, below which launches are what counts
-BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
-SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call
+BLOCK_S = 0.01         # about how long a side runs before it is the other's turn; on CUDA 20 calls, or
+CUDA_BLOCK_S = 0.002
+SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call, not on CUDA
 TURNS = 5              # of a repetition
 NETWORKS = ["resnet50", "googlenet", "alexnet"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -137,17 +139,16 @@ class Ours:
         buffer = self.space(math.prod(lens) * dtype.itemsize, element.view("u1"))
         return buffer, tuple(lens), dtype
 
-    def read(self, array, part=()):
-        """Return an array's values in float64, or those that slices of its axes leave, the first from its beginning."""
+    def read(self, array):
+        """Return an array's values in float64."""
         import numpy as np
 
         buffer, lens, dtype = array
-        lens = (len(range(lens[0])[part[0]]), *lens[1:]) if part else lens
         nhwc = self.layout == "nhwc" and len(lens) >= 4
         shape = (lens[0], *lens[2:], lens[1]) if nhwc else lens
         raw = self.handle.download(buffer, np.empty(math.prod(lens) * dtype.itemsize, np.uint8))
         values = raw.view(dtype).reshape(shape)
-        return (np.moveaxis(values, -1, 1) if nhwc else values)[part].astype(np.float64)
+        return (np.moveaxis(values, -1, 1) if nhwc else values).astype(np.float64)
 
     def space(self, size, element=None):
         """Memory of some bytes, filled with an element's, or zeros."""
@@ -170,8 +171,38 @@ class Ours:
         self.handle.finish()
 
 
+class OursOfTensors(Ours):
+    """The same for values that PyTorch holds, which it turns with all cores or a GPU."""
+
+    def __init__(self, handle, dtype: str, layout: str, torch, where: str) -> None:
+        super().__init__(handle, dtype, layout)
+        self.torch, self.where = torch, where
+
+    def array(self, values, wide=False):
+        stored = self.stored_type(wide)
+        if self.layout == "nhwc" and values.ndim >= 4:
+            tensor = values.movedim(1, -1).to(getattr(self.torch, stored.name)).contiguous()
+        else:
+            tensor = values.to(getattr(self.torch, stored.name)).contiguous()
+        return self.handle.upload(tensor.ravel().view(self.torch.uint8).cpu().numpy()), tuple(values.shape), stored
+
+    def empty(self, lens, wide=False, value=math.nan):
+        return super().empty(lens, wide, value)
+
+    def read(self, array):
+        """Return an array's values in float64."""
+        import numpy as np
+
+        buffer, lens, stored = array
+        raw = self.handle.download(buffer, np.empty(math.prod(lens) * stored.itemsize, np.uint8))
+        tensor = self.torch.from_numpy(raw).to(self.where).view(getattr(self.torch, stored.name))
+        if self.layout == "nhwc" and len(lens) >= 4:
+            return tensor.reshape(lens[0], *lens[2:], lens[1]).movedim(-1, 1).double()
+        return tensor.reshape(lens).double()
+
+
 class Theirs:
-    """PyTorch."""
+    """PyTorch, with values of NumPy (convolutions) or its own."""
 
     def __init__(self, torch, where: str, dtype: str, layout: str) -> None:
         self.torch, self.where, self.layout = torch, where, layout
@@ -179,7 +210,9 @@ class Theirs:
         self.wide = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
 
     def array(self, values, wide=False):
-        if values.dtype.name == "bfloat16":  # which PyTorch does not know from NumPy
+        if self.torch.is_tensor(values):
+            tensor = values
+        elif values.dtype.name == "bfloat16":  # which PyTorch does not know from NumPy
             tensor = self.torch.from_numpy(values.view("i2")).view(self.torch.bfloat16)
         else:
             tensor = self.torch.from_numpy(values)
@@ -190,12 +223,11 @@ class Theirs:
         return tensor
 
     def empty(self, lens, wide=False):
-        import numpy as np
+        return self.array(self.torch.zeros(lens, device=self.where), wide)
 
-        return self.array(np.zeros(lens), wide)
-
-    def read(self, tensor, part=()):
-        return tensor.detach()[part].double().cpu().numpy()
+    def read(self, tensor):
+        """Return its values in float64."""
+        return tensor.detach().double()
 
     def finish(self) -> None:
         if self.where != "cpu":
@@ -240,6 +272,9 @@ class BatchNorm:
         scale, bias = (side.array(data[name].ravel(), True) for name in ("scale", "bias"))
         y, inferred = side.empty(layer.x), side.empty(layer.x)
         mean, var, saved, inv = (side.torch.zeros_like(scale) for _ in range(4))
+        if side.where == "cuda":
+            yield from self.chosen(side, x, dy, scale, bias, mean, var)
+            return
         nothing, neither = side.empty((0,), True), side.empty((0,), True)
         yield Work("training", lambda: aten.native_batch_norm.out(x, scale, bias, mean, var, True, 0.1, 1e-5, out=y,
                                                                   save_mean=saved, save_invstd=inv), (y,))
@@ -253,6 +288,28 @@ class BatchNorm:
 
         yield Work("backward", backward, (lambda: kept[0], lambda: kept[1].reshape(1, -1, 1, 1),
                                           lambda: kept[2].reshape(1, -1, 1, 1)))
+
+    def chosen(self, side, x, dy, scale, bias, mean, var):
+        """The three directions by what torch.nn.functional.batch_norm calls."""
+        torch, call, kept = side.torch, side.torch._batch_norm_impl_index, {}
+
+        def training():
+            with torch.no_grad():
+                kept["y"], *kept["saved"] = call(x, scale, bias, mean, var, True, 0.1, 1e-5, True)
+
+        def inference():
+            with torch.no_grad():
+                kept["inferred"] = call(x, scale, bias, bias, scale, False, 0.1, 1e-5, True)[0]
+
+        def backward():
+            *statistics, space, which = kept["saved"]
+            kept["back"] = torch.ops.aten._batch_norm_impl_index_backward(
+                which, x, dy, scale, mean, var, *statistics, True, 1e-5, [True] * 3, space)
+
+        yield Work("training", training, (lambda: kept["y"],))
+        yield Work("inference", inference, (lambda: kept["inferred"],))
+        yield Work("backward", backward, tuple(lambda i=i: kept["back"][i].reshape((1, -1, 1, 1) if i else x.shape)
+                                               for i in range(3)))
 
 
 class Activation:
@@ -535,13 +592,14 @@ def block(run: Callable[[], object], finish: Callable[[], None], calls: int) -> 
 
 
 def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repeat: int,
-             least: int) -> list[list[float]]:
+             least: int, on_cuda: bool = False) -> list[list[float]]:
     """Return the seconds of a call of each side, turn by turn."""
-    counts = [max(least, math.ceil(BLOCK_S / block(run, finish, 2))) for run, finish in sides]
+    seconds, settle = (CUDA_BLOCK_S, 0) if on_cuda else (BLOCK_S, SETTLE_S)
+    counts = [max(least, math.ceil(seconds / block(run, finish, 2))) for run, finish in sides]
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(repeat * TURNS):
         for found, (run, finish), calls in zip(times, sides, counts, strict=True):
-            time.sleep(SETTLE_S)
+            time.sleep(settle)
             found.append(block(run, finish, calls))
     return times
 
@@ -556,22 +614,20 @@ def results(side, work: Work) -> list:
 
 def error(found: list, truth: list) -> float:
     """Return the largest difference, relative to the largest element of each output; nan where anything is."""
-    import numpy as np
+    errors = [float((a.reshape(b.shape) - b).abs().max()) / max(float(b.abs().max()), 1e-300)
+              for a, b in zip(found, truth, strict=True)]
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
-    return max(float(np.max(np.abs(a.reshape(b.shape) - b))) / max(float(np.max(np.abs(b))), 1e-300)
-               for a, b in zip(found, truth, strict=True))
 
-
-def measure(layer: Layer, ours: Ours, theirs: Theirs, exact: Ours, copy: Copy | None, repeat: int) -> Iterator[dict]:
-    import numpy as np
-
-    rng, op = np.random.default_rng(), OPS[layer.op]
+def measure(layer: Layer, ours: OursOfTensors, theirs: Theirs, exact: OursOfTensors | Theirs, copy: Copy | None,
+            repeat: int) -> Iterator[dict]:
+    torch, where, op = theirs.torch, theirs.where, OPS[layer.op]
     # Rounded once, so that all begin with the same numbers; parameters are positive, as variances must be.
-    data = {name: rng.uniform(0.5, 1.5, lens) if name in ("scale", "bias") else rng.standard_normal(lens)
+    data = {name: torch.rand(lens, device=where) + 0.5 if name in ("scale", "bias") else torch.randn(lens, device=where)
             for name, lens in op.inputs(layer).items()}
-    data = {name: values.astype(ours.numpy_type).astype(np.float64) for name, values in data.items()}
-    works = [list(op.ours(ours, layer, data)), list(op.theirs(theirs, layer, data)), list(op.ours(exact, layer, data))]
-    for mine, peer, true in zip(*works, strict=True):
+    data = {name: values.to(theirs.dtype).double() for name, values in data.items()}
+    truths = (op.theirs if isinstance(exact, Theirs) else op.ours)(exact, layer, data)
+    for mine, peer, true in zip(op.ours(ours, layer, data), op.theirs(theirs, layer, data), truths, strict=True):
         assert mine.direction == peer.direction
         truth = results(exact, true)
         row = {"op": layer.op, "layer": layer.name, "count": layer.count, "direction": mine.direction,
@@ -581,7 +637,8 @@ def measure(layer: Layer, ours: Ours, theirs: Theirs, exact: Ours, copy: Copy | 
         if copy is not None:
             sides.append((copy.run(mine.bytes), ours.finish))
         least = 20 if ours.handle.device.is_gpu else 1
-        for side, times in zip(("miopyx", "torch", "copy"), in_turns(sides, repeat, least), strict=False):
+        for side, times in zip(("miopyx", "torch", "copy"), in_turns(sides, repeat, least, where == "cuda"),
+                               strict=False):
             row[side], row[f"{side}_best"] = statistics.median(times), min(times)
         yield row
 
@@ -657,10 +714,14 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(True)
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(time.time_ns())
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
     where = "cuda" if handle.device.is_gpu and torch.cuda.is_available() else "cpu"
-    ours, exact = Ours(handle, options.dtype, options.layout), Ours(miopyx.Handle("host"), "float64", "nchw")
-    theirs = Theirs(torch, where, options.dtype, options.layout)
+    ours = OursOfTensors(handle, options.dtype, options.layout, torch, where)
+    theirs, exact = Theirs(torch, where, options.dtype, options.layout), Theirs(torch, where, "float64", "nchw")
+    if where == "cpu":
+        exact = OursOfTensors(miopyx.Handle("host"), "float64", "nchw", torch, where)
     copy = None if handle.device.is_host else Copy(handle)
     print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, "
           f"{options.dtype}, {options.layout}; load {os.getloadavg()[0]:.1f}")
@@ -694,9 +755,14 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
     handles = [miopyx.Handle(options.device) if options.device else miopyx.Handle() for _ in range(2)]
     device = handles[0].device
     where = "cuda" if device.is_gpu and torch.cuda.is_available() else "cpu"
-    ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+    if where == "cuda":
+        ours, hybrid = (OursOfTensors(handle, options.dtype, options.layout, torch, where) for handle in handles)
+        exact = Theirs(torch, where, "float64", "nchw")
+    else:
+        ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
+        exact = miopyx.Handle("host")
     hybrid = None if options.plain else hybrid
-    theirs, host = Theirs(torch, where, options.dtype, options.layout), miopyx.Handle("host")
+    theirs = Theirs(torch, where, options.dtype, options.layout)
     print(f"{device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
           f"{options.layout}{', tuned' if options.exhaustive else ''}; load {os.getloadavg()[0]:.1f}")
     rows = []
@@ -704,7 +770,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         print(f"{network}\n{convolutions.HEADER}")
         found = []
         for layer in convolutions.layers(network, options.batch, options.only):
-            for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, host, in_turns,
+            for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, exact, in_turns,
                                             options.repeat, options.exhaustive, options.sync):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
@@ -718,10 +784,12 @@ def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> N
     if options.json:
         from fingerprint import fingerprint
 
+        from miopyx import places
+
         settings = {name: getattr(options, name) for name in ("batch", "dtype", "layout", "threads", "repeat")}
         Path(options.json).write_text(json.dumps({
-            **settings, "device": handle.device.name, "torch": peer, "fingerprint": fingerprint(), "rows": rows},
-            indent=1) + "\n", encoding="utf-8")
+            **settings, "code": places.build(), "device": handle.device.name, "torch": peer,
+            "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -141,6 +141,14 @@ cdef class Step:
             if self.global_size[i] == 0 or not (self.choose_local or self.local_size[i]):
                 raise BadParmError("no work-items", "global_size, local_size", (tuple(global_size), local_size), ">= 1")
 
+    @property
+    def group(self):
+        """Work-items of a work-group, 0 where the driver chooses."""
+        cdef size_t items = 0 if self.choose_local else 1
+        for i in range(self.dims):
+            items *= self.local_size[i]
+        return items
+
     @staticmethod
     def of_address(size_t function):
         """Return a step that calls the C function at an address, a `host_function`, for solvers made elsewhere."""

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -69,6 +70,16 @@ def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):
     (file,) = database.glob("*.ufdb.txt")
     keys = {line.split("=")[0] for line in file.read_text().splitlines()}
     assert {key[-4:] for key in keys} == {"32-F", "32-B", "32-W", "16-F"}
+
+
+def test_runs_are_put_together(bench):
+    first = {"layer": "a", "miopyx": 1.0, "torch": 2.0, "miopyx_best": 0.9, "torch_best": 1.9, "error": 1.0,
+             "torch_error": 3.0}
+    runs = [[{**first, "miopyx": ours, "error": error}] for ours, error in ((1.0, 1.0), (4.0, math.nan), (2.0, 0.5))]
+    (row,) = bench("beside_cudnn").together(runs)
+    assert row["miopyx"] == 2.0
+    assert math.isnan(row["error"])
+    assert row["ratios"] == [2.0, 0.5, 1.0]
 
 
 def test_the_table_beside_cudnn(tmp_path, bench, capsys):

@@ -94,14 +94,31 @@ def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direct
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direction):
-    """A range of 2^28 within each operand, at sizes that are nowhere near 1."""
+    """A range of 2^29 within each operand, at sizes that are nowhere near 1."""
     for size in (-100, -40, 0, 40, 100):
         problem = Problem(pairs, case, rng)
         for which, operand in enumerate(problem.operands(direction)):
-            exponents = rng.integers(-14, 14, operand.shape) + (size if which == 0 else -size // 2)
+            exponents = rng.integers(-15, 15, operand.shape) + (size if which == 0 else -size // 2)
             operand *= 2.0 ** exponents.astype(float)
         error = np.abs(problem.run(direction) - problem.truth(host, direction))
         assert (error <= bound(problem, host, direction) + 2.0**-140).all(), f"2^{size}"
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("case", CASES)
+def test_zeros_and_numbers_that_are_not_normal(pairs, host, rng, case, direction):
+    """Whole channels, filters and images of them, and some among others: there is no exponent to scale by."""
+    for value in (0.0, 1e-40):
+        problem = Problem(pairs, case, rng)
+        for operand in problem.operands(direction):
+            operand[:, 1:64] = value
+            operand[0] = value
+            operand.reshape(-1)[rng.integers(0, operand.size, 9)] = value
+        error = np.abs(problem.run(direction) - problem.truth(host, direction))
+        assert (error <= bound(problem, host, direction) + problem.terms(direction) * 2.0**-123).all(), value
+        problem.operands(direction)[0][:] = value
+        error = np.abs(problem.run(direction) - problem.truth(host, direction))
+        assert (error <= problem.terms(direction) * 2.0**-123).all(), value
 
 
 @pytest.mark.parametrize("direction", range(3))

@@ -35,6 +35,7 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "groups, 1x1 with a stride": conv_case(2, 128, 64, (8, 12), (1, 1), (0, 0), (2, 2), (1, 1), 2),
     "dilation": conv_case(3, 96, 64, (6, 6), (3, 3), (2, 2), (1, 1), (2, 2)),
     "single pixels": conv_case(3, 64, 65, (1, 1), (1, 1), (0, 0)),
+    "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
 }
 
 

@@ -8,6 +8,10 @@ import pytest
 
 import miopyx
 from miopyx import databases, device, places
+from miopyx._db import RecordFile
+from miopyx._key import find_key, parse_find_key
+from miopyx._records import read_find
+from miopyx.solvers import registry
 
 
 @pytest.fixture
@@ -136,11 +140,31 @@ def test_without_a_home(setting, info, monkeypatch, caplog):
     databases.forget()
 
 
-def test_an_h200_knows_resnet_without_a_search(cpu, pretend):
-    """The find-db that ships answers immediate mode; the device is only pretended, so nothing is run."""
-    info = cpu.device.info
-    handle = pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
-                     local_mem=49152, extensions=info.extensions | {"cl_nv_device_attribute_query"})
+@pytest.fixture
+def h200(cpu, pretend):
+    """A device that is only pretended: nothing can be run on it."""
+    return pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
+                   local_mem=49152, max_alloc=35 << 30,
+                   extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
+
+
+def test_every_record_of_an_h200_is_what_solvers_say(h200):
+    file = RecordFile(Path(miopyx.__file__).parent / "db" / "nv-sm90_132.OpenCL.fdb.txt.bz2")
+    assert file.problem == ""
+    assert not file.skipped
+    for key, value in file:
+        problem, record = parse_find_key(key), read_find(value)
+        assert find_key(problem) == key
+        assert record.items
+        assert not record.failed
+        for item in record.items:
+            solver = registry.BY_NAME[item.solver]
+            assert solver.why_not(h200.device, problem) is None, (key, item.solver)
+            assert solver.workspace_size(h200.device, problem) == item.workspace, (key, item.solver)
+
+
+def test_an_h200_knows_resnet_without_a_search(h200):
+    """The find-db that ships answers immediate mode."""
     conv = miopyx.ConvolutionDescriptor((1, 1))
     file = Path(miopyx.__file__).parent / "db" / "nv-sm90_132.OpenCL.fdb.txt.bz2"
     records = dict(line.split("=", 1) for line in bz2.decompress(file.read_bytes()).decode().splitlines())
@@ -149,7 +173,7 @@ def test_an_h200_knows_resnet_without_a_search(cpu, pretend):
                                       ("float16", miopyx.miopenTensorNCHW, "NCHW-FP16", "NvWgmmaFwd"),
                                       ("float32", miopyx.miopenTensorNCHW, "NCHW-FP32", "NvPairsFwd")):
         x, w = (miopyx.TensorDescriptor(dtype, lens, layout=layout) for lens in ((256, 64, 56, 56), (64, 64, 3, 3)))
-        found = miopyx.miopenConvolutionForwardGetSolution(handle, w, x, conv, x, 99)
+        found = miopyx.miopenConvolutionForwardGetSolution(h200, w, x, conv, x, 99)
         assert miopyx.solver_name(found[0].solution_id) == first
         record = records[f"64-56-56-3x3-64-56-56-256-1x1-1x1-1x1-0-{key}-F"]
         (time,) = (item.split(":")[1].split(",")[0] for item in record.split(";") if item.startswith(f"{first}:"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -44,6 +45,14 @@ def test_narrower_vectors(opencl_handle, pretend, host, rng, isa):
             for solver in registry.CONV:
                 if "Naive" not in solver.name and solver.why_not(handle.device, example.problem(direction)) is None:
                     check(handle, example, direction, solver, rng)
+
+
+def test_launches_for_each_image_have_a_limit(opencl_handle):
+    """Else a large batch is a list of steps that fills the memory."""
+    case = next(iter(conv_cases("smoke")))
+    for n, why in ((4096, None), (4097, "many images")):
+        problem = problem_of(dataclasses.replace(case, n=n))
+        assert registry.BY_NAME["GemmFwdRest"].why_not(opencl_handle.device, problem) == why
 
 
 def test_every_solver_has_a_case(handle):

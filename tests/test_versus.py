@@ -49,8 +49,8 @@ class Side:
     def __init__(self, values):
         self.values = values
 
-    def result(self, direction, part):
-        return self.values[part]
+    def result(self, direction):
+        return self.values
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -88,11 +88,32 @@ def test_errors_are_found_in_the_part_that_is_checked(convolutions, handles, rng
         windows = np.lib.stride_tricks.sliding_window_view(spread, (3, 3), (2, 3))
         true = np.einsum("nkhwrs,kcrs->nchw", windows, w[:, :, ::-1, ::-1])
     assert true.shape == data[name].shape
-    wrong = true.copy()
-    wrong[0, 0, -1, -1] += 1.0
     for share in (1.0, 0.3):
         monkeypatch.setattr(convolutions, "CHECKED", share * 2 * layer.products)
-        found = convolutions.Truth(handles("host"), layer, data).errors(direction, [Side(true), Side(wrong)])
+        for place in ((0, 0, -1, -1), (-1, -1, 0, 0)):  # the first image and the last, or the filters
+            wrong = true.copy()
+            wrong[place] += 1.0
+            found = convolutions.Truth(handles("host"), layer, data).errors(direction, [Side(true), Side(wrong)])
+            assert found[0] < 1e-14
+            assert found[1] > 1e-3
+
+
+def test_errors_on_a_device_are_found_everywhere(convolutions, handles, rng, monkeypatch):
+    """PyTorch's own float64 agrees with the host path, and any element counts."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(BENCH))
+    versus = importlib.import_module("versus")
+    layer = conv_case(4, 6, 8, (9, 7), (3, 3), (1, 1))
+    data = {name: torch.from_numpy(rng.standard_normal(lens))
+            for name, lens in zip("xwy", layer.all_lens, strict=True)}
+    exact, host = versus.Theirs(torch, "cpu", "float64", "nchw"), handles("host")
+    ours = convolutions.Prepared(versus.OursOfTensors(host, "float64", "nhwc", torch, "cpu"), layer, data)
+    truth = convolutions.TruthOnDevice(exact, layer, data)
+    for direction in "FBW":
+        ours.run(direction, ours.plan(direction, layer.conv()))()
+        wrong = ours.result(direction).clone()
+        wrong[-1, -1, 0, 0] += 1.0
+        found = truth.errors(direction, [ours, Side(wrong)])
         assert found[0] < 1e-14
         assert found[1] > 1e-3
 

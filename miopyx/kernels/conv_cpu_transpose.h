@@ -1,4 +1,4 @@
-/* transpose(rows): a square of VEC x VEC elements of ACC, by exchanging halves, quarters ... of pairs of rows. */
+/* transpose(rows): turns VEC vectors (vec) of VEC elements, by exchanging halves, quarters ... of pairs of rows. */
 #if VEC == 16
 #define EXCHANGE_8(a, b) a##_ = (vec)(a.lo, b.lo), b##_ = (vec)(a.hi, b.hi)
 #define EXCHANGE_4(a, b) \

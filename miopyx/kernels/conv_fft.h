@@ -239,24 +239,7 @@ static inline mx_fft_place place_of(const mx_fft_tiles g, long row)
 }
 
 #if !ON_GPU
-/* v[i].s[j] = v[j].s[i]: halves interleave, once a bit of the index. */
-static inline void transpose(vec *v)
-{
-#pragma unroll
-    for (int round = 1; round < VEC; round *= 2) {
-        vec t[VEC];
-#pragma unroll
-        for (int i = 0; i < VEC / 2; i++) {
-            t[2 * i].even = v[i].lo;
-            t[2 * i].odd = v[i + VEC / 2].lo;
-            t[2 * i + 1].even = v[i].hi;
-            t[2 * i + 1].odd = v[i + VEC / 2].hi;
-        }
-#pragma unroll
-        for (int i = 0; i < VEC; i++)
-            v[i] = t[i];
-    }
-}
+#include "conv_cpu_transpose.h"
 
 #if MX_TYPE(ACC) == MX_TYPE_double
 typedef MX_JOIN(long, VEC) lane_mask; /* a vector condition is as wide as ACC */

@@ -342,7 +342,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
 #pragma unroll
                             for (int i = 0; i < VEC; i++)
                                 v[i] = VGET(0, from + base[i] + j);
-                            turn(v);
+                            transpose(v);
                             const long move = (long)g.out_w * g.out.w;
                             if (count == VEC && j + VEC <= inside.y) {
 #pragma unroll

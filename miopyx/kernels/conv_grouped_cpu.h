@@ -176,24 +176,7 @@ static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, SC
     }
 }
 
-/* v[i] lane j becomes v[j] lane i: log2(VEC) perfect shuffles. */
-static inline void turn(vec *v)
-{
-    vec t[VEC];
-#pragma unroll
-    for (int round = 1; round < VEC; round *= 2) {
-#pragma unroll
-        for (int i = 0; i < VEC / 2; i++) {
-            t[2 * i].even = v[i].lo;
-            t[2 * i].odd = v[i + VEC / 2].lo;
-            t[2 * i + 1].even = v[i].hi;
-            t[2 * i + 1].odd = v[i + VEC / 2].hi;
-        }
-#pragma unroll
-        for (int i = 0; i < VEC; i++)
-            v[i] = t[i];
-    }
-}
+#include "conv_cpu_transpose.h"
 
 /* Columns j of [0, count) of which start + j * step lies in [0, width). */
 static inline int2 columns_inside(int start, int step, int width, int count)
@@ -309,7 +292,7 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
                 for (int i = 0; i < VEC; i++, at += next)
                     v[i] = j + i >= inside.x && j + i < inside.y ? load_whole(row + at, room - at) : (vec)((ACC)0);
             }
-            turn(v);
+            transpose(v);
             if (channels == VEC) {
 #pragma unroll
                 for (int i = 0; i < VEC; i++)

@@ -51,6 +51,9 @@
 #ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
 #define NEAR 0
 #endif
+#ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_ACROSS */
+#define FLAT 0
+#endif
 #ifndef X_ACROSS
 #define X_ACROSS 0
 #endif
@@ -192,6 +195,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int run = item % RUNS, run_row0 = (item & 127) / RUNS;
     const uint x_to = shared + run_row0 * ROW_BYTES + ((run * X_RUN / 8 ^ (run_row0 & 7)) << 4) + run * 2 * X_RUN % 16;
     int base[X_BLOCKS]; /* -1: none */
+#elif FLAT
+    int base, pixels_left; /* the first pixel of each row of copiers */
 #else
     /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
     __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
@@ -235,6 +240,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                    X + (base[b] + channel * g.x_c), valid);                                                           \
         }                                                                                                             \
     }
+#elif FLAT
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    base = (group)*g.x_g + ((m0) + row0) * g.x_w;                                                                     \
+    pixels_left = g.pixels - (m0)-row0;
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
+    const int some_pixels = SOME ? pixels_left : 0;                                                                   \
+    x_from += base;                                                                                                   \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++)                                                                \
+        COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, x_from + (long)g.x_w * (i * ROWS_AT_ONCE),    \
+               i * ROWS_AT_ONCE < some_pixels);
 #else
 #define BEGIN_PIXELS(group, m0)                                                                                       \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \

@@ -27,13 +27,16 @@
  * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
 #define MX_NO_TAP 0x80000000u
+static inline uint mx_taps_beside(int h, int w, const mx_nv_conv *g)
+{
+    const uint down = 0xffffu << clamp(-h, 0, 16) & ~(0xffffu << clamp(g->h - h, 0, 16)) & 0x7fff;
+    const uint across = 0xffffu << clamp(-w, 0, 16) & ~(0xffffu << clamp(g->w - w, 0, 16)) & 0x7fff;
+    return down << 16 | across;
+}
 static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx_nv_conv *g)
 {
-    if (g->tap_h == 1 && g->tap_w == 1) {
-        const uint down = 0xffffu << clamp(-h, 0, 16) & ~(0xffffu << clamp(g->h - h, 0, 16)) & 0x7fff;
-        const uint across = 0xffffu << clamp(-w, 0, 16) & ~(0xffffu << clamp(g->w - w, 0, 16)) & 0x7fff;
-        return down << 16 | across;
-    }
+    if (g->tap_h == 1 && g->tap_w == 1)
+        return mx_taps_beside(h, w, g);
     uint inside = 0;
 #pragma unroll 1
     for (int i = 0; i < taps_h; i++)

@@ -21,6 +21,12 @@
 #ifndef PIXELS_CLOSEST /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
 #define PIXELS_CLOSEST 0
 #endif
+#ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
+#define FLAT 0
+#endif
+#ifndef DILATED /* 1: taps are not beside each other */
+#define DILATED 0
+#endif
 #ifndef ON_AND_ON
 #define ON_AND_ON 0
 #endif
@@ -75,6 +81,23 @@ static inline int mx_from_lane(int value, int lane)
     return other;
 }
 
+/* Where a pixel lies in dy, -1 behind the last, its first tap in x, and which of its taps are inside. */
+typedef struct {
+    int y, x;
+    uint taps;
+} mx_nv_places;
+
+static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const mx_nv_conv *g)
+{
+    const int n = mx_quotient(pixel, g->image), rest = pixel - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int h = p * g->step_h + g->first_h, w = q * g->step_w + g->first_w;
+    const uint taps = DILATED ? mx_taps_inside(h, w, g->taps_h, g->taps_w, g) : mx_taps_beside(h, w, g);
+    const mx_nv_places found = {pixel < g->pixels ? y_group + n * g->y_n + p * g->y_h + q * g->y_w : -1,
+                                x_group + n * g->x_n + h * g->x_h + w * g->x_w, pixel < g->pixels ? taps : 0};
+    return found;
+}
+
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
     __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int each)
@@ -114,6 +137,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if PIXELS_CLOSEST
             int pixel = first * DEPTH + run * PIXELS_CLOSEST;
 #else
+            const int filters_left = g.filters - m0 - chunk * 8;
+#if FLAT
+            const int columns_left = min(columns, n0 + BN) - n0 - chunk * 8;
+            int pixel = first * DEPTH + row0;
+            __global const ushort *y_from = Y + (y_group + m0 + chunk * 8 + pixel * g.y_w);
+            __global const ushort *x_from = X + (x_group + n0 + chunk * 8 + pixel * g.x_w);
+#else
             int column_at[X_BLOCKS]; /* from a pixel's first tap on, and the tap */
             uint tap_of[X_BLOCKS];
 #pragma unroll
@@ -123,10 +153,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
                 tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
             }
-            const int filters_left = g.filters - m0 - chunk * 8;
             __global const ushort *y_filters = Y + (m0 + chunk * 8);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
+            mx_nv_places places = mx_places(pixel, y_group, x_group, &g);
+#endif
 #endif
             for (int slice = first; slice < end; slice++) {
                 const uint at = to + stage * STAGE_BYTES;
@@ -146,33 +177,43 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }                                                                                                             \
     } while (0)
 #else
-                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
-                const int p = mx_quotient(rest, g.row), q = rest - p * g.q;
-                const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
-                const bool inside = pixel < g.pixels;
-                const int y_found = inside ? y_group + n * g.y_n + p * g.y_h + q * g.y_w : -1;
-                const int x_found = x_group + n * g.x_n + h * g.x_h + w * g.x_w;
-                const int taps_found = inside ? mx_taps_inside(h, w, g.taps_h, g.taps_w, &g) : 0;
-#define COPY_SLICE(COPY16X, COPY16)                                                                                   \
-    do {                                                                                                              \
-        _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                          \
-            const int from = i * 4 + (lane >> 3);                                                                     \
-            const int y_at = mx_from_lane(y_found, from), x_at = mx_from_lane(x_found, from);                         \
-            const uint taps = mx_from_lane(taps_found, from);                                                         \
-            _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++) {                                                    \
-                const bool valid = (y_at >= 0) & (b * 64 < filters_left);                                             \
-                COPY16(at + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64, valid);        \
-            }                                                                                                         \
-            _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                    \
-                const bool valid = (taps & tap_of[b]) == tap_of[b];                                                   \
-                COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                             \
-                        X + (x_at + column_at[b]), valid);                                                            \
-            }                                                                                                         \
-        }                                                                                                             \
-    } while (0)
+/* Without `whole`, which says that nothing lies outside but taps, each copy is asked. */
+#if FLAT
+#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    const bool inside = pixel + (i)*ROWS_AT_ONCE < g.pixels;                                                          \
+    _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++)                                                              \
+        COPY16(at + b * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES,                                                   \
+               y_from + (long)g.y_w * ((i)*ROWS_AT_ONCE) + b * 64, (whole) || inside & (b * 64 < filters_left));      \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES,                                     \
+                x_from + (long)g.x_w * ((i)*ROWS_AT_ONCE) + b * 64, (whole) || inside & (b * 64 < columns_left));
+#else
+#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    const int from = (i)*4 + (lane >> 3);                                                                             \
+    const int y_at = mx_from_lane(places.y, from), x_at = mx_from_lane(places.x, from);                               \
+    const uint taps = mx_from_lane(places.taps, from);                                                                \
+    _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++)                                                              \
+        COPY16(at + b * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64,                        \
+               (whole) || (y_at >= 0) & (b * 64 < filters_left));                                                     \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, X + (x_at + column_at[b]),          \
+                (taps & tap_of[b]) == tap_of[b]);
 #endif
-                pixel += DEPTH;
+#define COPY_SLICE_OF(COPY16X, COPY16, whole)                                                                         \
+    _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                              \
+        COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    }
+#define COPY_SLICE(COPY16X, COPY16) COPY_SLICE_OF(COPY16X, COPY16, false)
+                const bool whole = aligned && m0 + BM <= g.filters && (!FLAT || n0 + X_BLOCKS * 64 <= columns)
+                                   && (slice + 1) * DEPTH <= g.pixels;
+#endif
                 mx_barrier_wait(empty + 8 * stage, phase);
+#if !PIXELS_CLOSEST
+                if (whole) {
+                    COPY_SLICE_OF(MX_COPY_RUN_OF_X, MX_COPY_RUN, true);
+                    mx_barrier_arrive_copied(full + 8 * stage);
+                } else
+#endif
                 if (aligned) {
                     COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY_RUN);
                     mx_barrier_arrive_copied(full + 8 * stage);
@@ -180,6 +221,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_RUN_UNALIGNED);
                     mx_barrier_arrive(full + 8 * stage);
                 }
+                pixel += DEPTH;
+#if FLAT
+                y_from += g.y_w * DEPTH;
+                x_from += g.x_w * DEPTH;
+#elif !PIXELS_CLOSEST
+                places = mx_places(pixel, y_group, x_group, &g); /* while the copies are under way */
+#endif
                 if (++stage == STAGES)
                     stage = 0, phase ^= 1;
             }

@@ -26,6 +26,7 @@ cdef enum:
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
+    SUMS_TOGETHER = 32     # of them that a work-group adds up at once
     ROLLED = 7             # rows of a strip that is walked row by row, at least
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
     LANES = 32             # blocks of channels of a work-group, at most
@@ -177,8 +178,8 @@ cdef class _Depthwise(ConvSolver):
         cdef shape_t s
         cdef tile_t t
         cdef str why
-        if not dev.is_gpu or dev.max_work_group < GROUP or dev.local_mem < 4 * WEIGHTS_LIMIT + 256:
-            return "needs a GPU with local memory"
+        if not dev.is_gpu or dev.max_work_group < GROUP:
+            return "needs a GPU with large work-groups"
         if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
             return "data type"
         if p.groups == 1:
@@ -198,6 +199,8 @@ cdef class _Depthwise(ConvSolver):
         t = self.tile_of(p, &s)
         if not self.holds(p, &s, &t):
             return "a large stride or dilation"
+        if self.local_bytes(p, &s, &t) > dev.local_mem:
+            return "local memory"
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -214,12 +217,17 @@ cdef class _Depthwise(ConvSolver):
         cdef tile_t t
         t.vec, t.th, t.tw = config
         t.inputs = self.inputs_of(&s, t.vec)
-        return config == self.default(dev, p) or self.holds(p, &s, &t)
+        return config == self.default(dev, p) or (
+            self.holds(p, &s, &t) and self.local_bytes(p, &s, &t) <= dev.local_mem)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef shape_t s = _shape(p)
         cdef tile_t t = self.tile_of(p, &s)
         return (t.vec, t.th, t.tw)
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Local memory of a work-group."""
+        raise NotImplementedError
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         """How many inputs are read at once."""
@@ -236,6 +244,16 @@ cdef class _Depthwise(ConvSolver):
 
 
 cdef class _DepthwiseData(_Depthwise):
+    cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """How many a work-group holds in local memory."""
+        cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
+        while count < taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec:
+            count *= 2
+        return count
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        return 4 * self.weights(p, s, t) + 4
+
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), rows
         if t.vec > s.widest or t.th * t.tw * t.vec > 128 or columns > COLUMNS_LIMIT:
@@ -286,7 +304,7 @@ cdef class _DepthwiseData(_Depthwise):
         cdef tile_t t
         cdef mx_depthwise g
         cdef bint backward = p.direction == MX_BACKWARD_DATA, carries, rolls
-        cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks, weights = 256
+        cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         t.vec, t.th, t.tw = config
         t.inputs = self.inputs_of(&s, t.vec)
@@ -307,14 +325,12 @@ cdef class _DepthwiseData(_Depthwise):
         rolls = _rolls(p, &s, &t)
         _set_strips(&g, &t, lanes, blocks, s.y.len[0], (2 if rolls else GROUPS) * max(1, dev.compute_units),
                     ROLLED if rolls else 4 if carries else 2 if s.loop and s.last else INT_LIMIT)
-        while weights < taps * s.inputs * lanes * t.vec:
-            weights *= 2
         spec = KernelSpec(
             "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1),
-            ROLL=int(rolls), WEIGHTS=weights)
+            ROLL=int(rolls), WEIGHTS=self.weights(p, &s, &t))
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
@@ -343,6 +359,9 @@ cdef class DepthwiseWrw(_Depthwise):
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         return vec if s.diagonal else 1
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        return 4 * SUMS_TOGETHER * GROUP
 
     cdef int64_t rows(self, const mx_conv_problem* p, int64_t vec) noexcept:
         """Rows of the filter that a work-item sums."""

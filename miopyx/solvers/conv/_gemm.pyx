@@ -20,12 +20,14 @@ from miopyx.solvers.conv._base cimport (
 )
 from miopyx.solvers.conv._index cimport columns_index, gemm_index
 from miopyx.solvers.conv._matmul cimport (
-    fixed, matmul, matmul_default, matmul_fits, matmul_table, mx_gemm, operand, operand_t, wide_scalars,
+    fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
+    wide_scalars,
 )
 
 cdef enum:
     GEMM = 0
     BATCH_BYTES = 256 << 20          # what a batched solver's columns may take, at least one image's
+    IMAGES_LIMIT = 4096              # of solvers that launch kernels for each
 
 cdef int64_t WORKSPACE_LIMIT = 7287183769  # MIOpen's, beside the device's largest allocation
 
@@ -40,7 +42,7 @@ cdef class _Gemm(ConvSolver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
-        return self.refuse_shape(dev, p)
+        return matmul_refuses(dev, p.w.type) or self.refuse_shape(dev, p)
 
     cdef str refuse_shape(self, Device dev, const mx_conv_problem* p):
         raise NotImplementedError
@@ -364,6 +366,8 @@ cdef class _GemmRest(_GemmColumns):
             return "a 1x1 solver takes this"
         if p.w.type == MX_INT8:
             return "data type"
+        if p.x.len[0] > IMAGES_LIMIT:
+            return "many images"
         return _GemmColumns.refuse_shape(self, dev, p)
 
 

@@ -16,7 +16,7 @@ from miopyx._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvSolver, capped_product, spatial_size, type_token
-from miopyx.solvers.conv._matmul cimport fixed, matmul_default, matmul_fits, matmul_table, wide_scalars
+from miopyx.solvers.conv._matmul cimport fixed, matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
 from miopyx.solvers.conv._nvidia_common cimport divisor, mx_nv_divisor, span, stride_of, taps_of, taps_t, up
 
 cdef enum:
@@ -28,7 +28,7 @@ cdef enum:
     TILE = 64                # rows and columns of a usual tile
     TILES = 512              # below which sums are split
     LEAST = 256              # terms of a split
-    SUM_GROUP = 256
+    SUM_GROUP = 64
 
 # The struct of kernels/conv_implicit_gpu.cl, which explains it.
 cdef struct mx_gather:
@@ -105,11 +105,9 @@ cdef class _ImplicitGpu(ConvSolver):
         if p.direction == MX_BACKWARD_DATA and capped_product(
                 capped_product(p.step[0], p.step[1]), p.step[2]) > PHASES_LIMIT:
             return "a large stride"
-        if not matmul_fits(dev, NULL, p.w.type, matmul_default(dev, NULL, p.w.type)):
-            return "local memory"
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
-        return None
+        return matmul_refuses(dev, p.w.type)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Behind GEMM's solvers for 1x1, before those that write a column matrix.

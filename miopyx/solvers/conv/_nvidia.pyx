@@ -16,7 +16,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from miopyx.solvers.conv._nvidia_common cimport (
-    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
+    ALIGN, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
     set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
@@ -535,12 +535,6 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
-
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        # Offsets of pixels, and the last slice's beyond them, are 32 bits too.
-        if p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4:
-            return "a tensor is too large for 32-bit offsets"
-        return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
         return _parts_of(dev, p)

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step
-from miopyx._types cimport MX_FLOAT, mx_conv_problem, mx_tensor
+from miopyx._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport ConvSolver, type_token
 
 cdef enum:
@@ -170,6 +170,8 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied):
         if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
                 or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
             return "an axis is too long"
-    if max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2:
+    # Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum ends behind them.
+    if (max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2
+            or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4)):
         return "a tensor is too large for 32-bit offsets"
     return None

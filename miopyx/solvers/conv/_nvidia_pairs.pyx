@@ -265,12 +265,6 @@ cdef class NvPairsWrw(_NvPairs):
     def __cinit__(self):
         self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS
 
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        # Offsets of pixels, and the last slice's beyond them, are 32 bits too.
-        if p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4:
-            return "a tensor is too large for 32-bit offsets"
-        return _NvPairs.refuse(self, dev, p)
-
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         return p.y.len[0] * p.y.len[3] * p.y.len[4]
 

@@ -38,12 +38,12 @@ cdef struct tile_t:
 
 cdef tile_t[WEIGHT_TILES] TILES
 TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
-TILES[1] = tile_t(256, 128, 384, 1, 0.77, 3)
+TILES[1] = tile_t(256, 128, 384, 1, 0.74, 3)
 TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
 TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
 TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
 TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
-TILES[6] = tile_t(64, 192, 256, 1, 0.42, 3)
+TILES[6] = tile_t(64, 192, 256, 1, 0.42, 4)
 TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
@@ -127,6 +127,12 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
 
 
+cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
+    """Whether pixel m of y reads pixel m of x alone, and x has no gaps between pixels."""
+    return (g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1 and g.first_h == 0 and g.first_w == 0
+            and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
+
+
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
     """One launch; of `residues` with equal grids those with most taps come first."""
     cdef rows_t whole
@@ -164,6 +170,9 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         if best < 0 or cost < best:
             best, best_groups, best_stages, chosen = cost, groups, stages, i
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
+    # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
+    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_across and _flat(g)
+                      and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
     rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].in_turns else 2
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
@@ -171,7 +180,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
-        TAPS_INNER=int(shared and g.reduced % 64 == 0), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
+        TAPS_INNER=int(shared and g.reduced % 64 == 0),
+        FLAT=int(flat), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
         W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(runs),
     )
     down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
@@ -550,6 +560,8 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         spec = KernelSpec(
             "conv_nvidia_hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
             BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
+            FLAT=int(not s.pixels_closest and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+            DILATED=int(g.tap_h != 1 or g.tap_w != 1),
             NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
         steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))

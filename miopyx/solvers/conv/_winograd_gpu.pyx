@@ -16,7 +16,7 @@ from miopyx._types cimport (
 )
 from miopyx.solvers.conv._base cimport ConvSolver, capped_product, type_token
 from miopyx.solvers.conv._matmul cimport (
-    fixed, matmul, matmul_default, matmul_fits, matmul_table, mx_gemm, operand, wide_scalars,
+    fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
 )
 from miopyx.solvers.conv._nvidia_common cimport span, stride_of, up
 
@@ -75,9 +75,7 @@ cdef class _WinogradGpu(ConvSolver):
             return "a tensor is too large for 32-bit offsets"
         if self.elements(p, 1) >= INT_LIMIT or self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
-        if not matmul_fits(dev, NULL, p.w.type, matmul_default(dev, NULL, p.w.type)):
-            return "local memory"
-        return None
+        return matmul_refuses(dev, p.w.type)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Few channels do not pay for the transforms.

@@ -237,6 +237,8 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
     elif k.size == 2 and k.last and _divides(2, g.channels, g.x_n, g.x_h, g.x_w, g.x_g):
         k.b_way = PAIRS
     _set_near(g, k)
+    if k.b_chunk == 1:     # 4 bytes at once: slower than what it saves
+        k.b_chunk = 0
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
@@ -368,8 +370,10 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
         else:  # what is copied comes first
             a = resident * (k.near_words * 4.0 if k.a_way != NEAR else 41 * l2) / 41
             a = min(a, l2)
-            cost = 1000 + a + sqrt(step * step + (l2 - a) * (l2 - a))
+            cost = a + sqrt(step * step + (l2 - a) * (l2 - a))
         cost = rounds * (2060 + cost + resident * high * wide * (4 * t.warps_k + 125) / 470.0)
+        if resident > 2:  # some begin and end while others compute
+            cost *= 0.9
         if k.splits > 1:
             cost += 2500 + 250 * k.splits + k.splits * high * wide * 4 / 14.0
     else:
@@ -397,7 +401,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
     cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
-    cdef int i, j, warps, o, full, near, a_way, b_way
+    cdef int i, j, warps, o, full, near, ahead, a_way, b_way
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
@@ -427,12 +431,15 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                     t = tile_t(1 << j, i + 1, 1 << (warps // 20), 1 << (warps // 5 % 4), 1 << (warps % 5))
                     if j + warps // 20 > 0 and trial.m <= 8 << (j + warps // 20):
                         continue
-                    k.ahead = 1
-                    while k.ahead < 3 and k.size == 4 and _tile_fits(&k, &t):
-                        k.ahead += 1
-                    if not _tile_fits(&k, &t):
-                        k.ahead -= 1
-                    if k.ahead == 0 or not _tile_fits(&k, &t):
+                    # Many groups hide each other's waiting, and need registers.
+                    tiles = ((trial.m + 16 * t.mb * t.warps_m - 1) // (16 * t.mb * t.warps_m)
+                             * ((trial.n + 8 * t.nb * t.warps_n - 1) // (8 * t.nb * t.warps_n)) * trial.groups)
+                    ahead = 3 if k.size == 4 and tiles <= 2 * k.units else 1
+                    k.ahead = ahead
+                    while ahead > 0 and not _tile_fits(&k, &t):
+                        ahead -= 1
+                        k.ahead = ahead
+                    if ahead == 0:
                         continue
                     tiles = 0
                     for full in range(4):  # one part, or groups for all compute units once, twice ...
@@ -440,7 +447,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                         if full > 0 and splits == 1:
                             continue
                         for near in range(2 if k.b_chunk > 0 else 1):
-                            k.a_way, k.b_way = a_way, b_way
+                            k.a_way, k.b_way, k.ahead = a_way, b_way, 1 if near else ahead
                             fits = _settle(&trial, &k, &t, splits, near, weights)
                             if full == 0:
                                 tiles = k.work_groups

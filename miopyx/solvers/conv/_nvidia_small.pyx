@@ -372,7 +372,7 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
             a = min(a, l2)
             cost = a + sqrt(step * step + (l2 - a) * (l2 - a))
         cost = rounds * (2060 + cost + resident * high * wide * (4 * t.warps_k + 125) / 470.0)
-        if resident > 2:  # some begin and end while others compute
+        if resident > 2 and weights:  # some begin and store while others compute
             cost *= 0.9
         if k.splits > 1:
             cost += 2500 + 250 * k.splits + k.splits * high * wide * 4 / 14.0

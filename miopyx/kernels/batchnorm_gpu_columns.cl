@@ -333,13 +333,13 @@ static inline void settle(const bn *b, long at, ACC shift, ACC mean, ACC squares
 static inline void write_rows(const bn *b, const area *a, const vec_t factors[FACTORS], const bool aligned)
 {
     const INDEX left = a->left;
-    const INDEX stride = (INDEX)b->w.reduced_stride[0][3], stride_y = (INDEX)b->w.reduced_stride[OUT][3];
-    const INDEX step = TY * stride, step_y = TY * stride_y;
-    __global const STORAGE(X_TYPE) *p = b->x + a->column + (long)a->first * stride;
-    __global STORAGE(X_TYPE) *to = b->y + a->column + (long)a->first * stride_y;
+    const long stride = b->w.reduced_stride[0][3], stride_y = b->w.reduced_stride[OUT][3];
+    const long step = TY * stride, step_y = TY * stride_y;
+    __global const STORAGE(X_TYPE) *p = b->x + a->column + a->first * stride;
+    __global STORAGE(X_TYPE) *to = b->y + a->column + a->first * stride_y;
 #if BACKWARD
-    const INDEX stride_dy = (INDEX)b->w.reduced_stride[1][3], step_dy = TY * stride_dy;
-    __global const STORAGE(X_TYPE) *q = b->dy + a->column + (long)a->first * stride_dy;
+    const long stride_dy = b->w.reduced_stride[1][3], step_dy = TY * stride_dy;
+    __global const STORAGE(X_TYPE) *q = b->dy + a->column + a->first * stride_dy;
 #endif
     for (INDEX done = 0; done < left; done += SETS) {
         raw_t x[SETS];

@@ -24,9 +24,7 @@ cdef enum:
     ITEMS = 4                  # pieces of work for each core
     WHOLE = 16384              # elements that one group of a GPU reads twice
     SIDE_BYTES = 128           # of a group's kept values that lie side by side
-    FEW_BYTES = 32             # the same of a group that does everything
-    ONE_GROUP = 1 << 20        # bytes that it moves, at most
-    LAUNCHES = 8 << 20         # bytes of x up to which a launch costs more than what it saves
+    LAUNCHES = 32 << 20        # bytes of x up to which another launch costs more than it saves
     GATHERED = 64              # parts that each group of the last launch gathers, at most
 
 
@@ -186,9 +184,9 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
 cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk, int tensors):
     """Channels last, and whatever else is a matrix whose columns have the statistics; else None."""
     cdef int64_t elements = walk.reduced[3], kept = walk.kept[3], width = type_size(<int> p.x.type), vec = 16 // width
-    cdef int64_t local = min(256, dev.max_work_group), across = 1, side = SIDE_BYTES, few = 1
+    cdef int64_t local = min(256, dev.max_work_group), across = 1, few = 1
     cdef int64_t rows, units, parts, slices, extent = 0, size = elements * kept * width
-    cdef bint back = p.what == MX_BN_BACKWARD, infers = p.what == MX_BN_INFERENCE, whole, settled = False
+    cdef bint back = p.what == MX_BN_BACKWARD, infers = p.what == MX_BN_INFERENCE, settled
     cdef int t
     cdef list steps = []
     if walk.kept[2] > 1 or walk.reduced[2] > 1 or kept == 1:
@@ -201,23 +199,19 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
         extent = max(extent, elements * walk.reduced_stride[t][3])
     while local & (local - 1):
         local &= local - 1
-    # Where a launch costs more than what a few groups cannot read at once: everything in one.
-    whole = not infers and size <= LAUNCHES and elements * FEW_BYTES * (5 if back else 3) <= ONE_GROUP
-    if whole:
-        side = FEW_BYTES
-        while side < SIDE_BYTES and size // elements // side >= dev.compute_units:
-            side *= 2
-    while across * 2 * vec * width <= side and across * vec < kept and local // (2 * across) >= vec:
+    while local > vec and local * (2 * vec + 1) * (8 if p.x.type == MX_DOUBLE else 4) + 4096 > dev.local_mem:
+        local //= 2
+    while across * 2 * vec * width <= SIDE_BYTES and across * vec < kept and local // (2 * across) >= vec:
         across *= 2
     while elements <= local // (2 * across) and across * vec < kept and local // (2 * across) >= vec:
         across *= 2
     rows = local // across
-    if rows < vec or local * (2 * vec + 1) * (8 if p.x.type == MX_DOUBLE else 4) > dev.local_mem - 4096:
+    if rows < vec:
         return None
     units = (kept + across * vec - 1) // (across * vec)
     slices = max(1, elements // (8 * rows))
     parts = max(1, min(2 * dev.compute_units // units, elements // (4 * rows)))
-    if infers or whole or (units >= dev.compute_units and elements * across * vec <= WHOLE):
+    if infers or (units >= dev.compute_units and elements * across * vec <= WHOLE):
         parts = 1
     settled = parts > 1 and size > LAUNCHES
     if not settled:

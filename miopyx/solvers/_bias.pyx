@@ -13,9 +13,6 @@ cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GPU_GROUPS = 8         # for each compute unit
     SIDE_BYTES = 128       # of a row that a group reads
-    FEW_BYTES = 32         # the same of a group that does everything
-    ONE_GROUP = 1 << 19    # bytes that it reads, at most
-    LAUNCHES = 1 << 22     # bytes of y up to which a second launch costs more than what it saves
     LANE_GROUPS = 2        # where they read rows of b's elements
     FINISHED = 8           # elements that a group of bias_finish adds up, as in conv_bias.cl
     ITEM = 16              # elements that are worth a work-item of a GPU
@@ -45,11 +42,11 @@ cdef class OpenCLBias(OpenCLLayer):
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_bias_problem* p = &(<BiasProblem> problem).c
         cdef bint wide = p.y.type == MX_DOUBLE
-        cdef int64_t local, groups, elements
+        cdef int64_t local = _local(dev), groups, elements
         cdef int width = 8 if dev.fp64 else 4
         cdef mx_bias_sums s
         cdef dict defines
-        local = _cut(&s, dev, p)
+        _cut(&s, dev, p)
         elements = s.rest_count * s.k
         workspace = self.workspace_size(dev, problem)
         defines = {
@@ -84,27 +81,16 @@ cdef int64_t _local(Device dev):
     return local
 
 
-cdef int64_t _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) except -1:
-    """How a device sums; returns how many work-items a group has."""
-    cdef int64_t groups, wanted, local = _local(dev), vec, width = 1, most = SIDE_BYTES
-    cdef int64_t size = type_size(<int> p.y.type)
-    cdef bint one = False
+cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
+    """How a device sums."""
+    cdef int64_t groups, wanted, vec, width = 1, size = type_size(<int> p.y.type)
     if dev.is_cpu:
         fill_sums(s, p, GROUPS * dev.compute_units)
-        return local
+        return 0
     fill_sums(s, p, 1)
     vec = _vector(s, p)
     if s.m == 1 and s.k > 1:
-        # One launch, where that costs more than what a few groups cannot read at once.
-        one = (s.rest_count == 1 and s.line_count * FEW_BYTES <= ONE_GROUP
-               and s.line_count * s.k * size <= LAUNCHES)
-        if one:
-            most = FEW_BYTES
-            while most < SIDE_BYTES and s.k * size // most >= dev.compute_units:
-                most *= 2
-            if 2 * local <= dev.max_work_group and 2 * local * vec * 8 <= dev.local_mem:
-                local *= 2
-        while 2 * width * vec * size <= most and width * vec < s.k and width < local:
+        while 2 * width * vec * size <= SIDE_BYTES and width * vec < s.k and width < _local(dev):
             width *= 2
         s.block = width * vec
     else:
@@ -113,9 +99,9 @@ cdef int64_t _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) except 
     groups = s.rest_count * s.blocks
     wanted = max(1, (LANE_GROUPS if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
     # No more parts than have something to do.
-    wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * local)))
-    s.parts = 1 if one else min(wanted, s.line_count * (s.m // vec if s.block == 1 else 1))
-    return local
+    wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
+    s.parts = min(wanted, s.line_count * (s.m // vec if s.block == 1 else 1))
+    return 0
 
 
 cdef int64_t _vector(const mx_bias_sums* s, const mx_bias_problem* p) noexcept:

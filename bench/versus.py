@@ -6,7 +6,8 @@
 OP is conv, which convolutions.py describes, or one that is bound by memory: bnorm, activ, pool, softmax, lrn, bias,
 tensor; or all of the latter.  Needs PyTorch, which takes a GPU where the device is one
 and PyTorch knows CUDA, else the CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
-PyTorch offers it.  Both sides run for a while in turns, five a repetition, each after a call that is not counted.
+PyTorch offers it.  Both sides run for a while in turns, five a repetition (three beside CUDA), each after a call that
+is not counted.
 
 Per layer and direction it prints the times of both, medians over the turns, and their ratio, PyTorch's by ours; the
 same ratio of each side's best turn, which is the one to look at where other processes take the cores; how many bytes
@@ -39,10 +40,11 @@ ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MA
                "MALLOC_TOP_PAD_": "500000000"}
 LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
 SMALL = 1e6            # bytes, below which launches are what counts
-BLOCK_S = 0.01         # about how long a side runs before it is the other's turn; on CUDA 20 calls, or
-CUDA_BLOCK_S = 0.002
-SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call, not on CUDA
+BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
+SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call
 TURNS = 5              # of a repetition
+CUDA_BLOCK_S = 0.005   # beside CUDA, where nothing spins; 20 calls at least
+CUDA_TURNS = 3
 NETWORKS = ["resnet50", "googlenet", "alexnet"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -594,10 +596,10 @@ def block(run: Callable[[], object], finish: Callable[[], None], calls: int) -> 
 def in_turns(sides: list[tuple[Callable[[], object], Callable[[], None]]], repeat: int,
              least: int, on_cuda: bool = False) -> list[list[float]]:
     """Return the seconds of a call of each side, turn by turn."""
-    seconds, settle = (CUDA_BLOCK_S, 0) if on_cuda else (BLOCK_S, SETTLE_S)
+    seconds, settle, turns = (CUDA_BLOCK_S, 0, CUDA_TURNS) if on_cuda else (BLOCK_S, SETTLE_S, TURNS)
     counts = [max(least, math.ceil(seconds / block(run, finish, 2))) for run, finish in sides]
     times: list[list[float]] = [[] for _ in sides]
-    for _ in range(repeat * TURNS):
+    for _ in range(repeat * turns):
         for found, (run, finish), calls in zip(times, sides, counts, strict=True):
             time.sleep(settle)
             found.append(block(run, finish, calls))

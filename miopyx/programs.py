@@ -86,7 +86,8 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
         return program
     text = source(file).encode()
     try:
-        program = _opencl.program_from_source(device.context_address, device.device_address, text, options.encode())
+        program = _opencl.program_from_source(device.context_address, device.device_address, text,
+                                              f"{options}{_known_of(device.info)}".encode())
         if _SM_90A in options.split():
             program = _load(device, options, _for_sm_90a(program.binary() or b""))
     except MIOpenError as e:
@@ -103,6 +104,11 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
         else:
             _store_at_end_of_worker()
     return program
+
+
+def _known_of(info: DeviceInfo) -> str:
+    """What kernels may ask about a device: NVIDIA's compiler does not say which instructions there are."""
+    return f" -D MX_SM={info.isa[2:]}" if info.isa.startswith("sm") and info.isa[2:].isdigit() else ""
 
 
 @atexit.register

@@ -126,6 +126,9 @@ def test_kernels_for_gpus(opencl_name, handles, as_gpu, mode, rng):
     for lens in ((2, 21, 6, 8), (3, 40, 4, 4), (2, 2304, 3, 5)):
         make = (TensorDescriptor, channels_last)[rng.integers(2)]
         check_problem(handle, algorithm, mode, dtype, lens, rng, lambda t, s, _, make=make: make(t, s))
+    if mode == CHANNEL:  # enough short sets for a work-item each
+        for lens in ((2, 21, 47, 53), (1, 5, 65, 67)):
+            check_problem(handle, algorithm, mode, dtype, lens, rng, lambda t, s, _: channels_last(t, s))
 
 
 # The forms of the kernels, at the sizes where they change: sets too long to be kept, blocks of columns with a rest, and

@@ -1,17 +1,16 @@
 /* Batch normalisation on GPUs: a group of TX * TY work-items takes kept values that lie side by side, and part of the
  * axes that statistics are taken over, of which each of the TY rows of work-items reads every TY-th vector.
  *
- * Vectors are of VEC elements, and neighbours read neighbours: with LANES = 0 memory runs along a reduced axis and a
- * group has one kept value (TX = 1, or VEC = 1 and TX kept values), with LANES = 1 along the kept ones, of which a
- * group has TX * VEC.
+ * Vectors are of VEC elements of a reduced axis, and neighbours read neighbours: memory runs along that axis and a
+ * group has one kept value (TX = 1), or VEC = 1 and there are TX of them.
  *   bn_whole      everything, for a unit of kept values;                 groups: units; in inference, units * parts
  *   bn_moments    part of a unit: mean and sum of squares into the workspace;                    groups: units * parts
  *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace;               groups: units * parts
  *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; the first part of a unit writes
  *                 the statistics, too;                                                           groups: units * parts
- * Units are ceil(kept / (TX * VEC)), or with LANES = 0 ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1
- * but for inference, else 1.  x may lie where y does, dy where dx does.
- * Local memory: arrays of TX * TY elements, two of own_t and one of ACC.  The order of the sums is fixed.
+ * Units are ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1 but for inference, else 1.  x may lie where y
+ * does, dy where dx does.
+ * Local memory: three arrays of TX * TY elements of ACC.  The order of the sums is fixed.
  */
 #ifndef TX /* powers of two */
 #define TX 32
@@ -25,9 +24,6 @@
 #ifndef VEC /* elements that a work-item reads at once; 1 where FLAT = 0 */
 #define VEC 1
 #endif
-#ifndef LANES /* 1: they are kept values, 0: of the innermost reduced axis; then 1 where TX > 1 */
-#define LANES 0
-#endif
 #ifndef SETS /* vectors that a work-item has under way; it takes their mean before their squares */
 #define SETS 8
 #endif
@@ -37,45 +33,12 @@
 #if TX < 1 || TY < 1 || (TX & (TX - 1)) != 0 || (TY & (TY - 1)) != 0
 #error "TX and TY must be powers of two"
 #endif
-#if VEC > 1 && (!FLAT || (TX > 1 && !LANES))
-#error "vectors are of kept values, or of a reduced axis that is innermost"
+#if VEC > 1 && (!FLAT || TX > 1)
+#error "vectors are of a reduced axis that is innermost"
 #endif
 
 MX_GET(get, X_TYPE)
 MX_PUT(put, X_TYPE)
-
-/* A number of each kept value of a work-item, and how many elements of one a vector has. */
-#if LANES
-typedef vec_t own_t;
-#define OWN VEC
-#define OWN_FROM(p) MX_V(vload)(0, p)
-#define ALONG 1
-#define OWN_SUM(v) (v)
-#else
-typedef ACC own_t;
-#define OWN 1
-#define OWN_FROM(p) (*(p))
-#define ALONG VEC
-#define OWN_SUM(v) mx_sum_of_lanes(v)
-#endif
-
-/* Those of a parameter, `step` apart. */
-#define OWN_LOAD(T, value, p, at, step)                                    \
-    do {                                                                   \
-        own_t all;                                                         \
-        if ((step) == 1 && MX_TYPE(T) == MX_TYPE(ACC))                     \
-            all = OWN_FROM((__global const ACC *)(p) + (at));              \
-        else                                                               \
-            _Pragma("unroll") for (int lane = 0; lane < OWN; lane++)       \
-                ((ACC *)&all)[lane] = LOAD(T)(p, (at) + lane * (step));    \
-        (value) = all;                                                     \
-    } while (0)
-#define OWN_STORE(T, p, at, step, value)                                   \
-    do {                                                                   \
-        const own_t all = (value);                                         \
-        _Pragma("unroll") for (int lane = 0; lane < OWN; lane++)           \
-            STORE(T)(p, (at) + lane * (step), ((const ACC *)&all)[lane]);  \
-    } while (0)
 
 typedef struct {
     long lane;      /* the first kept value */
@@ -83,11 +46,11 @@ typedef struct {
     int row;        /* of work-items */
     int column;
     long at[7];     /* where the tensors begin */
-    own_t shift;
-    own_t mean;     /* less the shift */
-    own_t inv;      /* sum of squares, then 1 / sqrt(variance + epsilon) */
-    own_t first;    /* sum of dy; bias */
-    own_t second;   /* sum of dy (x - mean); scale */
+    ACC shift;
+    ACC mean;     /* less the shift */
+    ACC inv;      /* sum of squares, then 1 / sqrt(variance + epsilon) */
+    ACC first;    /* sum of dy; bias */
+    ACC second;   /* sum of dy (x - mean); scale */
 } unit;
 
 /* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory,
@@ -97,7 +60,7 @@ static inline unit locate(const bn *b, INDEX index)
     unit u;
     u.column = (int)get_local_id(0) % TX;
     u.row = (int)get_local_id(0) / TX;
-    u.lane = ((long)index * TX + u.column) * OWN;
+    u.lane = (long)index * TX + u.column;
     u.inside = u.lane < b->width;
     long i0 = 0, i1 = 0, i2 = 0, i3 = u.inside ? u.lane : 0;
     if (b->w.kept[2] > 1) {
@@ -124,7 +87,7 @@ static inline unit locate(const bn *b, INDEX index)
 /* Vectors before a part. */
 static inline INDEX part_start(const bn *b, long part)
 {
-    const INDEX vectors = (INDEX)b->elements / ALONG, length = (vectors + (INDEX)b->parts - 1) / (INDEX)b->parts;
+    const INDEX vectors = (INDEX)b->elements / VEC, length = (vectors + (INDEX)b->parts - 1) / (INDEX)b->parts;
     return (INDEX)min((long)length * part, (long)vectors);
 }
 
@@ -143,7 +106,7 @@ static inline place place_of(const bn *b, INDEX index)
 {
     place p;
 #if FLAT
-    p.row = (INDEX)(b->w.reduced[3] / ALONG);
+    p.row = (INDEX)(b->w.reduced[3] / VEC);
     p.line = index / p.row;
     p.x = index - p.line * p.row;
     p.step_line = TY / p.row;
@@ -172,7 +135,7 @@ static inline void move_on(place *p)
 static inline long offset_of(const bn *b, int t, const place *p)
 {
 #if FLAT
-    return p->line * (INDEX)b->w.reduced_stride[t][2] + p->x * (INDEX)(ALONG * b->w.reduced_stride[t][3]);
+    return p->line * (INDEX)b->w.reduced_stride[t][2] + p->x * (INDEX)(VEC * b->w.reduced_stride[t][3]);
 #else
     const INDEX l1 = (INDEX)b->w.reduced[1], l2 = (INDEX)b->w.reduced[2], l3 = (INDEX)b->w.reduced[3];
     const INDEX i2 = p->index / l3, i1 = i2 / l2, i0 = i1 / l1;
@@ -189,11 +152,11 @@ static inline INDEX count_of(const unit *u, INDEX from, INDEX to)
 }
 
 /* Chan's formula: `count` elements of this mean and sum of squares join `before` others. */
-static inline void combine(own_t *mean, own_t *squares, ACC before, own_t new_mean, own_t new_squares, ACC count)
+static inline void combine(ACC *mean, ACC *squares, ACC before, ACC new_mean, ACC new_squares, ACC count)
 {
     if (count > 0) {
         const ACC share = count / (before + count);
-        const own_t d = new_mean - *mean;
+        const ACC d = new_mean - *mean;
         *mean += d * share;
         *squares += new_squares + d * d * (before * share);
     }
@@ -201,7 +164,7 @@ static inline void combine(own_t *mean, own_t *squares, ACC before, own_t new_me
 
 /* Combine what the rows of work-items found: each has u->mean and u->inv of `count` elements; then all have those of
  * all elements. */
-static inline void join_moments(unit *u, ACC count, __local own_t *means, __local own_t *squares,
+static inline void join_moments(unit *u, ACC count, __local ACC *means, __local ACC *squares,
                                 __local ACC *counts)
 {
     const int me = get_local_id(0);
@@ -213,7 +176,7 @@ static inline void join_moments(unit *u, ACC count, __local own_t *means, __loca
     for (int half_way = TY / 2; half_way > 0; half_way /= 2) {
         if (u->row < half_way) {
             const int other = me + half_way * TX;
-            own_t mean = means[me], square = squares[me];
+            ACC mean = means[me], square = squares[me];
             combine(&mean, &square, counts[me], means[other], squares[other], counts[other]);
             means[me] = mean;
             squares[me] = square;
@@ -225,7 +188,7 @@ static inline void join_moments(unit *u, ACC count, __local own_t *means, __loca
     u->inv = squares[u->column];
 }
 
-static inline void join_sums(unit *u, __local own_t *sums, __local own_t *others)
+static inline void join_sums(unit *u, __local ACC *sums, __local ACC *others)
 {
     const int me = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -247,7 +210,7 @@ static inline void set_shift(const bn *b, unit *u)
 {
     u->shift = 0;
     if (u->inside)
-        OWN_LOAD(X_TYPE, u->shift, b->x, u->at[0], b->w.kept_stride[0][3]);
+        u->shift = LOAD(X_TYPE)(b->x, u->at[0]);
 }
 
 /* The next `there` vectors of a work-item join its moments. */
@@ -263,15 +226,15 @@ static inline void add_moments(const bn *b, unit *u, ACC *count, place *p, const
         }
         sums += held[i];
     }
-    const ACC number = there * ALONG;
-    const own_t mean = OWN_SUM(sums) * (1 / number);
+    const ACC number = there * VEC;
+    const ACC mean = mx_sum_of_lanes(sums) * (1 / number);
 #pragma unroll
     for (int i = 0; i < SETS; i++) {
         const vec_t d = held[i] - mean;
         if (i < there)
             squares += d * d;
     }
-    combine(&u->mean, &u->inv, *count, mean, OWN_SUM(squares), number);
+    combine(&u->mean, &u->inv, *count, mean, mx_sum_of_lanes(squares), number);
     *count += number;
 }
 
@@ -287,8 +250,8 @@ static inline ACC add_all_moments(const bn *b, unit *u, INDEX from, INDEX to, co
     return count;
 }
 
-static inline void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __local own_t *means,
-                               __local own_t *squares, __local ACC *counts)
+static inline void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *means,
+                               __local ACC *squares, __local ACC *counts)
 {
     ACC count;
     u->mean = u->inv = 0;
@@ -301,26 +264,22 @@ static inline void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __loc
 
 static inline void settle_moments(const bn *b, unit *u, bool write)
 {
-    const own_t squares = u->inv;
+    const ACC squares = u->inv;
     u->inv = 1 / sqrt(squares / (ACC)b->elements + b->epsilon);
     write = write && u->inside && u->row == 0;
 #if TRAINING
-    const long mean_step = b->w.kept_stride[5][3], variance_step = b->w.kept_stride[6][3];
     if (write && b->running) {
-        own_t mean = u->shift + u->mean, variance = squares / (ACC)max(1L, b->elements - 1);
+        ACC mean = u->shift + u->mean, variance = squares / (ACC)max(1L, b->elements - 1);
         if (b->factor != 1) { /* else the old ones may be anything */
-            own_t old;
-            OWN_LOAD(MEAN_TYPE, old, b->mean, u->at[5], mean_step);
-            mean = (1 - b->factor) * old + b->factor * mean;
-            OWN_LOAD(VARIANCE_TYPE, old, b->variance, u->at[6], variance_step);
-            variance = (1 - b->factor) * old + b->factor * variance;
+            mean = (1 - b->factor) * LOAD(MEAN_TYPE)(b->mean, u->at[5]) + b->factor * mean;
+            variance = (1 - b->factor) * LOAD(VARIANCE_TYPE)(b->variance, u->at[6]) + b->factor * variance;
         }
-        OWN_STORE(MEAN_TYPE, b->mean, u->at[5], mean_step, mean);
-        OWN_STORE(VARIANCE_TYPE, b->variance, u->at[6], variance_step, variance);
+        STORE(MEAN_TYPE)(b->mean, u->at[5], mean);
+        STORE(VARIANCE_TYPE)(b->variance, u->at[6], variance);
     }
     if (write && b->save) {
-        OWN_STORE(MEAN_TYPE, b->saved_mean, u->at[5], mean_step, u->shift + u->mean);
-        OWN_STORE(VARIANCE_TYPE, b->saved_inv, u->at[6], variance_step, u->inv);
+        STORE(MEAN_TYPE)(b->saved_mean, u->at[5], u->shift + u->mean);
+        STORE(VARIANCE_TYPE)(b->saved_inv, u->at[6], u->inv);
     }
 #endif
 }
@@ -330,8 +289,8 @@ static inline void load_moments(const bn *b, unit *u)
     u->shift = 0;
     u->mean = u->inv = 1;
     if (u->inside) {
-        OWN_LOAD(MEAN_TYPE, u->mean, b->mean, u->at[5], b->w.kept_stride[5][3]);
-        OWN_LOAD(VARIANCE_TYPE, u->inv, b->variance, u->at[6], b->w.kept_stride[6][3]);
+        u->mean = LOAD(MEAN_TYPE)(b->mean, u->at[5]);
+        u->inv = LOAD(VARIANCE_TYPE)(b->variance, u->at[6]);
     }
 #if INFERENCE
     u->inv = 1 / sqrt(fabs(u->inv + b->epsilon));
@@ -364,12 +323,12 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
             }
         left -= SETS;
     }
-    u->first = OWN_SUM(first);
-    u->second = OWN_SUM(second);
+    u->first = mx_sum_of_lanes(first);
+    u->second = mx_sum_of_lanes(second);
 }
 
-static inline void sum_gradients(const bn *b, unit *u, INDEX from, INDEX to, __local own_t *sums,
-                                 __local own_t *others)
+static inline void sum_gradients(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *sums,
+                                 __local ACC *others)
 {
     if (VEC > 1 && MX_ALIGNED(b->x) && MX_ALIGNED(b->dy))
         add_gradients(b, u, from, to, true);
@@ -418,18 +377,17 @@ static inline void write_results(const bn *b, unit *u, INDEX from, INDEX to, boo
 {
     if (!u->inside)
         return;
-    own_t scale;
-    OWN_LOAD(SCALE_TYPE, scale, b->scale, u->at[3], b->w.kept_stride[3][3]);
+    const ACC scale = LOAD(SCALE_TYPE)(b->scale, u->at[3]);
 #if BACKWARD
-    const own_t dscale = u->second * u->inv;
+    const ACC dscale = u->second * u->inv;
     if (write && u->row == 0) {
-        OWN_STORE(SCALE_TYPE, b->dscale, u->at[3], b->w.kept_stride[3][3], dscale);
-        OWN_STORE(BIAS_TYPE, b->bias, u->at[4], b->w.kept_stride[4][3], u->first);
+        STORE(SCALE_TYPE)(b->dscale, u->at[3], dscale);
+        STORE(BIAS_TYPE)(b->bias, u->at[4], u->first);
     }
     u->first /= (ACC)b->elements;
     u->second = dscale * u->inv / (ACC)b->elements;
 #else
-    OWN_LOAD(BIAS_TYPE, u->first, b->bias, u->at[4], b->w.kept_stride[4][3]);
+    u->first = LOAD(BIAS_TYPE)(b->bias, u->at[4]);
 #endif
     u->inv *= scale;
     bool aligned = MX_ALIGNED(b->x) && MX_ALIGNED(b->y);
@@ -443,7 +401,7 @@ static inline void write_results(const bn *b, unit *u, INDEX from, INDEX to, boo
 }
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(TX * TY, 1, 1))) void
-#define LOCAL_ARRAYS __local own_t local_1[TX * TY], local_2[TX * TY]; __local ACC local_3[TX * TY]
+#define LOCAL_ARRAYS __local ACC local_1[TX * TY], local_2[TX * TY], local_3[TX * TY]
 
 #if !PARTS
 
@@ -470,46 +428,39 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
 
 #if PARTS
 
-#define GATHERED (OWN > 4 ? 2 : 4) /* parts that a work-item reads at once */
-#if OWN == 1
-#define KEPT(at) b->space[at]
-#define KEEP(at, v) (b->space[at] = (v))
-#else
-#define KEPT(at) MX_V(vload)(0, b->space + (at))
-#define KEEP(at, v) MX_V(vstore)(v, 0, b->space + (at))
-#endif
+#define GATHERED 4 /* parts that a work-item reads at once */
 
 static inline void keep_moments(const bn *b, const unit *u, long part)
 {
     if (!u->inside || u->row != 0)
         return;
     if (part == 0)
-        KEEP(u->lane, u->shift);
-    KEEP(AT_MOMENTS(part) + u->lane, u->mean);
-    KEEP(AT_MOMENTS(part) + b->width + u->lane, u->inv);
+        b->space[u->lane] = u->shift;
+    b->space[AT_MOMENTS(part) + u->lane] = u->mean;
+    b->space[AT_MOMENTS(part) + b->width + u->lane] = u->inv;
 }
 
 /* Combine what bn_moments found. */
-static inline void gather_moments(const bn *b, unit *u, __local own_t *means, __local own_t *squares,
+static inline void gather_moments(const bn *b, unit *u, __local ACC *means, __local ACC *squares,
                                   __local ACC *counts)
 {
-    own_t mean = 0, square = 0;
+    ACC mean = 0, square = 0;
     ACC count = 0;
     u->shift = 0;
     if (u->inside)
-        u->shift = KEPT(u->lane);
+        u->shift = b->space[u->lane];
     for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {
-        own_t means_of[GATHERED], squares_of[GATHERED]; /* read before the first is waited for */
+        ACC means_of[GATHERED], squares_of[GATHERED]; /* read before the first is waited for */
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
             const long at = min(part + i * TY, b->parts - 1);
-            means_of[i] = KEPT(AT_MOMENTS(at) + u->lane);
-            squares_of[i] = KEPT(AT_MOMENTS(at) + b->width + u->lane);
+            means_of[i] = b->space[AT_MOMENTS(at) + u->lane];
+            squares_of[i] = b->space[AT_MOMENTS(at) + b->width + u->lane];
         }
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
             const long at = part + i * TY;
-            const ACC more = at < b->parts ? (part_start(b, at + 1) - part_start(b, at)) * ALONG : 0;
+            const ACC more = at < b->parts ? (part_start(b, at + 1) - part_start(b, at)) * VEC : 0;
             combine(&mean, &square, count, means_of[i], squares_of[i], more);
             count += more;
         }
@@ -538,20 +489,20 @@ static inline void keep_gradients(const bn *b, const unit *u, long part)
 {
     if (!u->inside || u->row != 0)
         return;
-    KEEP(AT_GRADIENTS(part) + u->lane, u->first);
-    KEEP(AT_GRADIENTS(part) + b->width + u->lane, u->second);
+    b->space[AT_GRADIENTS(part) + u->lane] = u->first;
+    b->space[AT_GRADIENTS(part) + b->width + u->lane] = u->second;
 }
 
-static inline void gather_gradients(const bn *b, unit *u, __local own_t *sums, __local own_t *others)
+static inline void gather_gradients(const bn *b, unit *u, __local ACC *sums, __local ACC *others)
 {
     u->first = u->second = 0;
     for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {
-        own_t firsts[GATHERED], seconds[GATHERED];
+        ACC firsts[GATHERED], seconds[GATHERED];
 #pragma unroll
         for (int i = 0; i < GATHERED; i++) {
             const long at = min(part + i * TY, b->parts - 1);
-            firsts[i] = KEPT(AT_GRADIENTS(at) + u->lane);
-            seconds[i] = KEPT(AT_GRADIENTS(at) + b->width + u->lane);
+            firsts[i] = b->space[AT_GRADIENTS(at) + u->lane];
+            seconds[i] = b->space[AT_GRADIENTS(at) + b->width + u->lane];
         }
 #pragma unroll
         for (int i = 0; i < GATHERED; i++)

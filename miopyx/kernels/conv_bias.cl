@@ -174,8 +174,6 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void bias_backward(
 
 #define WIDE 8
 
-MX_GET(get, Y_TYPE)
-
 /* A few elements are summed in ACC, these sums in SUM: conversions between floats and doubles are slow. */
 typedef MX_V(SUM) sum_t;
 #define TO_SUM MX_V(MX_JOIN(convert_, SUM))
@@ -235,18 +233,19 @@ static inline own_t sum_vectors(const mx_bias_sums *s, __global const STORAGE(Y_
     p.step_line = height / p.row;
     p.step_x = height - p.step_line * p.row;
     INDEX left = from < to ? (to - from + height - 1) / height : 0;
-    for (; left >= SETS; left -= SETS) {
-        vec_t several[SETS], few = 0;
+    for (; left > 0; left -= SETS) {
+        MX_RAW(Y_TYPE) several[SETS];
+        vec_t few = 0;
 #pragma unroll
         for (int i = 0; i < SETS; i++)
-            several[i] = get(y + next_place(s, &p), aligned);
+            if (i < left)
+                several[i] = MX_RAW_LOAD(Y_TYPE, y + next_place(s, &p), aligned);
 #pragma unroll
         for (int i = 0; i < SETS; i++)
-            few += several[i];
+            if (i < left)
+                few += MX_WIDE(Y_TYPE, several[i]);
         sum += TO_SUM(few);
     }
-    for (; left > 0; left--)
-        sum += TO_SUM(get(y + next_place(s, &p), aligned));
 #if LANES
     return sum;
 #else

@@ -52,6 +52,23 @@ static inline uint mx_two_to_half(const float2 two)
 #endif
 #if VEC == 1
 #define MX_TO_bfloat16(bits, v) ((bits) = mx_to_bfloat16(v))
+#elif defined(__NV_CL_C_VERSION) && defined(MX_SM) && MX_SM >= 80
+static inline uint mx_two_to_bfloat16(const float2 two)
+{
+    uint word;
+    asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(two.x), "f"(two.y));
+    return word;
+}
+#if VEC == 2
+#define MX_TO_bfloat16(bits, v) ((bits) = as_ushort2(mx_two_to_bfloat16(v)))
+#elif VEC == 4
+#define MX_TO_bfloat16(bits, v) \
+    ((bits) = as_ushort4((uint2)(mx_two_to_bfloat16((v).lo), mx_two_to_bfloat16((v).hi))))
+#else
+#define MX_TO_bfloat16(bits, v)                                                                              \
+    ((bits) = as_ushort8((uint4)(mx_two_to_bfloat16((v).s01), mx_two_to_bfloat16((v).s23),                   \
+                                 mx_two_to_bfloat16((v).s45), mx_two_to_bfloat16((v).s67))))
+#endif
 #else
 #define MX_TO_bfloat16(bits, v) ((bits) = mx_vector_to_bfloat16(v))
 static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
@@ -80,6 +97,8 @@ static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
 #define MX_TO_float(bits, v) ((bits) = (v))
 #define MX_TO_double(bits, v) ((bits) = (v))
 
+#define MX_WIDE(T, bits) MX_V(MX_JOIN(convert_, ACC))(MX_JOIN(MX_FROM_, T)(bits))
+
 /* GET_(name, T) defines name(p, aligned), PUT_(name, T) name(p, value, aligned). */
 #if VEC == 1
 #define MX_RAW_LOAD(T, p, aligned) (*(p))
@@ -98,7 +117,7 @@ static inline MX_V(ushort) mx_vector_to_bfloat16(const MX_V(float) value)
     static inline vec_t name(__global const STORAGE(T) *p, const bool aligned)          \
     {                                                                                   \
         const MX_RAW(T) bits = MX_RAW_LOAD(T, p, aligned);                              \
-        return MX_V(MX_JOIN(convert_, ACC))(MX_JOIN(MX_FROM_, T)(bits));                \
+        return MX_WIDE(T, bits);                                                        \
     }
 #define MX_PUT(name, T)                                                                 \
     static inline void name(__global STORAGE(T) *p, const vec_t value, const bool aligned) \

@@ -11,6 +11,8 @@
  *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
+ *   pooling_backward_wide      maxima, 2-D, small windows, indices of 8 bits, w contiguous in dx and dy: a work-item
+ *                              writes PACK neighbours of ROWS rows of dx, which begin PACK / STEP_W windows of dy.
  *   pooling_backward_lanes     2-D, small windows, c contiguous in dx and dy, which are made of aligned vectors of PACK
  *                              channels, indices of 8 bits: a group has SPAN such vectors of TILE_H x TILE_W blocks of
  *                              ROWS x COLUMNS elements.  Channels run slowest in the indices: the group turns those
@@ -71,6 +73,9 @@
 #ifndef TILE_W
 #define TILE_W 16
 #endif
+#ifndef RUN /* 4, 2 or 1: rows of indices are made of such runs, which begin at multiples of it; pooling_..._lanes */
+#define RUN 1
+#endif
 #include "pooling.h"
 
 #define KIND_forward_strips 11
@@ -83,6 +88,7 @@
 #define KIND_forward_whole 18
 #define KIND_backward_whole 19
 #define KIND_forward_wide 20
+#define KIND_backward_wide 21
 
 #define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
 
@@ -253,20 +259,61 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 #endif
 
 #if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole) || \
-    IS_KIND(forward_wide)
+    IS_KIND(forward_wide) || IS_KIND(backward_wide)
 #undef VEC
+#if IS_KIND(backward_wide) && STEP_W == 2 && PACK == 8
+#define VEC 4
+#elif IS_KIND(backward_wide) && STEP_W == 2
+#define VEC 2
+#else
 #define VEC PACK
+#endif
 #include "gpu_vectors.h"
 
 MX_GET(get, TYPE)
 MX_PUT(put, TYPE)
 #endif
 
+#define LOCAL (SPAN * TILE_H * TILE_W) /* of a tile */
+#if (IS_KIND(forward_lanes) || IS_KIND(backward_lanes)) && SAVE
+/* Indices of 8 bits: channels run slowest in them and fastest in local memory, four by four are turned. */
+#define PITCH (SPAN * PACK + 8) /* bytes of a window */
+#define CODES MX_JOIN(uchar, PACK)
+
+/* Byte i of word j becomes byte j of word i. */
+static inline void turn(uint words[4])
+{
+    const uint low = 0x00ff00ffu, a = words[0], b = words[1], c = words[2], d = words[3];
+    const uint even_1 = (a & low) | (b & low) << 8, odd_1 = (a >> 8 & low) | (b & ~low);
+    const uint even_2 = (c & low) | (d & low) << 8, odd_2 = (c >> 8 & low) | (d & ~low);
+    words[0] = (even_1 & 0xffffu) | even_2 << 16;
+    words[1] = (odd_1 & 0xffffu) | odd_2 << 16;
+    words[2] = even_1 >> 16 | (even_2 & ~0xffffu);
+    words[3] = odd_1 >> 16 | (odd_2 & ~0xffffu);
+}
+#endif
+
 #if IS_KIND(forward_lanes)
 #if SAVE
-#define LOCAL (SPAN * TILE_H * TILE_W)
 #define TILE_ROWS (TILE_H * ROWS)
-#define PITCH (TILE_ROWS * TILE_W + 4) /* indices of a channel */
+
+/* Four neighbours of a row of `columns`, those that are there. */
+static inline void put_codes(__global uchar *row, INDEX w, INDEX columns, uint word, const bool runs)
+{
+    if (runs && RUN == 4) {
+        if (w < columns)
+            *(__global uint *)(row + w) = word;
+    } else if (runs && RUN == 2) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (w + 2 * i < columns)
+                *(__global ushort *)(row + w + 2 * i) = (ushort)(word >> 16 * i);
+    } else
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (w + i < columns)
+                row[w + i] = (uchar)(word >> 8 * i);
+}
 #define SIZED __attribute__((reqd_work_group_size(LOCAL, 1, 1)))
 #else
 #define SIZED
@@ -280,7 +327,7 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
     const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
     const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
 #if SAVE
-    __local INDEX_TYPE codes[SPAN * PACK * PITCH];
+    __local uchar codes[TILE_ROWS * TILE_W * PITCH] __attribute__((aligned(8)));
     const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
     const block_t tile = block_of((INDEX)get_group_id(0), (channels / PACK + SPAN - 1) / SPAN,
                                   (rows + TILE_ROWS - 1) / TILE_ROWS, (columns + TILE_W - 1) / TILE_W);
@@ -369,27 +416,31 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
                     result[r] /= (ACC)(WINDOW_H * WINDOW);
                 put(y + h * p.y.stride[3], result[r], true);
 #if SAVE
-#pragma unroll
-                for (int c = 0; c < PACK; c++) {
-                    const LANE code = ((const LANE *)&found[r])[c];
-                    const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + code % WINDOW : (INDEX)code;
-                    codes[(lane * PACK + c) * PITCH + (block_h * ROWS + r) * TILE_W + block_w] =
-                        ((const ACC *)&result[r])[c] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
-                }
+                const LANEV code = result[r] > (vec_t)(-(ACC)INFINITY) ? found[r] : (LANEV)0;
+                *(__local CODES *)(codes + ((block_h * ROWS + r) * TILE_W + block_w) * PITCH + lane * PACK) =
+                    TO(CODES)(code);
 #endif
             }
         }
     }
 #if SAVE
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 4
-    for (int i = me; i < SPAN * PACK * TILE_ROWS * TILE_W; i += LOCAL) {
-        const int channel = i / (TILE_ROWS * TILE_W), at = i % (TILE_ROWS * TILE_W);
-        const INDEX c = tile.c * (SPAN * PACK) + channel;
-        const INDEX h = tile.h * TILE_ROWS + at / TILE_W, w = tile.w * TILE_W + at % TILE_W;
-        if (c < channels && h < rows && w < columns)
-            indices[indices_offset + ((tile.n * (long)channels + c) * rows + h) * columns + w] =
-                codes[channel * PITCH + at];
+    const bool runs = (ulong)(indices + indices_offset) % RUN == 0;
+    for (int i = me; i < SPAN * PACK / 4 * TILE_ROWS * (TILE_W / 4); i += LOCAL) {
+        const int k = i % (TILE_W / 4) * 4, row = i / (TILE_W / 4) % TILE_ROWS;
+        const int channel = i / (TILE_W / 4 * TILE_ROWS) * 4;
+        const INDEX c = tile.c * (SPAN * PACK) + channel, h = tile.h * TILE_ROWS + row, w = tile.w * TILE_W + k;
+        uint words[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            words[j] = *(__local const uint *)(codes + (row * TILE_W + k + j) * PITCH + channel);
+        turn(words);
+        __global uchar *to = indices + indices_offset + ((tile.n * (long)channels + c) * rows + h) * columns;
+        if (h < rows)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (c + j < channels)
+                    put_codes(to + j * (rows * columns), w, columns, words[j], runs);
     }
 #endif
 }
@@ -611,7 +662,7 @@ static inline void backward_element(BACKWARD_BUFFERS,
 }
 #endif
 
-#if IS_KIND(backward_strips) || IS_KIND(backward_lanes)
+#if IS_KIND(backward_strips) || IS_KIND(backward_lanes) || IS_KIND(backward_wide)
 
 /* Windows with elements of the block, along an axis: how many begin before the block's number of strides, and how many
  * there are in all. */
@@ -619,6 +670,99 @@ static inline void backward_element(BACKWARD_BUFFERS,
 #define BEFORE_W ((WINDOW - 1 - PAD_W) / STEP_W)
 #define ALONG_H ((ROWS - 1 + PAD_H) / STEP_H + BEFORE_H + 1)
 #define ALONG_W ((COLUMNS - 1 + PAD_W) / STEP_W + BEFORE_W + 1)
+#endif
+
+#if IS_KIND(backward_wide)
+#define CODES MX_JOIN(uchar, VEC)
+
+static inline __attribute__((always_inline)) void backward_wide(
+    __global const STORAGE(TYPE) *dy, __global STORAGE(TYPE) *dx, __global const uchar *indices,
+    const mx_pooling_problem *p, const block_t a, const bool aligned)
+{
+    const INDEX height = (INDEX)p->x.len[3], rows = (INDEX)p->y.len[3], columns = (INDEX)p->y.len[4];
+    const INDEX h0 = a.h * ROWS, w0 = a.w * COLUMNS, first = a.w * VEC;
+    const INDEX j0 = a.h * (ROWS / STEP_H) - BEFORE_H, k0 = first - BEFORE_W, line = (INDEX)p->y.stride[3];
+    ACC sum[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++)
+            sum[r][s] = 0;
+#pragma unroll
+    for (int j = 0; j < ALONG_H; j++) {
+        const INDEX h = min(max(j0 + j, (INDEX)0), rows - 1);
+        __global const STORAGE(TYPE) *row = dy + h * line;
+        __global const uchar *codes = indices + h * columns;
+        const vec_t middle = get(row + first, aligned);
+        CODES middle_codes;
+        if (aligned)
+            middle_codes = *(__global const CODES *)(codes + first);
+        else
+            middle_codes = MX_V(vload)(0, codes + first);
+#pragma unroll
+        for (int k = 0; k < ALONG_W; k++) {
+            const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
+            ACC value;
+            int code;
+            if (k >= BEFORE_W && k < BEFORE_W + VEC) {
+                value = ((const ACC *)&middle)[k - BEFORE_W];
+                code = ((const uchar *)&middle_codes)[k - BEFORE_W];
+            } else {
+                value = LOAD(TYPE)(row, w);
+                code = w == k0 + k ? codes[w] : 255; /* of no element */
+            }
+            code = h == j0 + j ? code : 255;
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int s = 0; s < COLUMNS; s++) {
+                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
+                    if (tap_h >= 0 && tap_h < WINDOW_H && tap_w >= 0 && tap_w < WINDOW)
+                        sum[r][s] += code == tap_h * WINDOW + tap_w ? value : (ACC)0;
+                }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (h0 + r < height) {
+            __global STORAGE(TYPE) *to = dx + (h0 + r) * p->x.stride[3] + w0;
+            MX_RAW(TYPE) bits[STEP_W];
+#pragma unroll
+            for (int i = 0; i < STEP_W; i++) {
+                vec_t part;
+#pragma unroll
+                for (int s = 0; s < VEC; s++)
+                    ((ACC *)&part)[s] = sum[r][i * VEC + s];
+                MX_JOIN(MX_TO_, TYPE)(bits[i], part);
+            }
+#if STEP_W == 1
+            MX_RAW_STORE(TYPE, to, bits[0], aligned);
+#else
+            if (aligned)
+                *(__global MX_JOIN(STORAGE(TYPE), PACK) *)to = (MX_JOIN(STORAGE(TYPE), PACK))(bits[0], bits[1]);
+            else {
+                MX_V(vstore)(bits[0], 0, to);
+                MX_V(vstore)(bits[1], 1, to);
+            }
+#endif
+        }
+}
+
+__kernel void pooling_backward_wide(BACKWARD_BUFFERS, __global const INDEX_TYPE *restrict indices, long indices_offset,
+                                    const mx_pooling_problem p, const long block)
+{
+    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4], channels = (INDEX)p.x.len[1];
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (height + ROWS - 1) / ROWS, width / COLUMNS);
+    if (a.n >= (INDEX)p.x.len[0])
+        return;
+    dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
+    dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
+    indices += indices_offset + (a.n * (long)channels + a.c) * p.y.len[3] * p.y.len[4];
+    if (MX_ALIGNED(dy) && (ulong)dx % (PACK * sizeof(*dx)) == 0 && (ulong)indices % VEC == 0)
+        backward_wide(dy, dx, indices, &p, a, true);
+    else
+        backward_wide(dy, dx, indices, &p, a, false);
+}
 #endif
 
 #if IS_KIND(backward_strips)
@@ -714,12 +858,29 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
 
 #if IS_KIND(backward_lanes)
 
-#define LOCAL (SPAN * TILE_H * TILE_W)
-/* Windows of a tile, and the bytes of one of them. */
+/* Windows of a tile; along w a multiple of four, of which the first LEAD are not asked for. */
+#define LEAD ((4 - BEFORE_W % 4) % 4)
 #define TILE_J ((TILE_H - 1) * (ROWS / STEP_H) + ALONG_H)
-#define TILE_K ((TILE_W - 1) * (COLUMNS / STEP_W) + ALONG_W)
-#define PITCH (SPAN * PACK + 8)
-#define CODES MX_JOIN(uchar, PACK)
+#define TILE_K ((LEAD + (TILE_W - 1) * (COLUMNS / STEP_W) + ALONG_W + 3) / 4 * 4)
+
+#if SAVE
+/* Four neighbours of a row of `columns`; what is not there is any other. */
+static inline uint get_codes(__global const uchar *row, INDEX w, INDEX columns, const bool runs)
+{
+    uint word = 0;
+    if (runs && RUN == 4)
+        return *(__global const uint *)(row + min(max(w, (INDEX)0), columns - 4));
+    if (runs && RUN == 2)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+            word |= (uint)*(__global const ushort *)(row + min(max(w + i, (INDEX)0), columns - 2)) << 8 * i;
+    else
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            word |= (uint)row[min(max(w + i, (INDEX)0), columns - 1)] << 8 * i;
+    return word;
+}
+#endif
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backward_lanes(BACKWARD_BUFFERS,
 #if SAVE
@@ -743,14 +904,22 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
     const INDEX h0 = (tile_h + block_h) * ROWS, w0 = (tile_w + block_w) * COLUMNS;
 #if SAVE
     __local uchar codes[TILE_J * TILE_K * PITCH] __attribute__((aligned(8)));
-    const INDEX first_j = tile_h * (ROWS / STEP_H) - BEFORE_H, first_k = tile_w * (COLUMNS / STEP_W) - BEFORE_W;
+    const INDEX first_j = tile_h * (ROWS / STEP_H) - BEFORE_H;
+    const INDEX first_k = tile_w * (COLUMNS / STEP_W) - (BEFORE_W + LEAD);
     __global const uchar *from = indices + indices_offset + n * (long)channels * rows * columns;
-#pragma unroll 8
-    for (int i = me; i < SPAN * PACK * TILE_J * TILE_K; i += LOCAL) {
-        const int k = i % TILE_K, j = i / TILE_K % TILE_J, channel = i / TILE_K / TILE_J;
-        const INDEX row = min(max(first_j + j, (INDEX)0), rows - 1);
-        const INDEX at = min(set * (SPAN * PACK) + channel, channels - 1) * rows + row;
-        codes[(j * TILE_K + k) * PITCH + channel] = from[at * columns + min(max(first_k + k, (INDEX)0), columns - 1)];
+    const bool runs = (ulong)(indices + indices_offset) % RUN == 0;
+    for (int i = me; i < SPAN * PACK / 4 * TILE_J * (TILE_K / 4); i += LOCAL) {
+        const int k = i % (TILE_K / 4) * 4, j = i / (TILE_K / 4) % TILE_J, channel = i / (TILE_K / 4 * TILE_J) * 4;
+        const INDEX row = min(max(first_j + j, (INDEX)0), rows - 1), first = set * (SPAN * PACK) + channel;
+        uint words[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            words[q] = get_codes(from + (min(first + q, channels - 1) * rows + row) * columns, first_k + k, columns,
+                                 runs);
+        turn(words);
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            *(__local uint *)(codes + (j * TILE_K + k + q) * PITCH + channel) = words[q];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -787,7 +956,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
             const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
             vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
 #if SAVE
-            const int in_tile = (block_h * (ROWS / STEP_H) + j) * TILE_K + block_w * (COLUMNS / STEP_W) + k;
+            const int in_tile = (block_h * (ROWS / STEP_H) + j) * TILE_K + LEAD + block_w * (COLUMNS / STEP_W) + k;
             const CODES bytes = *(__local const CODES *)(codes + in_tile * PITCH + lane * PACK);
             const LANEV code = TO(LANEV)(bytes);
 #elif MODE == 1
@@ -837,6 +1006,25 @@ static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
 #if IS_KIND(forward_whole)
 #define COLLECT(a, b) (MODE == 0 ? fmax(a, b) : (a) + (b))
 
+/* Every DEEP-th pixel. */
+static inline vec_t collect(__global const STORAGE(TYPE) *x, const mx_tensor *shape, INDEX first, INDEX pixels,
+                            const bool aligned)
+{
+    vec_t mine = NOTHING;
+    for (INDEX i = first; i < pixels; i += 8 * DEEP) {
+        MX_RAW(TYPE) several[8]; /* asked for before the first is waited for */
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            if (i + k * DEEP < pixels)
+                several[k] = MX_RAW_LOAD(TYPE, x + pixel_at(shape, i + k * DEEP), aligned);
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            if (i + k * DEEP < pixels)
+                mine = COLLECT(mine, MX_WIDE(TYPE, several[k]));
+    }
+    return mine;
+}
+
 __kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_forward_whole(
     FORWARD_BUFFERS, const mx_pooling_problem p, const long block)
 {
@@ -848,19 +1036,8 @@ __kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_f
     x += x_offset + n * p.x.stride[0];
     y += y_offset + n * p.y.stride[0];
     const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y);
-    const INDEX c = min(vector, vectors - 1) * PACK;
-    vec_t mine = NOTHING;
-    for (INDEX i = row; i < pixels; i += 4 * DEEP) {
-        vec_t several[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            __global const STORAGE(TYPE) *from = x + c + pixel_at(&p.x, min(i + k * DEEP, pixels - 1));
-            several[k] = aligned ? get(from, true) : get(from, false);
-        }
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            mine = COLLECT(i + k * DEEP < pixels ? several[k] : (vec_t)NOTHING, mine);
-    }
+    x += min(vector, vectors - 1) * PACK;
+    vec_t mine = aligned ? collect(x, &p.x, row, pixels, true) : collect(x, &p.x, row, pixels, false);
     scratch[me] = mine;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int half_way = DEEP / 2; half_way > 0; half_way /= 2) {
@@ -874,7 +1051,7 @@ __kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_f
             mine /= (ACC)pixels;
         if (MODE == 2)
             mine /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
-        put(y + c, mine, aligned);
+        put(y + vector * PACK, mine, aligned);
     }
 }
 #endif

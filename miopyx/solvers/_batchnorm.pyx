@@ -23,7 +23,9 @@ cdef enum:
     CACHED = 1 << 16           # elements of x that may be read twice from the second cache
     ITEMS = 4                  # pieces of work for each core
     WHOLE = 16384              # elements that one group of a GPU reads twice
-    SIDE_BYTES = 128           # of a group's kept values that lie side by side: many rows of work-items gather then
+    SIDE_BYTES = 128           # of a group's kept values that lie side by side
+    LAUNCHES = 32 << 20        # bytes of x up to which another launch costs more than it saves
+    GATHERED = 64              # parts that each group of the last launch gathers, at most
 
 
 cdef class HostBatchNorm(HostLayer):
@@ -179,6 +181,65 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
                           (walk.kept[3] // channels * local,), (local,))])
 
 
+cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk, int tensors):
+    """Channels last, and whatever else is a matrix whose columns have the statistics; else None."""
+    cdef int64_t elements = walk.reduced[3], kept = walk.kept[3], width = type_size(<int> p.x.type), vec = 16 // width
+    cdef int64_t local = min(256, dev.max_work_group), across = 1, few = 1
+    cdef int64_t rows, units, parts, slices, extent = 0, size = elements * kept * width
+    cdef bint back = p.what == MX_BN_BACKWARD, infers = p.what == MX_BN_INFERENCE, settled
+    cdef int t
+    cdef list steps = []
+    if walk.kept[2] > 1 or walk.reduced[2] > 1 or kept == 1:
+        return None
+    for t in range(tensors):
+        if walk.kept_stride[t][3] != 1 or walk.reduced_stride[t][3] < kept:
+            return None
+        while kept % vec or walk.reduced_stride[t][3] % vec:
+            vec //= 2
+        extent = max(extent, elements * walk.reduced_stride[t][3])
+    while local & (local - 1):
+        local &= local - 1
+    while local > vec and local * (2 * vec + 1) * (8 if p.x.type == MX_DOUBLE else 4) + 4096 > dev.local_mem:
+        local //= 2
+    while across * 2 * vec * width <= SIDE_BYTES and across * vec < kept and local // (2 * across) >= vec:
+        across *= 2
+    while elements <= local // (2 * across) and across * vec < kept and local // (2 * across) >= vec:
+        across *= 2
+    rows = local // across
+    if rows < vec:
+        return None
+    units = (kept + across * vec - 1) // (across * vec)
+    slices = max(1, elements // (8 * rows))
+    parts = max(1, min(2 * dev.compute_units // units, elements // (4 * rows)))
+    if infers or (units >= dev.compute_units and elements * across * vec <= WHOLE):
+        parts = 1
+    settled = parts > 1 and size > LAUNCHES
+    if not settled:
+        parts = min(parts, GATHERED)
+        slices = slices if infers else parts
+    defines = {"TX": across, "TY": rows, "VEC": vec, "SETS": 4 if back else 8,
+               "INDEX": "int" if extent < 1 << 31 else "long"}
+    if back:
+        defines["SAVE"] = 1 if p.save else 0
+    defines.update(_defines(p, parts > 1))
+    args = _arguments(p, walk, rows, parts, parts > 1)
+    file = "batchnorm_gpu_columns.cl"
+    if parts == 1:
+        return Solution([Step(KernelSpec(file, "bn_whole", **defines), args, (units * slices * local,), (local,))])
+    if not (back and p.save):
+        steps.append(Step(KernelSpec(file, "bn_moments", **defines), args, (units * parts * local,), (local,)))
+    if back:
+        steps.append(Step(KernelSpec(file, "bn_gradients", **defines), args, (units * parts * local,), (local,)))
+    if settled:  # by many small groups
+        while 2 * few * vec <= 8:
+            few *= 2
+        steps.append(Step(KernelSpec(file, "bn_settle", **dict(defines, TX=few, TY=local // few)), args,
+                          ((kept + few * vec - 1) // (few * vec) * local,), (local,)))
+        defines["SETTLED"] = 1
+    steps.append(Step(KernelSpec(file, "bn_finish", **defines), args, (units * slices * local,), (local,)))
+    return Solution(steps, _workspace(p, walk, parts) + kept * (4 if back else 3) * (8 if p.x.type == MX_DOUBLE else 4))
+
+
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):
     """Groups of work-items, each for some kept values, and for parts of their elements where there are few."""
     cdef int64_t units, parts, elements = _product(walk.reduced, 4), kept = _product(walk.kept, 4), extent = 0, size
@@ -186,9 +247,12 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     cdef int t, axis, tensors = 3 if p.what == MX_BN_BACKWARD else 2
     cdef int64_t own, most
     cdef bint flat, lanes
-    cdef Solution in_planes = _in_planes(dev, p, walk, tensors)
+    cdef Solution in_planes = _in_planes(dev, p, walk, tensors), in_columns
     if in_planes is not None:
         return in_planes
+    in_columns = _in_columns(dev, p, walk, tensors)
+    if in_columns is not None:
+        return in_columns
     while local & (local - 1):
         local &= local - 1
     for t in range(tensors):
@@ -199,11 +263,11 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
         extent = max(extent, size)
     flat = walk.reduced[0] == 1 and walk.reduced[1] == 1 and extent < 1 << 31
     lanes = walk.kept[3] > 1 and (walk.reduced[3] == 1 or walk.kept_stride[0][3] < walk.reduced_stride[0][3])
-    if flat:
-        vec = _lanes(p, walk, tensors) if lanes else _vector(p, walk, tensors)
+    if flat and not lanes:
+        vec = _vector(p, walk, tensors)
     if lanes:
-        most = min(local, max(1, SIDE_BYTES // (vec * type_size(<int> p.x.type))))
-        while across < most and across * vec < walk.kept[3]:
+        most = min(local, SIDE_BYTES // type_size(<int> p.x.type))
+        while across < most and across < walk.kept[3]:
             across *= 2
         if elements < local // across:
             across = local
@@ -212,7 +276,7 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     # A work-item has 16 elements under way, so many that memory is never waited for twice.
     held = 8 if p.what == MX_BN_BACKWARD else 16
     held = max(vec, held)
-    own = across * vec if lanes else 1     # kept values of a group
+    own = across                           # kept values of a group
     units = (kept + own - 1) // own
     if p.what == MX_BN_INFERENCE:
         parts = max(1, elements * own // (local * 2 * held))
@@ -225,8 +289,7 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     else:
         # With channels last each group of the last pass gathers the parts of many kept values.
         parts = max(1, min((2 if lanes else 8) * dev.compute_units // units, elements * own // (local * 16)))
-    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec,
-               "LANES": 1 if lanes and vec > 1 else 0}
+    defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
     if extent < 1 << 31 and kept * elements < 1 << 30:
@@ -247,25 +310,6 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
             fits = fits and walk.reduced_stride[t][2] % vec == 0
             for axis in range(4):
                 fits = fits and (walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
-        if fits:
-            return vec
-        vec //= 2
-    return 1
-
-
-cdef int64_t _lanes(const mx_batchnorm_problem* p, const bn_walk* walk, int tensors) noexcept:
-    """The same of kept values that are neighbours in memory."""
-    cdef int64_t vec = 16 // type_size(<int> p.x.type)
-    cdef int t, axis
-    for t in range(tensors):
-        if walk.kept_stride[t][3] != 1:
-            return 1
-    while vec > 1:
-        fits = walk.kept[3] % vec == 0
-        for t in range(tensors):
-            for axis in range(4):
-                fits = fits and (axis == 3 or walk.kept[axis] == 1 or walk.kept_stride[t][axis] % vec == 0)
-                fits = fits and (walk.reduced[axis] == 1 or walk.reduced_stride[t][axis] % vec == 0)
         if fits:
             return vec
         vec //= 2

@@ -12,8 +12,8 @@ from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
 cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GPU_GROUPS = 8         # for each compute unit
-    GPU_WIDTH = 32         # neighbours that read a row together
-    LANE_GROUPS = 4        # where they read rows of b's elements
+    SIDE_BYTES = 128       # of a row that a group reads
+    LANE_GROUPS = 2        # where they read rows of b's elements
     FINISHED = 8           # elements that a group of bias_finish adds up, as in conv_bias.cl
     ITEM = 16              # elements that are worth a work-item of a GPU
 
@@ -58,7 +58,7 @@ cdef class OpenCLBias(OpenCLLayer):
         if not dev.is_cpu:
             vec = _vector(&s, p)
             lanes = s.block > 1 and vec > 1
-            defines.update(VEC=vec, LANES=int(lanes), SETS=4 if lanes else 16 // vec if vec > 1 else 8)
+            defines.update(VEC=vec, LANES=int(lanes), SETS=8 if lanes or vec == 1 else 16 // vec)
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
         # A kernel that needs no workspace gets b in its place.
         sums = Arg.slot_of(SLOT_WORKSPACE, width) if workspace else b
@@ -83,14 +83,14 @@ cdef int64_t _local(Device dev):
 
 cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
     """How a device sums."""
-    cdef int64_t groups, wanted
+    cdef int64_t groups, wanted, vec, width = 1, size = type_size(<int> p.y.type)
     if dev.is_cpu:
         fill_sums(s, p, GROUPS * dev.compute_units)
         return 0
     fill_sums(s, p, 1)
-    cdef int64_t vec = _vector(s, p), width = 1
+    vec = _vector(s, p)
     if s.m == 1 and s.k > 1:
-        while width < min(<int64_t> GPU_WIDTH, _local(dev)) and width * vec < s.k:
+        while 2 * width * vec * size <= SIDE_BYTES and width * vec < s.k and width < _local(dev):
             width *= 2
         s.block = width * vec
     else:

@@ -178,6 +178,8 @@ cdef int64_t _wide(const mx_pooling_problem* p) noexcept:
         fits = p.x.len[4] % pack == 0
         for axis in range(4):
             fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
+            if p.what != MX_POOLING_FORWARD:
+                fits = fits and (p.y.len[axis] == 1 or p.y.stride[axis] % (pack // p.step[2]) == 0)
         if fits:
             return pack
         pack //= 2
@@ -194,9 +196,11 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, pack, span, tile_h, tile_w, wide, held, local = min(256, dev.max_work_group)
+    cdef int64_t items, rows, columns, pack, span, group, tile_h, tile_w, wide, held, run
+    cdef int64_t local = min(256, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
     pack = _pack(p)
+    run = 4 if p.y.len[4] % 4 == 0 else 2 if p.y.len[4] % 2 == 0 else 1
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
         kind = "whole"
         span = SPAN
@@ -220,39 +224,48 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
         items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
         if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
             span = SPAN
+            group = GROUP // 2  # one has its indices while another one computes
             if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
-                columns, rows = 1, STRIP
+                group, columns, rows = GROUP, 1, STRIP
                 if pack == 8:
-                    pack, span = 4, 2 * SPAN
-            tile_w = 1
-            while tile_w < min(TILE, GROUP // span) and tile_w * columns < out.len[4]:
+                    pack, span, columns = 4, 2 * SPAN, 2
+            tile_w = 4
+            while tile_w < min(TILE, group // span) and tile_w * columns < out.len[4]:
                 tile_w *= 2
-            tile_h = GROUP // span // tile_w
-            held = _windows(p, 1, tile_h, rows) * _windows(p, 2, tile_w, columns) * (span * pack + 8) if p.save else 0
+            tile_h = group // span // tile_w
+            # In rows of whole words.
+            held = _windows(p, 1, tile_h, rows) * (_windows(p, 2, tile_w, columns) + 6) * (span * pack + 8)
+            held = held if p.save else 0
             if held <= dev.local_mem:
-                kind = "lanes"
-                defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns)
-                items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * GROUP
+                kind, local = "lanes", group
+                defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns, RUN=run)
+                items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * group
                          * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
                          * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
-        wide = _wide(p) if forward else 1
-        if forward and wide // p.step[2] > 1:
+        wide = _wide(p) if forward or (p.save and index_size(<int> p.index_type) == 1
+                                       and p.index_mode != INDEX_IMAGE) else 1
+        if not forward and kind == "strips" and wide // p.step[2] > 1 and p.window[1] * p.window[2] < 255:
+            kind = "wide"
+            defines.update(PACK=wide, COLUMNS=wide)
+            items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * (out.len[4] // wide)
+        elif forward and wide // p.step[2] > 1:
             kind = "wide"
             defines.update(PACK=wide, PAD_W=p.pad[2])
             items = items // out.len[4] * (p.x.len[4] // wide)
-        elif forward and pack > 1 and (not p.save or local == GROUP):
+        elif forward and pack > 1 and (not p.save or (
+                local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE)):
             rows = 2 if p.save and pack == 8 else STRIP
             rows = min(rows, out.len[3])
-            tile_w = 1
+            tile_w = 4
             while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
                 tile_w *= 2
             tile_h = GROUP // SPAN // tile_w
-            held = SPAN * pack * (tile_h * rows * tile_w + 4) * index_size(<int> p.index_type) if p.save else 0
+            held = tile_h * rows * tile_w * (SPAN * pack + 8) if p.save else 0
             if held <= dev.local_mem:
                 kind = "lanes"
                 defines.update(PACK=pack, ROWS=rows)
             if kind == "lanes" and p.save:
-                defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w)
+                defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w, RUN=run)
                 items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
                          * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
                          * ((out.len[4] + tile_w - 1) // tile_w))

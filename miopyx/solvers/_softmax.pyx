@@ -27,6 +27,7 @@ cdef enum:
     NUMBERS = 64               # that a work-item of a GPU holds in registers, at most
     HELD = 8                   # vectors that it holds, if that is enough
     DEEPEST = 256              # work-items of a GPU that share a set
+    MANY = 4096                # short sets that are worth a work-item each
     SHORT = 128                # sets that a small work-group computes on a GPU
 
 
@@ -36,6 +37,26 @@ cdef bint _dense(const mx_grid* grid, int count) noexcept:
     for i in range(count):
         if grid.len[MX_AXES - 1] > 1 and grid.stride[i][MX_AXES - 1] != 1:
             return False
+    return True
+
+
+cdef bint _short(Device dev, const mx_softmax_problem* p, const mx_grid* inside, const mx_grid* outside, int tensors,
+                 int width, dict defines) except -1:
+    """The same for softmax_gpu_short.cl: short sets one behind the other, which are not made of whole vectors."""
+    cdef int64_t length = inside.len[MX_AXES - 1], local = DEEPEST
+    cdef int64_t held = length * width * (1 if p.what == MX_SOFTMAX_FORWARD else 2)
+    cdef int t
+    if (length >= NUMBERS or length * width % 16 == 0 or grid_lines(inside) != 1 or grid_lines(outside) != 1
+            or outside.len[MX_AXES - 1] < MANY or not _dense(inside, tensors)):
+        return False
+    for t in range(tensors):
+        if outside.stride[t][MX_AXES - 1] != length:
+            return False
+    while local > 32 and local * held > 24 << 10:
+        local //= 2
+    if local > dev.max_work_group or local * held > dev.local_mem:
+        return False
+    defines.update(COUNT=length, LOCAL=local)
     return True
 
 
@@ -121,6 +142,9 @@ cdef class OpenCLSoftmax(OpenCLLayer):
                 defines["VEC"] = vector
             most = dev.compute_units * (1 if length * sets <= SMALL else 4)
             groups = max(1, min(most, units, length * sets // SMALLEST_SHARE))
+        elif length > 1 and _short(dev, p, &inside, &outside, tensors, width, defines):
+            file, local = "softmax_gpu_short.cl", defines["LOCAL"]
+            groups = (sets + local - 1) // local
         elif length > 1 and _held(dev, p, &inside, &outside, tensors, width, defines):
             file, local = "softmax_gpu.cl", defines["SIDE"] * defines["DEEP"]
             units = sets if defines["ALONG"] else sets // defines["VEC"]

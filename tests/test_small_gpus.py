@@ -15,7 +15,8 @@ EVERYWHERE = ("GemmFwdRest", "GpuImplicitGemmBwd", "GpuWinogradF2Wrw", "ConvDire
 @pytest.fixture(params=LIMITS, ids=lambda limits: f"{limits[0]} items")
 def small_gpu(request, opencl_name, pretend):
     items, local_mem = request.param
-    return pretend(opencl_name, kind="gpu", max_work_group_size=items, local_mem=local_mem, fp64=False, fp16=False)
+    return pretend(opencl_name, kind="gpu", runtime="other", isa="", max_work_group_size=items, local_mem=local_mem,
+                   fp64=False, fp16=False)
 
 
 def test_groups_fit(small_gpu):

@@ -22,6 +22,7 @@ cdef enum:
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # in place of the blocks of a warp: backward weights
+    MANY_PIXELS = 1 << 18  # of y
 
 # The struct of kernels/conv_nvidia_few.h, which explains it.
 cdef struct mx_nv_few:
@@ -129,6 +130,9 @@ cdef class _NvFewChannels(_NvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Where tiles of 8 x 16 pixels and 64 filters are mostly padding, others waste less.
         cdef double share = min(1.0, p.w.len[0] / 64.0) * min(1.0, p.y.len[3] / 8.0) * min(1.0, p.y.len[4] / 16.0)
+        # Wgmma takes more launches, and beyond so many pixels less time.
+        if p.w.type != MX_FLOAT and has_wgmma(dev) and p.y.len[0] * p.y.len[3] * p.y.len[4] > MANY_PIXELS:
+            return 0.985
         return 0.995 if share >= 0.25 and p.w.len[1] <= 4 else 0.5
 
 

@@ -528,7 +528,8 @@ cdef class _NvSmall(_NvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_nv_small g
         if not has_wgmma(dev) or (p.groups > 1 and p.w.len[1] <= 16):
-            return 0.6
+            # Depthwise's floats take an instruction a product, which 16 channels a group are too many for.
+            return 0.992 if p.w.type == MX_FLOAT and p.w.len[1] > 8 and has_wgmma(dev) else 0.6
         cdef double cost = _plan(dev, p, &g).cost / CLOCKS
         cdef bint few = p.direction == MX_BACKWARD_DATA and p.w.len[1] <= 4 and p.w.type == MX_FLOAT
         return 0.999 if (cost < SMALL or few) and cost < _others(dev, p) else 0.51

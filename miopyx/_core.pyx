@@ -89,7 +89,8 @@ cdef class KernelSpec:
 
 
 cdef class Arg:
-    """One argument of a step: bytes, a buffer slot with an offset in bytes, or a number that comes with each call."""
+    """One argument of a step: bytes, a buffer slot with an offset in bytes, a number that comes with each call, or one
+    that no other launch has."""
 
     @staticmethod
     def value_of(bytes value not None):

@@ -51,6 +51,15 @@ def test_every_type(cpu, host, rng, dtype, direction):
         check_twice(cpu, example_of(SHAPES["5x5"], dtype, layout, rng, host), direction, SOLVERS[direction], rng)
 
 
+@pytest.mark.parametrize("isa", ["avx2", "sse2"])
+def test_narrower_vectors(cpu, pretend, host, rng, isa):
+    """Squares of two to eight elements are turned."""
+    handle = pretend(cpu.device.name, isa=isa)
+    for dtype in ("float32", "float64"):
+        for direction in range(3):
+            check_twice(handle, example_of(SHAPES["5x5"], dtype, "packed", rng, host), direction, SOLVERS[direction], rng)
+
+
 def test_as_on_gpus(gpu, host, rng):
     """A CPU takes seconds to build these kernels: one shape of each kind of transform in a random direction."""
     names = SHAPES if gpu.device.info.runtime != "pocl" else ("5x5", "31 along rows")

@@ -22,6 +22,7 @@ SHAPES = {  # images, groups, channels and filters of a group
     "5x5 of 3 channels": grouped_case(3, 1, 3, 64, (16, 15), (5, 5), (2, 2)),
     "1x1": grouped_case(2, 1, 32, 40, (6, 6), (1, 1), (0, 0)),
     "1x1, uneven": grouped_case(1, 1, 17, 65, (5, 7), (1, 1), (0, 0)),
+    "1x1, pairs of columns": grouped_case(2, 1, 24, 16, (8, 8), (1, 1), (0, 0)),
     "1x1 with stride 2": grouped_case(1, 1, 16, 32, (9, 9), (1, 1), (0, 0), (2, 2)),
     "3x3 with stride 2": grouped_case(1, 1, 16, 16, (9, 8), (3, 3), (1, 1), (2, 2)),
     "strides 3 and 2": grouped_case(1, 1, 2, 5, (13, 11), (2, 4), (2, 1), (3, 2)),

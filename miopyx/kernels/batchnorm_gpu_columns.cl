@@ -170,8 +170,10 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
     *mean = *squares = 0;
     if (left == 0)
         return;
-    /* Of differences from its own first row: data far from zero cost no precision, nor does one odd element. */
-    const vec_t pivot = get(p, aligned);
+    /* Of differences from its own first row, so that data far from zero cost no precision; then from the mean so far,
+     * after twice as many rows each time, so that one odd element does not either. */
+    vec_t pivot = get(p, aligned);
+    INDEX rows = SETS;
     for (INDEX done = 0; done < left; done += SETS) {
         raw_t raw[SETS];
 #pragma unroll
@@ -186,6 +188,13 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
                 other += d * d;
             }
         p += SETS * step;
+        if (done + SETS == rows && rows < left) {
+            const vec_t moved = sum / (ACC)rows;
+            other = max(other - sum * moved, (vec_t)0);
+            pivot += moved;
+            sum = 0;
+            rows *= 2;
+        }
     }
     const vec_t off = sum / (ACC)left;
     *mean = (pivot - get(b->x + a->column, aligned)) + off;

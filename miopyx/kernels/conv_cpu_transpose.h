@@ -16,9 +16,11 @@
 #define EXCHANGE_1(a, b)                                                     \
     a##_ = (vec)(a.s0, b.s0, a.s2, b.s2, a.s4, b.s4, a.s6, b.s6),            \
     b##_ = (vec)(a.s1, b.s1, a.s3, b.s3, a.s5, b.s5, a.s7, b.s7)
-#else
+#elif VEC == 4
 #define EXCHANGE_2(a, b) a##_ = (vec)(a.lo, b.lo), b##_ = (vec)(a.hi, b.hi)
 #define EXCHANGE_1(a, b) a##_ = (vec)(a.s0, b.s0, a.s2, b.s2), b##_ = (vec)(a.s1, b.s1, a.s3, b.s3)
+#else
+#define EXCHANGE_1(a, b) a##_ = (vec)(a.lo, b.lo), b##_ = (vec)(a.hi, b.hi)
 #endif
 
 /* Rows whose numbers differ in bit d alone. */
@@ -38,6 +40,8 @@ static inline void transpose(vec *rows)
 #if VEC > 4
     EXCHANGE_ALL(4)
 #endif
+#if VEC > 2
     EXCHANGE_ALL(2)
+#endif
     EXCHANGE_ALL(1)
 }

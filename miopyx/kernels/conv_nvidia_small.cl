@@ -507,7 +507,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     }
 #pragma unroll
     for (int j = 0; j < NB; j++) {
-        const int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
+        int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
+        if (B_WAY == PAIRS)
+            column = min(column, max(g.n - n0 - 2, 0) + j % 2);
         b_from[j] = B_BASE + column_b[column];
         b_bits[j] = INSIDE ? 0 : B_WAY == NEAR ? N_SIDE : column_bits[column];
     }

@@ -24,7 +24,9 @@ cdef enum:
     ITEMS = 4                  # pieces of work for each core
     WHOLE = 16384              # elements that one group of a GPU reads twice
     SIDE_BYTES = 128           # of a group's kept values that lie side by side
-    LAUNCHES = 32 << 20        # bytes of x up to which another launch costs more than it saves
+    SMALLEST = 32              # work-items of a group of which each has some rows of some columns
+    LAUNCHES = 32 << 20        # bytes of x up to which another launch costs more than it saves,
+    UNIT_LAUNCHES = 16 << 20   # for each group's width of columns, since each has GATHERED groups without it
     GATHERED = 64              # parts that each group of the last launch gathers, at most
 
 
@@ -189,7 +191,7 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
     cdef bint back = p.what == MX_BN_BACKWARD, infers = p.what == MX_BN_INFERENCE, settled
     cdef int t
     cdef list steps = []
-    if walk.kept[2] > 1 or walk.reduced[2] > 1 or kept == 1:
+    if walk.kept[2] > 1 or walk.reduced[2] > 1 or kept == 1 or local < SMALLEST:
         return None
     for t in range(tensors):
         if walk.kept_stride[t][3] != 1 or walk.reduced_stride[t][3] < kept:
@@ -199,7 +201,8 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
         extent = max(extent, elements * walk.reduced_stride[t][3])
     while local & (local - 1):
         local &= local - 1
-    while local > vec and local * (2 * vec + 1) * (8 if p.x.type == MX_DOUBLE else 4) + 4096 > dev.local_mem:
+    # Two arrays of vectors, one of numbers, and four factors of each column.
+    while local > vec and local * (2 * vec + 1 + 4) * (8 if p.x.type == MX_DOUBLE else 4) > dev.local_mem:
         local //= 2
     while across * 2 * vec * width <= SIDE_BYTES and across * vec < kept and local // (2 * across) >= vec:
         across *= 2
@@ -213,7 +216,7 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
     parts = max(1, min(2 * dev.compute_units // units, elements // (4 * rows)))
     if infers or (units >= dev.compute_units and elements * across * vec <= WHOLE):
         parts = 1
-    settled = parts > 1 and size > LAUNCHES
+    settled = parts > 1 and size > min(<int64_t> LAUNCHES, units * UNIT_LAUNCHES)
     if not settled:
         parts = min(parts, GATHERED)
         slices = slices if infers else parts

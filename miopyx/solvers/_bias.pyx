@@ -16,6 +16,7 @@ cdef enum:
     LANE_GROUPS = 2        # where they read rows of b's elements
     FINISHED = 8           # elements that a group of bias_finish adds up, as in conv_bias.cl
     ITEM = 16              # elements that are worth a work-item of a GPU
+    ALONE = 16384          # elements that one group sums as fast as two launches do
 
 
 cdef class HostBias(HostLayer):
@@ -98,6 +99,8 @@ cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
     s.blocks = (s.k + s.block - 1) // s.block
     groups = s.rest_count * s.blocks
     wanted = max(1, (LANE_GROUPS if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
+    if s.block == 1 and s.line_count * s.m <= ALONE:
+        wanted = 1
     # No more parts than have something to do.
     wanted = min(wanted, max(1, s.line_count * s.m * s.block // (ITEM * _local(dev))))
     s.parts = min(wanted, s.line_count * (s.m // vec if s.block == 1 else 1))

@@ -57,7 +57,8 @@ def test_narrower_vectors(cpu, pretend, host, rng, isa):
     handle = pretend(cpu.device.name, isa=isa)
     for dtype in ("float32", "float64"):
         for direction in range(3):
-            check_twice(handle, example_of(SHAPES["5x5"], dtype, "packed", rng, host), direction, SOLVERS[direction], rng)
+            example = example_of(SHAPES["5x5"], dtype, "packed", rng, host)
+            check_twice(handle, example, direction, SOLVERS[direction], rng)
 
 
 def test_as_on_gpus(gpu, host, rng):

@@ -166,7 +166,7 @@ def test_broken_platforms_cost_only_themselves(install, monkeypatch):
 def test_platforms_that_end_the_process_are_not_asked(install, monkeypatch):
     install(H200)
     monkeypatch.setattr(device, "probe_platforms", probing.probe_platforms)
-    fake_child(monkeypatch, "import os, sys; sys.stderr.write('Not enough memory to run on this device.'); os.abort()")
+    fake_child(monkeypatch, "import os, sys; print('Not enough memory', file=sys.stderr); os.abort()")
     assert [info.kind for info in device.discover()] == ["host"]
     assert "SIGABRT: Not enough memory" in device.problems()[0]
     forget_in_process(monkeypatch)

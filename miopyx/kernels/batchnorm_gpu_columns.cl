@@ -189,10 +189,10 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
             }
         p += SETS * step;
         if (done + SETS == rows && rows < left) {
-            const vec_t moved = sum / (ACC)rows;
-            other = max(other - sum * moved, (vec_t)0);
-            pivot += moved;
-            sum = 0;
+            const vec_t next = pivot + sum / (ACC)rows, moved = next - pivot;
+            other = max(other - moved * (2 * sum - moved * (ACC)rows), (vec_t)0);
+            sum -= moved * (ACC)rows;
+            pivot = next;
             rows *= 2;
         }
     }

@@ -4,8 +4,8 @@
                               [--repeat 3] [--json OUT]
 
 OP is conv, which convolutions.py describes, or one that is bound by memory: bnorm, activ, pool, softmax, lrn, bias,
-tensor; or all of the latter.  Needs PyTorch, which takes a GPU where the device is one
-and PyTorch knows CUDA, else the CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
+tensor; or all of the latter.  Needs PyTorch, which takes a GPU where the device is one and PyTorch knows CUDA, else the
+CPU's cores.  Inputs are new random numbers, outputs are allocated before wherever
 PyTorch offers it.  Both sides run for a while in turns, five a repetition (three beside CUDA), each after a call that
 is not counted.
 
@@ -182,10 +182,8 @@ class OursOfTensors(Ours):
 
     def array(self, values, wide=False):
         stored = self.stored_type(wide)
-        if self.layout == "nhwc" and values.ndim >= 4:
-            tensor = values.movedim(1, -1).to(getattr(self.torch, stored.name)).contiguous()
-        else:
-            tensor = values.to(getattr(self.torch, stored.name)).contiguous()
+        ordered = values.movedim(1, -1) if self.layout == "nhwc" and values.ndim >= 4 else values
+        tensor = ordered.to(getattr(self.torch, stored.name)).contiguous()
         return self.handle.upload(tensor.ravel().view(self.torch.uint8).cpu().numpy()), tuple(values.shape), stored
 
     def empty(self, lens, wide=False, value=math.nan):

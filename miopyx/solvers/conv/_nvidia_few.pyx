@@ -130,10 +130,12 @@ cdef class _NvFewChannels(_NvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Where tiles of 8 x 16 pixels and 64 filters are mostly padding, others waste less.
         cdef double share = min(1.0, p.w.len[0] / 64.0) * min(1.0, p.y.len[3] / 8.0) * min(1.0, p.y.len[4] / 16.0)
+        if share < 0.25 or p.w.len[1] > 4:
+            return 0.5
         # Wgmma takes more launches, and beyond so many pixels less time.
         if p.w.type != MX_FLOAT and has_wgmma(dev) and p.y.len[0] * p.y.len[3] * p.y.len[4] > MANY_PIXELS:
             return 0.985
-        return 0.995 if share >= 0.25 and p.w.len[1] <= 4 else 0.5
+        return 0.995
 
 
 cdef class NvFewChannelsFwd(_NvFewChannels):

@@ -481,8 +481,6 @@ cdef plan_t _best_plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noe
         g.by_image_rows = divisor(g.image_rows)
         tiles = max(1, g.piece // max(1, best.a_chunk))
         g.a_apart, g.by_piece = <int> (max(1, 32 * warps // tiles) if g.piece > 0 else 1), divisor(tiles)
-        if g.piece <= 0:
-            g.by_piece = divisor(1)
     g.by_taps_w, g.by_outs, g.by_block_w = divisor(max(1, g.taps_w)), divisor(g.outs), divisor(g.block_w)
     return best
 

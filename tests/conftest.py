@@ -166,6 +166,14 @@ def gpu(opencl_name, as_gpu):
 
 
 @pytest.fixture
+def h200(cpu, pretend):
+    """A device that is only pretended: nothing can be run on it."""
+    return pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
+                   local_mem=49152, max_alloc=35 << 30,
+                   extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
+
+
+@pytest.fixture
 def new_handle(device_name, user_folder):
     """Return a new handle of each device in turn with empty databases, for tests that look at what is kept."""
     with miopyx.Handle(device_name) as fresh:

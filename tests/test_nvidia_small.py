@@ -60,6 +60,17 @@ def test_the_index_takes_small_problems(gpu, layers):
     assert (best is SOLVERS[0]) == (n == 1)
 
 
+def test_large_problems_are_left_to_others(h200):
+    """Images, channels, filters, pixels, filter's side; gradients of few channels are slow in others, too."""
+    for layer, taken in (("1 64 64 56 3", (0, 1, 2)), ("256 64 64 56 3", ()), ("256 3 64 112 7", (1, 2))):
+        n, c, k, side, filter = (int(v) for v in layer.split())
+        for direction in range(3):
+            problem = problem_of(grouped_case(n, 1, c, k, (side, side), (filter, filter), (filter // 2, filter // 2)),
+                                 "float16", direction=direction)
+            refused = SOLVERS[direction].why_not(h200.device, problem)
+            assert refused == (None if direction in taken else "a large problem"), (layer, direction)
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_dilation(gpu, host, rng, direction):
     for layout in ("packed", "channels last"):

@@ -140,14 +140,6 @@ def test_without_a_home(setting, info, monkeypatch, caplog):
     databases.forget()
 
 
-@pytest.fixture
-def h200(cpu, pretend):
-    """A device that is only pretended: nothing can be run on it."""
-    return pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
-                   local_mem=49152, max_alloc=35 << 30,
-                   extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
-
-
 def test_every_record_of_an_h200_is_what_solvers_say(h200):
     file = RecordFile(Path(miopyx.__file__).parent / "db" / "nv-sm90_132.OpenCL.fdb.txt.bz2")
     assert file.problem == ""

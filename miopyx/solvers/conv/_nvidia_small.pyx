@@ -32,6 +32,7 @@ cdef enum:
     LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
     SMALL = 60             # microseconds, beyond which nothing was measured but float32's data of few channels
+    LARGE = 100            # microseconds, from which on a guess twice the others' is believed
 
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -533,6 +534,9 @@ cdef class _NvSmall(_NvSolver):
         if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      g.channels * g.filter_h * g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
+        # Nearly each problem takes a program of its own here, which Find need not build for those that are not small.
+        if has_wgmma(dev) and k.cost > LARGE * CLOCKS and k.cost > 2 * CLOCKS * _others(dev, p):
+            return "a large problem"
         return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:

@@ -2,12 +2,16 @@
 
     python bench/find_lists.py FILE... [--device NAME] [--share 1/4] [--seconds S]
     python bench/find_lists.py --list resnet50 --batch 256 --dtype float16 --layout nhwc ...
+    python bench/find_lists.py FILE... --build --share 1/14
 
 A FILE holds MIOpenDriver's command lines; `--list` takes a list of convolutions.txt.  Each problem goes through Find in
 its NORMAL mode once, which skips what this build has measured before; `--share I/N` takes each Nth problem from the Ith
 on, for N devices side by side; no problem is begun after `--seconds`.  Operands are normal random numbers, shared
 between problems.  MIOPEN_USER_DB_PATH says where the file lies, MIOPYX_MEASUREMENTS where each time is added as a JSON
 line; `miopyx db merge` puts several users' files together.
+
+`--build` only builds programs, each Nth of those that any solver wants, for Find to meet in the cache: where a driver
+compiles one at a time in a process, several of them build side by side.
 """
 
 from __future__ import annotations
@@ -24,7 +28,10 @@ import pyopencl as cl
 from versus import DTYPES, Ours
 
 import miopyx
+from miopyx import compiling
+from miopyx._problem import ConvProblem
 from miopyx.driver import listing
+from miopyx.solvers import registry
 
 TILE = 1 << 22  # elements of random numbers, repeated through a buffer
 LAYOUTS = ("nchw", "nhwc")
@@ -68,8 +75,12 @@ class Memory:
             numbers = np.random.default_rng().standard_normal(TILE, np.float32)
             tile = numbers.astype(getattr(ml_dtypes, dtype, dtype)).view("u1")
             buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, -(-max(size, 1) // tile.size) * tile.size)
-            for start in range(0, buffer.size, tile.size):
-                cl.enqueue_copy(self.queue, buffer, tile, dst_offset=start)
+            cl.enqueue_copy(self.queue, buffer, tile)
+            done = tile.size
+            while done < buffer.size:
+                more = min(done, buffer.size - done)
+                cl.enqueue_copy(self.queue, buffer, buffer, src_offset=0, dst_offset=done, byte_count=more)
+                done += more
             held = self.buffers[name] = dtype, buffer
         return held[1]
 
@@ -86,6 +97,24 @@ def find(handle: miopyx.Handle, memory: Memory, problem: Problem) -> list[Any]:
         handle, a, p, b, q, problem.conv, out, r, 9, memory.get("space", "float32", size), size, False))
 
 
+def build(handle: miopyx.Handle, problems: list[Problem], mine: int, parts: int) -> None:
+    """Make the programs of all solvers that Find would time, a share of them."""
+    specs = {}
+    for problem in problems:
+        asked = ConvProblem("FBW".index(problem.direction), *(problem.desc[name] for name in "xwy"), problem.conv)
+        for solver in registry.CONV:
+            if not solver.last_resort and solver.why_not(handle.device, asked) is None:
+                for step in solver.solution(handle.device, asked).steps:
+                    if step.spec is not None:
+                        specs[step.spec.file, step.spec.options] = step.spec
+    wanted = [specs[key] for key in sorted(specs)][mine - 1::parts]
+    start = time.monotonic()
+    for failure in compiling.ahead(handle, wanted):
+        print(f"{failure.spec.file} {failure.spec.options}: {failure.why}", flush=True)
+    print(f"{handle.device.name}: {len(wanted)} of {len(specs)} programs in {time.monotonic() - start:.0f} s",
+          flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="*", metavar="FILE")
@@ -95,6 +124,7 @@ def main() -> None:
     parser.add_argument("--layout", default="nchw", choices=LAYOUTS)
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--share", default="1/1")
+    parser.add_argument("--build", action="store_true", help="only build programs")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
@@ -102,6 +132,9 @@ def main() -> None:
     for path in options.file:
         problems += of_file(path)
     mine, parts = map(int, options.share.split("/"))
+    if options.build:
+        build(handle, problems, mine, parts)
+        return
     memory, start, done = Memory(handle), time.monotonic(), 0
     for problem in problems[mine - 1::parts]:
         if time.monotonic() - start > options.seconds:

@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,15 +59,24 @@ def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):
     commands = tmp_path / "list.txt"
     commands.write_text("conv -n 2 -c 8 -H 7 -W 7 -k 4 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 0\n"
                         "convfp16 -n 1 -c 4 -H 5 -W 5 -k 4 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -F 1\n")
-    database = tmp_path / "db"
+    database, cache = tmp_path / "db", tmp_path / "cache"
     database.mkdir()
-    for share, expected in (("1/2", "2 of 2"), ("2/2", "2 of 2"), ("1/1", "4 of 4")):
+
+    def run(*options):
         done = subprocess.run(
-            [sys.executable, str(BENCH / "find_lists.py"), str(commands), "--share", share, "--device",
+            [sys.executable, str(BENCH / "find_lists.py"), str(commands), *options, "--device",
              opencl_handle.device.name], capture_output=True, text=True, check=False,
-            env={**os.environ, "MIOPEN_USER_DB_PATH": str(database)})
+            env={**os.environ, "MIOPEN_USER_DB_PATH": str(database), "MIOPYX_CACHE_DIR": str(cache)})
         assert done.returncode == 0, done.stderr[-2000:]
-        assert f"{expected} problems" in done.stdout
+        return done.stdout
+
+    built = [re.search(r"(\d+) of (\d+) programs", run("--build", "--share", share)) for share in ("1/2", "2/2")]
+    assert sum(int(one[1]) for one in built) == int(built[0][2]) > 2
+    kept = sorted(cache.rglob("*.bin"))
+    assert len(kept) == int(built[0][2])
+    for share, expected in (("1/2", "2 of 2"), ("2/2", "2 of 2"), ("1/1", "4 of 4")):
+        assert f"{expected} problems" in run("--share", share)
+    assert sorted(cache.rglob("*.bin")) == kept, "Find built nothing more"
     (file,) = database.glob("*.ufdb.txt")
     keys = {line.split("=")[0] for line in file.read_text().splitlines()}
     assert {key[-4:] for key in keys} == {"32-F", "32-B", "32-W", "16-F"}

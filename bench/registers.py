@@ -1,11 +1,12 @@
 """Registers, local memory and build time of every program in the cache, as NVIDIA's driver reports them.
 
-    python bench/registers.py [--device NAME] [--json OUT]
+    python bench/registers.py [--device NAME] [--json OUT] [--processes 8]
 
 Builds each program of the cache folder that was made for the device once more, from the PTX that the entry holds, with
 ptxas' report in the log; the driver's own cache is switched off.  Run it after a Find or a bench with the same
 MIOPYX_CACHE_DIR.  Of each kernel file it prints, for each of its kernels, how many programs have it and the ranges of
-their registers, bytes of local memory and bytes spilled; --json has every program by itself.
+their registers, bytes of local memory and bytes spilled; --json has every program by itself.  The driver assembles one
+program at a time in a process, and several processes do so side by side, which makes each of their times longer.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import re
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyopencl as cl
 
 import miopyx
-from miopyx import config, programs
+from miopyx import config, device, programs
 
 KERNEL = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers(.*?)(?=Compiling entry|\Z)", re.S)
 
@@ -52,14 +55,21 @@ def kernels_of(log: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def measure(handle: miopyx.Handle) -> Iterator[dict]:
-    context, device = miopyx.miopenGetStream(handle).context, miopyx.miopenGetStream(handle).device
-    for file, options, binary in entries(handle.device.info):
-        start = time.perf_counter()
-        program = cl.Program(context, [device], [binary]).build(f"{options} -cl-nv-verbose")
-        took = time.perf_counter() - start
-        log = program.get_build_info(device, cl.program_build_info.LOG)
-        yield {"file": file, "options": options, "assemble_s": round(took, 3), "kernels": kernels_of(log)}
+def start(name: str | None) -> None:
+    """Begin a process that measures."""
+    global handle
+    os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver answers a second build without a report
+    handle = miopyx.Handle(name) if name else miopyx.Handle()
+
+
+def measure(entry: tuple[str, str, bytes]) -> dict:
+    file, options, binary = entry
+    queue = miopyx.miopenGetStream(handle)
+    began = time.perf_counter()
+    program = cl.Program(queue.context, [queue.device], [binary]).build(f"{options} -cl-nv-verbose")
+    took = time.perf_counter() - began
+    log = program.get_build_info(queue.device, cl.program_build_info.LOG)
+    return {"file": file, "options": options, "assemble_s": round(took, 3), "kernels": kernels_of(log)}
 
 
 def write(path: str, rows: list[dict]) -> None:
@@ -74,16 +84,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--json")
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver answers a second build without a report
-    handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
-    if handle.device.info.runtime != "nvidia":
+    info = device.find(options.device) if options.device else device.best()
+    if info.runtime != "nvidia":
         sys.exit("only NVIDIA's driver reports registers")
     rows = []
-    for row in measure(handle):
-        rows.append(row)
-        if options.json and len(rows) % 20 == 0:  # whoever stops it keeps these
-            write(options.json, rows)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.processes, spawn, initializer=start, initargs=(options.device,)) as processes:
+        for row in processes.map(measure, entries(info)):
+            rows.append(row)
+            if options.json and len(rows) % 20 == 0:  # whoever stops it keeps these
+                write(options.json, rows)
     kernels: dict[tuple[str, str], list[dict[str, int]]] = defaultdict(list)
     for row in rows:
         for name, facts in row["kernels"].items():
@@ -92,7 +104,8 @@ def main() -> None:
     for (file, name), facts in sorted(kernels.items()):
         columns = (span([fact[of] for fact in facts]) for of in ("registers", "local_memory", "spilled"))
         print("{:34} {:34} {:8} {:>11} {:>16} {:>8}".format(file, name, len(facts), *columns))
-    print(f"{len(rows)} programs, {sum(row['assemble_s'] for row in rows):.1f} s to assemble one after the other")
+    print(f"{len(rows)} programs, {sum(row['assemble_s'] for row in rows):.1f} s to assemble by "
+          f"{options.processes} at a time")
     if options.json:
         write(options.json, rows)
 

@@ -93,6 +93,13 @@ def user_folder(tmp_path, setting):
     return folder
 
 
+def _destroy(handles):
+    """Destroy handles at the end without writing their programs, which takes minutes."""
+    shutil.rmtree(CACHE, ignore_errors=True)
+    for handle in handles:
+        miopyx.miopenDestroy(handle)
+
+
 @pytest.fixture(scope="session")
 def handles():
     """Return a function from a device's name to a handle that all tests share, so that each program is built once."""
@@ -104,8 +111,7 @@ def handles():
         return made[name]
 
     yield handle_of
-    for handle in made.values():
-        miopyx.miopenDestroy(handle)
+    _destroy(made.values())
 
 
 @pytest.fixture(scope="session")
@@ -123,8 +129,7 @@ def pretend():
         return made[key]
 
     yield handle_of
-    for handle in made.values():
-        miopyx.miopenDestroy(handle)
+    _destroy(made.values())
 
 
 @pytest.fixture(scope="session")

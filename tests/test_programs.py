@@ -27,6 +27,7 @@ def device(opencl_handle):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(programs, "_later", {})  # what other tests left takes minutes to write
     logs.forget()
     config.forget()
     return tmp_path

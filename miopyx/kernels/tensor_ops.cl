@@ -50,6 +50,9 @@
 #ifndef WIDE /* tensor_wide: 1 or 2 */
 #define WIDE 0
 #endif
+#ifndef DENSE /* tensor_wide: 1: a single row, of all tensors */
+#define DENSE 0
+#endif
 #ifndef TURN /* tensor_turned: 1 for CPUs, 2 for GPUs */
 #define TURN 0
 #endif
@@ -492,6 +495,18 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void tensor_wide(ARG
     if (at >= VECTORS(w))
         return;
     bool aligned = MX_ALIGNED(a + a_offset) && MX_ALIGNED(c + c_offset);
+#if DENSE && HAS_B
+    if (aligned && MX_ALIGNED(b + b_offset)) {
+        const long first = (long)at * VEC;
+        const MX_RAW(A_TYPE) one = *(__global const MX_RAW(A_TYPE) *)(a + a_offset + first);
+        const MX_RAW(C_TYPE) two = *(__global const MX_RAW(C_TYPE) *)(b + b_offset + first);
+        vec_t value = COMBINE((ACC)alpha1 * MX_WIDE(A_TYPE, one), (ACC)alpha2 * MX_WIDE(C_TYPE, two));
+        if (WITH_BETA)
+            value += (ACC)beta * get_c(c + c_offset + first, true);
+        put_c(c + c_offset + first, value, true);
+        return;
+    }
+#endif
 #if HAS_B
     aligned = aligned && (WIDE == 2 || w.g.stride[2][4] == 0 || MX_ALIGNED(b + b_offset));
     if (aligned)

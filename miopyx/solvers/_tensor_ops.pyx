@@ -216,6 +216,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         if vec > 1:
             groups = ((elements + vec - 1) // vec + local - 1) // local
             spec = KernelSpec("tensor_ops.cl", "tensor_wide", WIDE=2 if is_run else 1, VEC=vec, LOCAL=local,
+                              DENSE=int(lines == 1 and not is_run and (count < 3 or walk.g.stride[2][4] == 1)),
                               INDEX="int" if elements < 1 << 30 else "long", **defines)
         else:
             groups = (elements + local * ITEMS - 1) // (local * ITEMS)

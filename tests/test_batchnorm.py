@@ -274,6 +274,7 @@ CASES = [
     (SPATIAL, SHAPES[0], "packed"), (SPATIAL, SHAPES[1], "last"), (SPATIAL, SHAPES[2], "gaps"),
     (PER_ACTIVATION, SHAPES[1], "packed"), (SPATIAL, FEW[0], "packed"), (SPATIAL, FEW[2], "last"),
     (PER_ACTIVATION, SHAPES[5], "mixed"), (SPATIAL, (5, 12, 7, 7), "packed"), (SPATIAL, (7, 24, 9, 5), "last"),
+    (SPATIAL, (5, 6, 4, 7), "packed"), (SPATIAL, (43, 3, 6, 8), "packed"),
 ]
 
 
@@ -309,6 +310,14 @@ def test_devices_compute_any_shape(opencl_name, handles, as_gpu, rng, request):
         rank = int(rng.integers(3, 6))
         lens = tuple(int(n) for n in (rng.integers(1, 9), rng.integers(1, 90), *rng.integers(1, 14, rank - 2)))
         Example(int(rng.integers(2)), lens, "float32", rng, str(rng.choice(["packed", "last"]))).check(handle)
+
+
+def test_data_that_is_not_aligned(backends, rng, monkeypatch):
+    monkeypatch.setitem(globals(), "GUARD", 68)
+    for handle in backends:
+        for _, lens, layout in CASES[-4:]:
+            Example(SPATIAL, lens, "float32", rng, layout).check(handle)
+        Example(SPATIAL, CASES[-1][1], "float16", rng, "packed").check(handle)
 
 
 def test_data_far_from_zero(backends, rng):

@@ -234,6 +234,13 @@ def test_large_op(any_handle, rng):
         check_op(any_handle, rng, "float16", "Mul", lens, (None, None, None), kept, 1, 2, 1, "a")
 
 
+def test_data_that_is_not_aligned(any_handle, rng, monkeypatch):
+    monkeypatch.setitem(globals(), "GUARD", 33)
+    for lens, kept in (((5, 8, 7, 7), (1,)), ((3, 8, 8, 8), (1,)), ((2, 5, 3, 37), (0, 1, 2, 3))):
+        check_op(any_handle, rng, "float32", "Add", lens, (None, None, None), kept, 1, 1, 0)
+        check_op(any_handle, rng, "float16", "Mul", lens, (None, None, None), kept, 1, 2, 1, "a")
+
+
 def test_nan_of_ops(any_handle):
     """(a < b ? a : b): of a NaN and a number it is b, whichever of the two b is."""
     nan = math.nan

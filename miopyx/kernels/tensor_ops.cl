@@ -15,7 +15,7 @@
  *   tensor_elements  for GPUs: a work-item has ITEMS elements, LOCAL apart; global: elements / ITEMS, rounded up
  *   tensor_wide      likewise, a vector each: rows of c and a are made of aligned vectors, b is so too or does not
  *                    move along them; WIDE = 1; global: vectors, rounded up; for TENSOR_ADD ... TENSOR_SCALE of
- *                    floating types
+ *                    floating types.  WIDE = 2: c and a are each a single run of memory, rows are VEC elements or more
  *   tensor_turned    c is dense along one axis and a along another (mx_turn); for TENSOR_COPY and TENSOR_SCALE.
  *                    TURN = 1, CPUs, local size 1: a work-item has a range of units, blocks of both axes;
  *                    TURN = 2, GPUs, local size (32, 8): a group has a tile of 32 x 32
@@ -47,8 +47,11 @@
 #ifndef ROWS /* tensor_rows: 1, tensor_elements: 0 */
 #define ROWS 0
 #endif
-#ifndef WIDE /* tensor_wide: 1 */
+#ifndef WIDE /* tensor_wide: 1 or 2 */
 #define WIDE 0
+#endif
+#ifndef DENSE /* tensor_wide: 1: a single row, of all tensors */
+#define DENSE 0
 #endif
 #ifndef TURN /* tensor_turned: 1 for CPUs, 2 for GPUs */
 #define TURN 0
@@ -377,6 +380,77 @@ MX_GET(get_a, A_TYPE)
 MX_GET(get_c, C_TYPE)
 MX_PUT(put_c, C_TYPE)
 
+#if WIDE == 2
+
+/* Where b has an element that c has in row `left` at x. */
+#if HAS_B
+static inline long place_in_b(const mx_walk *w, INDEX left, INDEX x)
+{
+    long at = x * w->g.stride[2][4];
+#pragma unroll
+    for (int axis = 3; axis >= 0; axis--) {
+        const INDEX len = (INDEX)w->g.len[axis];
+        if (len > 1) {
+            const INDEX rest = axis > 0 && w->g.len[axis - 1] > 1 ? left / len : 0;
+            at += (left - rest * len) * w->g.stride[2][axis];
+            left = rest;
+        }
+    }
+    return at;
+}
+#endif
+
+static inline __attribute__((always_inline)) void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector,
+                                                                 const bool aligned)
+{
+    const INDEX row = (INDEX)w.g.len[4], count = (INDEX)w.units * row, first = vector * VEC;
+    a += a_offset + first;
+    c += c_offset + first;
+#if HAS_B
+    INDEX left = w.units > 1 ? first / row : 0, x = first - left * row;
+    b += b_offset;
+#endif
+    if (count - first < VEC) {
+        for (int i = 0; i < (int)(count - first); i++) {
+            ACC value = (ACC)alpha1 * (ACC)LOAD(A_TYPE)(a, i);
+#if HAS_B
+            value = COMBINE(value, (ACC)alpha2 * (ACC)LOAD(C_TYPE)(b, place_in_b(&w, left, x)));
+            if (++x == row) {
+                x = 0;
+                left++;
+            }
+#endif
+            STORE(C_TYPE)(c, i, WITH_BETA ? value + (ACC)beta * (ACC)LOAD(C_TYPE)(c, i) : value);
+        }
+        return;
+    }
+    vec_t value = (ACC)alpha1 * get_a(a, aligned);
+#if HAS_B
+    const long here = place_in_b(&w, left, x), along = w.g.stride[2][4];
+    vec_t other;
+    if (x + VEC <= row) {
+        if (along == 0)
+            other = (vec_t)(ACC)LOAD(C_TYPE)(b, here);
+        else
+            other = get_c(b + here, MX_ALIGNED(b + here));
+    } else { /* the end of a row and the beginning of the next one */
+        const long next = place_in_b(&w, left + 1, 0);
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+            ((ACC *)&other)[i] =
+                (ACC)LOAD(C_TYPE)(b, x + i < row ? here + i * along : next + (x + i - row) * along);
+    }
+    value = COMBINE(value, (ACC)alpha2 * other);
+#endif
+    if (WITH_BETA)
+        value += (ACC)beta * get_c(c, aligned);
+    put_c(c, value, aligned);
+}
+
+#define VECTORS(w) (((INDEX)(w).units * (INDEX)(w).g.len[4] + VEC - 1) / VEC)
+
+#else
+
 static inline void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector, const bool aligned)
 {
     const INDEX row = (INDEX)w.g.len[4] / VEC;
@@ -411,14 +485,30 @@ static inline void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector, cons
     put_c(c + cc, value, aligned);
 }
 
+#define VECTORS(w) ((INDEX)(w).units * ((INDEX)(w).g.len[4] / VEC))
+
+#endif
+
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void tensor_wide(ARGUMENTS(mx_walk w))
 {
     const INDEX at = (INDEX)get_group_id(0) * LOCAL + (INDEX)get_local_id(0);
-    if (at >= (INDEX)w.units * ((INDEX)w.g.len[4] / VEC))
+    if (at >= VECTORS(w))
         return;
     bool aligned = MX_ALIGNED(a + a_offset) && MX_ALIGNED(c + c_offset);
+#if DENSE && HAS_B
+    if (aligned && MX_ALIGNED(b + b_offset)) {
+        const long first = (long)at * VEC;
+        const MX_RAW(A_TYPE) one = *(__global const MX_RAW(A_TYPE) *)(a + a_offset + first);
+        const MX_RAW(C_TYPE) two = *(__global const MX_RAW(C_TYPE) *)(b + b_offset + first);
+        vec_t value = COMBINE((ACC)alpha1 * MX_WIDE(A_TYPE, one), (ACC)alpha2 * MX_WIDE(C_TYPE, two));
+        if (WITH_BETA)
+            value += (ACC)beta * get_c(c + c_offset + first, true);
+        put_c(c + c_offset + first, value, true);
+        return;
+    }
+#endif
 #if HAS_B
-    aligned = aligned && (w.g.stride[2][4] == 0 || MX_ALIGNED(b + b_offset));
+    aligned = aligned && (WIDE == 2 || w.g.stride[2][4] == 0 || MX_ALIGNED(b + b_offset));
     if (aligned)
         compute_vector(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, true);
     else

@@ -27,6 +27,9 @@ cdef enum:
     SMALLEST = 32              # work-items of a group of which each has some rows of some columns
     LAUNCHES = 32 << 20        # bytes of x up to which another launch costs more than it saves,
     UNIT_LAUNCHES = 16 << 20   # for each group's width of columns, since each has GATHERED groups without it
+    FEWEST_HOLD = 256          # work-items that hold a channel, at least; the bytes of its elements
+    HELD = 448                 # that one of them holds at most,
+    ALL_HELD = 128 << 10       # and all
     GATHERED = 64              # parts that each group of the last launch gathers, at most
 
 
@@ -150,32 +153,40 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
 
 
 cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk, int tensors):
-    """One launch for planes that are not made of vectors while a few of them together are, and whose elements of these
-    channels a group can hold; else None."""
-    cdef int64_t plane = walk.reduced[3], images = walk.reduced[2], vec = 4, channels = 4, tx, ty, local = 256
+    """One launch by groups that can hold a channel; or a few neighbouring ones, where only planes of such together are
+    made of vectors; else None."""
+    cdef int64_t plane = walk.reduced[3], images = walk.reduced[2], width = type_size(<int> p.x.type), vec = 16 // width
+    cdef int64_t channels = 1, tx, ty, hold, local = FEWEST_HOLD
+    cdef bint back = p.what == MX_BN_BACKWARD
     cdef int t
     if (p.x.type == MX_DOUBLE or walk.kept[2] > 1 or walk.reduced[1] > 1 or walk.reduced[0] > 1 or plane < 8
-            or plane % vec == 0 or (walk.kept[3] - 1) * plane + (images - 1) * walk.reduced_stride[0][2] > 1 << 30):
+            or (walk.kept[3] - 1) * plane + (images - 1) * walk.reduced_stride[0][2] > 1 << 30):
         return None
-    if plane % 2 == 0:
-        channels = 2
-    if walk.kept[3] % channels or walk.kept[3] // channels < dev.compute_units // 4:
+    if plane % vec:
+        vec = 4
+    if plane % vec:
+        channels = 4 if plane % 2 else 2
+    # What is not normalised by its own statistics need not be held.
+    if walk.kept[3] % channels or (p.what == MX_BN_INFERENCE if channels == 1
+                                   else walk.kept[3] // channels < dev.compute_units // 4):
         return None
     for t in range(tensors):
         if walk.reduced_stride[t][3] != 1 or walk.kept_stride[t][3] != plane or walk.reduced_stride[t][2] % vec:
             return None
     tx = channels * plane // vec
-    # More work-items would have too few registers for what they hold.
-    while local < (256 if p.what == MX_BN_BACKWARD else 512) and (local // tx == 0 or images > 16 * (local // tx)):
+    while True:
+        if local > dev.max_work_group:
+            return None
+        if local >= tx:
+            ty = min(local // tx, images)
+            hold = (images + ty - 1) // ty
+            if hold * vec * width * (2 if back else 1) <= min(<int64_t> HELD, ALL_HELD // local):
+                break
         local *= 2
-    if local > dev.max_work_group or local // tx == 0 or images > 16 * (local // tx):
+    defines = {"PLANE": plane, "CHANNELS": channels, "VEC": vec, "TY": ty, "HOLD": hold, "LOCAL": local, "INDEX": "int"}
+    if 4 * ((ty * plane * channels if channels > 1 else 1) + local + 4 * channels) > min(dev.local_mem, 48 << 10):
         return None
-    ty = min(local // tx, images)
-    defines = {"PLANE": plane, "CHANNELS": channels, "VEC": vec, "TY": ty, "HOLD": (images + ty - 1) // ty,
-               "LOCAL": local, "INDEX": "int"}
-    if 4 * (ty * channels * plane + local + 4 * channels) > min(dev.local_mem, 48 << 10):
-        return None
-    if p.what == MX_BN_BACKWARD:
+    if back:
         defines["SAVE"] = 1 if p.save else 0
     defines.update(_defines(p, False))
     spec = KernelSpec("batchnorm_gpu_planes.cl", "bn_planes", **defines)

@@ -126,7 +126,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     cdef walk_t walk
     cdef turn_t turn
     cdef int i, axis, turned = -1, count = 1
-    cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec
+    cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec, most
     cdef int64_t touched
     cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p)
     tensors[0] = c
@@ -209,9 +209,14 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     else:
         local = min(local, dev.max_work_group)
         vec = _vector(&walk.g, what, a, c, count)
+        most = 16 // width
+        is_run = vec > 0 and vec < most and walk.g.len[4] >= most and _is_run(&walk.g)
+        if is_run:
+            vec = most
         if vec > 1:
-            groups = (elements // vec + local - 1) // local
-            spec = KernelSpec("tensor_ops.cl", "tensor_wide", WIDE=1, VEC=vec, LOCAL=local,
+            groups = ((elements + vec - 1) // vec + local - 1) // local
+            spec = KernelSpec("tensor_ops.cl", "tensor_wide", WIDE=2 if is_run else 1, VEC=vec, LOCAL=local,
+                              DENSE=int(lines == 1 and not is_run and (count < 3 or walk.g.stride[2][4] == 1)),
                               INDEX="int" if elements < 1 << 30 else "long", **defines)
         else:
             groups = (elements + local * ITEMS - 1) // (local * ITEMS)
@@ -222,13 +227,13 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
 
 
 cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_tensor* c, int count) noexcept:
-    """Neighbours that a work-item of a GPU may take at once: 16 bytes, where every row is made of such."""
+    """Neighbours that a work-item of a GPU may take at once: 16 bytes, where every row is made of such; 0: not any."""
     cdef int64_t vec = 16 // type_size(<int> c.type)
     cdef int t, axis
     if what > SCALE or a == NULL or a.type != c.type or c.type == MX_INT8 or c.type == MX_INT32:
-        return 1
+        return 0
     if g.stride[0][4] != 1 or g.stride[1][4] != 1 or (count == 3 and g.stride[2][4] > 1):
-        return 1
+        return 0
     while vec > 1:
         fits = g.len[4] % vec == 0
         for t in range(count):
@@ -240,6 +245,17 @@ cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_te
             return vec
         vec //= 2
     return 1
+
+
+cdef bint _is_run(const mx_grid* g) noexcept:
+    """Whether the first two tensors have their rows one behind the other."""
+    cdef int64_t step = g.len[4]
+    cdef int axis
+    for axis in range(MX_AXES - 2, -1, -1):
+        if g.len[axis] > 1 and (g.stride[0][axis] != step or g.stride[1][axis] != step):
+            return False
+        step *= g.len[axis]
+    return True
 
 
 cdef int64_t _cost(int64_t stride):

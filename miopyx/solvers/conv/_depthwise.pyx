@@ -250,7 +250,7 @@ cdef class _Depthwise(ConvSolver):
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         cdef tuple own = self.default(dev, p)
         return (("VEC", (1, 2, 4, 8)), ("TH", tuple(sorted({1, 2, 4, 8, own[1]}))),
-                ("TW", tuple(sorted({1, 2, 4, 8, own[2]}))))
+                ("TW", tuple(sorted({1, 2, 4, 7, 8, own[2]}))))
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef shape_t s = _shape(p)
@@ -309,9 +309,10 @@ cdef class _DepthwiseData(_Depthwise):
     cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """How many a work-group holds in local memory."""
         cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
-        while count < taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec:
+        cdef int64_t needed = taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec
+        while count < min(needed, 1024):
             count *= 2
-        return count
+        return up(max(needed, count), min(count, 1024))
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         return 4 * self.weights(p, s, t) + 4

@@ -154,6 +154,9 @@ static inline __attribute__((always_inline)) void mx_row(
 
 #if ROLL
 
+/* The tap at which row k of STEP_H rows meets the t-th row of y, if there is one. */
+#define TAP_AT(k, t) ((k) + (KEEP - 1 - (t)) * STEP_H)
+
 /* Down a strip of `total` rows of x, of which the first RING - 1 were fetched; `from` is the next one, `row`, and those
  * from `bottom` on are zeros. */
 static inline __attribute__((always_inline)) void mx_roll(
@@ -161,13 +164,12 @@ static inline __attribute__((always_inline)) void mx_roll(
     __global STORAGE(X_TYPE) *y, uint within, __local const float *weights, const mx_depthwise g, int total,
     const float alpha, const float beta)
 {
-    const int pitch = g.lanes * VEC;
     int slot = 0, done = RING - 1;
     float taps[TAPS][VEC], out[KEEP][TW][VEC];
     if (HELD)
 #pragma unroll
         for (int i = 0; i < TAPS; i++)
-            MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * pitch));
+            MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * VEC));
 #pragma unroll
     for (int t = 0; t < KEEP; t++)
 #pragma unroll
@@ -175,18 +177,27 @@ static inline __attribute__((always_inline)) void mx_roll(
 #pragma unroll
             for (int v = 0; v < VEC; v++)
                 out[t][u][v] = 0;
-#pragma unroll 1
-    for (int i = 0; i < total; i += PERIOD)
+    WORD words[LINE];
+    ARRIVED(RING - 2);
 #pragma unroll
-        for (int k = 0; k < PERIOD; k++) {
+    for (int j = 0; j < LINE; j++)
+        words[j] = ring[j * GROUP];
+#pragma unroll 1
+    for (int i = 0; i < total; i += STEP_H)
+#pragma unroll
+        for (int k = 0; k < STEP_H; k++) {
             float in[LINE * PER][VEC];
+#pragma unroll
+            for (int j = 0; j < LINE; j++)
+                mx_open(in[j * PER], words[j]);
+            mx_fetch(first + done * (LINE * GROUP * PLACE_STEP), from, X_W, LINE,
+                     (uint)row < (uint)bottom ? inside : 0);
+            COMMIT();
+            done = slot, slot = NEXT(slot), row++, from += g.x_h;
             ARRIVED(RING - 2);
 #pragma unroll
             for (int j = 0; j < LINE; j++)
-                mx_open(in[j * PER], ring[(slot * LINE + j) * GROUP]);
-            mx_fetch(first + done * (LINE * GROUP * PLACE_STEP), from, X_W, LINE, (uint)row < (uint)bottom ? inside : 0);
-            COMMIT();
-            done = slot, slot = NEXT(slot), row++, from += g.x_h;
+                words[j] = ring[(slot * LINE + j) * GROUP];
 #pragma unroll
             for (int t = 0; t < KEEP; t++)
                 if (TAP_AT(k, t) < R)
@@ -198,34 +209,36 @@ static inline __attribute__((always_inline)) void mx_roll(
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
                                 tap[v] = taps[i][v];
-                        else
-                            MX_JOIN(SPREAD_, VEC)(
-                                tap, *(volatile __local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * pitch));
+                        else {
+                            const FLOATS value =
+                                *(volatile __local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * VEC);
+                            MX_JOIN(SPREAD_, VEC)(tap, value);
+                        }
 #pragma unroll
                         for (int u = 0; u < TW; u++)
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                out[t][u][v] = i == 0 ? in[u * STEP_W + s + ODD][v] * tap[v]
-                                                      : fma(in[u * STEP_W + s + ODD][v], tap[v], out[t][u][v]);
+                                out[t][u][v] =
+                                    i == 0 ? in[u * STEP_W + s + ODD][v] * tap[v]
+                                           : fma(in[u * STEP_W + s + ODD][v], tap[v],
+                                                 s == 0 && k == 0 && t + 1 < KEEP ? out[t + 1][u][v] : out[t][u][v]);
                     }
+            if (TAP_AT(k, 0) == R - 1) {
+                const uint mask = i + k >= R - 1 && i + k < total ? within : 0;
+                if (alpha != 1 || beta != 0)
 #pragma unroll
-            for (int t = 0; t < KEEP; t++)
-                if (TAP_AT(k, t) == R - 1) {
-                    const uint mask = i + k >= R - 1 && i + k < total ? within : 0;
-                    if (alpha != 1 || beta != 0)
+                    for (int u = 0; u < TW; u++)
+                        if (mask & 1u << u / PER)
 #pragma unroll
-                        for (int u = 0; u < TW; u++)
-                            if (mask & 1u << u / PER)
+                            for (int v = 0; v < VEC; v++)
+                                out[0][u][v] =
+                                    alpha * out[0][u][v] + (beta != 0 ? beta * WIDEN(y[u * Y_W + v * Y_C]) : 0);
 #pragma unroll
-                                for (int v = 0; v < VEC; v++)
-                                    out[t][u][v] =
-                                        alpha * out[t][u][v] + (beta != 0 ? beta * WIDEN(y[u * Y_W + v * Y_C]) : 0);
-#pragma unroll
-                    for (int u = 0; u < OUTER; u++)
-                        if (mask & 1u << u)
-                            *(__global WORD *)(y + u * PER * Y_W) = mx_close(out[t][u * PER]);
-                    y += g.y_h;
-                }
+                for (int u = 0; u < OUTER; u++)
+                    if (mask & 1u << u)
+                        *(__global WORD *)(y + u * PER * Y_W) = mx_close(out[0][u * PER]);
+                y += g.y_h;
+            }
         }
 }
 
@@ -432,7 +445,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
         const int channel = min(first + o, all - 1), group = DIAGONAL ? channel : channel / g.outputs;
         const float value = WIDEN(w[group * g.w_g + (channel - group * g.outputs) * g.w_o + c * g.w_i + tap / S * g.w_r
                                     + tap % S * g.w_s]);
-        weights[(c * TAPS + tap) * pitch + o] = value;
+        weights[ROLL ? (o / VEC * TAPS + tap) * VEC + o % VEC : (c * TAPS + tap) * pitch + o] = value;
         if (!isfinite(value))
             odd = 1;
     }
@@ -458,7 +471,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     }
 #if ROLL
     mx_roll(ring + id, place, from, top + RING - 1, bottom, inside, y + (p0 - KEEP + 1) * g.y_h + q0 * Y_W,
-            mx_mask(q0, OUTER, g.q), weights + lane * VEC, g, total, alpha, beta);
+            mx_mask(q0, OUTER, g.q), weights + lane * (TAPS * VEC), g, total, alpha, beta);
 #else
     if (together)
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);

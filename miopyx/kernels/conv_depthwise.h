@@ -159,14 +159,9 @@ static inline __attribute__((always_inline)) void mx_read(
 #if ROLL
 /* Strips that are walked row after row: a work-item has the next RING - 1 rows of x on their way into a part of local
  * memory of its own, so no work-item waits for another one.  A row is LINE words: VEC channels of a pixel, or PER
- * neighbouring columns of a channel, the first of which is ODD columns before those that are wanted.
- *
- * KEEP rows of y are under way.  Row k of a strip, modulo PERIOD, meets the t-th of them at tap TAP_AT(k, t), if there
- * is such a tap. */
-#define KEEP ((R - 1) / STEP_H + 1)
-#define PERIOD (KEEP * STEP_H)
-#define TAP_AT(k, t) (((k) - (t) * STEP_H + PERIOD) % PERIOD)
-#define PER (LAST || MX_TYPE(X_TYPE) == MX_TYPE_float ? 1 : 2)
+ * neighbouring columns of a channel, the first of which is ODD columns before those that are wanted. */
+#define KEEP ((R - 1) / STEP_H + 1) /* rows of y that a row of x may meet */
+#define PER (LAST ? 1 : 2)
 #define SIZE (PER * VEC)
 #define LINE ((COLS + ODD + PER - 1) / PER)
 #define OUTER (TW / PER) /* words of y */
@@ -174,7 +169,7 @@ static inline __attribute__((always_inline)) void mx_read(
 
 #if MX_TYPE(X_TYPE) != MX_TYPE_float && LAST && VEC == 1
 #define WORD ushort
-#elif MX_TYPE(X_TYPE) == MX_TYPE_float && VEC == 1 || !LAST
+#elif VEC == 1
 #define WORD uint
 #else
 #define WORD MX_JOIN(WORDS_, VEC)

@@ -86,7 +86,11 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 
 #if ROLL
 
-/* Rows of x and of dy go down together; KEEP rows of dy are kept. */
+/* Rows of x and of dy go down together, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the t-th
+ * of them at tap TAP_AT(k, t), if there is one. */
+#define PERIOD (KEEP * STEP_H)
+#define TAP_AT(k, t) (((k) - (t) * STEP_H + PERIOD) % PERIOD)
+
 static inline __attribute__((always_inline)) void mx_roll(
     __local const WORD *ring, const mx_slot place, __local const WORD *ring_y, const mx_slot place_y,
     __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, int q0,

@@ -34,6 +34,7 @@ cdef enum:
     SHORT = 4              # where there are few strips
     ROLL_SIDE = 7          # of a filter
     ROLL_SUMS = 112        # of a work-item
+    ROLL_PRODUCTS = 1024   # of backward weights that are written out
     RING = 6               # rows of x that it has room for in local memory, if they are not long
     RING_BYTES = 36 * 1024 # of a work-group
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
@@ -132,9 +133,9 @@ cdef bint _pairs(const mx_tensor* t) noexcept nogil:
 
 
 cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
-    """Whether strips may be walked row by row."""
+    """Whether strips may be walked row by row; float32 of NCHW is no faster so."""
     return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
-            and p.w.len[4] <= ROLL_SIDE and (s.per == 1 or (_pairs(s.x) and _pairs(s.y)))
+            and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
             and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
 
 
@@ -436,8 +437,9 @@ cdef class DepthwiseWrw(_Depthwise):
         return min(p.w.len[3], max(1, SUMS_LIMIT // (p.w.len[4] * vec)))
 
     cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        """A work-item sums all rows of the filter then."""
-        return _rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+        """A work-item sums all rows of the filter then, and all of its products are written out."""
+        return (_rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+                and p.w.len[3] * p.w.len[3] * p.w.len[4] * t.tw * t.vec <= ROLL_PRODUCTS)
 
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec), rows
@@ -451,10 +453,12 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
         # What was fastest, see bench/notes-h200.md.
+        t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
+        if self.rolls(p, s, &t):
+            self.set_group(p, s, &t)
+            return t
         t.vec = min(4, s.widest)
-        if s.rolls and self.rows(p, min(2, s.widest)) == p.w.len[3]:
-            t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
-        elif not s.diagonal or p.step[2] > 1:
+        if not s.diagonal or p.step[2] > 1:
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)

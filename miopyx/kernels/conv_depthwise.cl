@@ -158,11 +158,12 @@ static inline __attribute__((always_inline)) void mx_row(
 #define TAP_AT(k, t) ((k) + (KEEP - 1 - (t)) * STEP_H)
 
 /* Down a strip of `total` rows of x, of which the first RING - 1 were fetched; `from` is the next one, `row`, and those
- * from `bottom` on are zeros. */
+ * from `bottom` on are zeros.  A row's first products move the sums from place t + 1 to t, at no cost; a longer loop
+ * would not stay in the instruction cache.  Taps that are not in registers are read anew (volatile). */
 static inline __attribute__((always_inline)) void mx_roll(
-    __local const WORD *ring, const mx_slot first, __global const STORAGE(X_TYPE) *from, int row, int bottom, uint inside,
-    __global STORAGE(X_TYPE) *y, uint within, __local const float *weights, const mx_depthwise g, int total,
-    const float alpha, const float beta)
+    __local const WORD *ring, const mx_slot first, __global const STORAGE(X_TYPE) *from, int row, int bottom,
+    uint inside, __global STORAGE(X_TYPE) *y, uint within, __local const float *weights, const mx_depthwise g,
+    int total, const float alpha, const float beta)
 {
     int slot = 0, done = RING - 1;
     float taps[TAPS][VEC], out[KEEP][TW][VEC];

@@ -166,8 +166,9 @@ static inline __attribute__((always_inline)) void mx_read(
 #define LINE ((COLS + ODD + PER - 1) / PER)
 #define OUTER (TW / PER) /* words of y */
 #define NEXT(slot) ((slot) == RING - 1 ? 0 : (slot) + 1)
+#define NARROW_WORDS (MX_TYPE(X_TYPE) != MX_TYPE_float && SIZE == 1)
 
-#if MX_TYPE(X_TYPE) != MX_TYPE_float && LAST && VEC == 1
+#if NARROW_WORDS
 #define WORD ushort
 #elif VEC == 1
 #define WORD uint
@@ -175,7 +176,7 @@ static inline __attribute__((always_inline)) void mx_read(
 #define WORD MX_JOIN(WORDS_, VEC)
 #endif
 
-#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && MX_SM >= 80 && !(MX_TYPE(X_TYPE) != MX_TYPE_float && LAST && VEC == 1)
+#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && MX_SM >= 80 && !NARROW_WORDS
 typedef uint mx_slot;
 #define PLACE_STEP (uint)sizeof(WORD)
 #define ARRIVED(rows) asm volatile("cp.async.wait_group %0;" ::"n"(rows) : "memory")
@@ -254,7 +255,7 @@ static inline __attribute__((always_inline)) void mx_open(float *to, const WORD 
 #pragma unroll
     for (int i = 0; i < SIZE; i++)
         to[i] = elements[i];
-#elif LAST && VEC == 1
+#elif NARROW_WORDS
     to[0] = WIDEN(word);
 #else
     const uint *pairs = (const uint *)&word;
@@ -271,7 +272,7 @@ static inline __attribute__((always_inline)) WORD mx_close(const float *from)
 #pragma unroll
     for (int i = 0; i < SIZE; i++)
         elements[i] = from[i];
-#elif LAST && VEC == 1
+#elif NARROW_WORDS
     word = NARROW(from[0]);
 #else
     uint *pairs = (uint *)&word;

@@ -86,8 +86,8 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 
 #if ROLL
 
-/* Rows of x and of dy go down together, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the t-th
- * of them at tap TAP_AT(k, t), if there is one. */
+/* Rows of x and of dy go down together, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the
+ * t-th of them at tap TAP_AT(k, t), if there is one. */
 #define PERIOD (KEEP * STEP_H)
 #define TAP_AT(k, t) (((k) - (t) * STEP_H + PERIOD) % PERIOD)
 

@@ -27,7 +27,7 @@ cdef enum:
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
     SUMS_TOGETHER = 32     # of them that a work-group adds up at once
-    ROLL_SUMS_TOGETHER = 8 # where it walks row by row
+    ROLL_SUMS_TOGETHER = 8  # where it walks row by row
     ROLL_GROUP = 128       # work-items of a work-group, where strips are walked row by row
     ROLL_GROUPS = 12       # work-groups a compute unit there
     LONG = 16              # rows of such a strip, at least
@@ -36,7 +36,7 @@ cdef enum:
     ROLL_SUMS = 112        # of a work-item
     ROLL_PRODUCTS = 1024   # of backward weights that are written out
     RING = 6               # rows of x that it has room for in local memory, if they are not long
-    RING_BYTES = 36 * 1024 # of a work-group
+    RING_BYTES = 36 * 1024  # of a work-group
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
     LANES = 32             # blocks of channels of a work-group, at most
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
@@ -335,7 +335,7 @@ cdef class _DepthwiseData(_Depthwise):
         # What was fastest, see bench/notes-h200.md.
         t.vec = min(4, s.widest)
         if s.rolls:
-            t.vec, t.th, t.tw = min(2 if s.loop or p.w.len[3] > 3 or p.w.type == MX_FLOAT else 4, s.widest), 1, (4 if s.last else 8)
+            t.vec, t.th, t.tw = min(4 if p.w.len[3] * p.w.len[4] <= 9 else 2, s.widest), 1, (4 if s.last else 8)
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
         elif not s.diagonal:

@@ -4,8 +4,9 @@
  * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x
  * once, all of them before it computes, and leaves those that the tile below needs too where they are.  For pixels
  * outside the rim is read and then replaced by zero, so that no load waits for a branch.  A filter that is not finite
- * would make NaN of these zeros: then each sum is computed tap by tap.
- * NDRange: one axis, local 256, global 256 * sets * ceil(strips / items).
+ * would make NaN of these zeros: then each sum is computed tap by tap.  With ROLL a work-item goes down its strip row
+ * by row, with the next rows on their way into local memory.
+ * NDRange: one axis, local GROUP, global GROUP * sets * ceil(strips / items).
  */
 #ifndef X_TYPE
 #define X_TYPE float

@@ -5,7 +5,7 @@
  * once a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what
  * lies outside; a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity
  * made.
- * NDRange: one axis, local 256, global 256 * sets * ceil(R / RR) * splits.
+ * NDRange: one axis, local GROUP, global GROUP * sets * ceil(R / RR) * splits.
  */
 #ifndef X_TYPE
 #define X_TYPE float

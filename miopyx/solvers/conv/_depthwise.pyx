@@ -32,6 +32,7 @@ cdef enum:
     ROLL_GROUPS = 12       # work-groups a compute unit there
     LONG = 16              # rows of such a strip, at least
     SHORT = 4              # where there are few strips
+    NARROW = 28            # columns of images whose strips are wide then
     ROLL_SIDE = 7          # of a filter
     ROLL_SUMS = 112        # of a work-item
     ROLL_PRODUCTS = 1024   # of backward weights that are written out
@@ -137,6 +138,12 @@ cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
     return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
             and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
             and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
+
+
+cdef bint _sevens(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips of 7 columns may be better than those of 4, and have few columns outside."""
+    return (s.last and p.w.type != MX_FLOAT and p.step[1] == 1 and p.step[2] == 1
+            and 8 * up(s.y.len[4], 7) <= 9 * up(s.y.len[4], 4))
 
 
 cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
@@ -331,11 +338,14 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
-        cdef bint backward = p.direction == MX_BACKWARD_DATA
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, small
         # What was fastest, see bench/notes-h200.md.
         t.vec = min(4, s.widest)
         if s.rolls:
-            t.vec, t.th, t.tw = min(4 if p.w.len[3] * p.w.len[4] <= 9 else 2, s.widest), 1, (4 if s.last else 8)
+            small = p.w.len[3] * p.w.len[4] <= 9
+            t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
+            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small):
+                t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
         elif not s.diagonal:
@@ -454,6 +464,10 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef tile_t t
         # What was fastest, see bench/notes-h200.md.
         t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
+        if _sevens(p, s) and p.w.len[3] <= 3:
+            t.tw = 7
+        elif s.last and p.step[1] > 1 and p.w.type != MX_FLOAT:
+            t.vec, t.tw = min(4, s.widest), 2
         if self.rolls(p, s, &t):
             self.set_group(p, s, &t)
             return t

@@ -4,8 +4,9 @@
  * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x
  * once, all of them before it computes, and leaves those that the tile below needs too where they are.  For pixels
  * outside the rim is read and then replaced by zero, so that no load waits for a branch.  A filter that is not finite
- * would make NaN of these zeros: then each sum is computed tap by tap.
- * NDRange: one axis, local 256, global 256 * sets * ceil(strips / items).
+ * would make NaN of these zeros: then each sum is computed tap by tap.  With ROLL a work-item goes down its strip row
+ * by row, with the next rows on their way into local memory.
+ * NDRange: one axis, local GROUP, global GROUP * sets * ceil(strips / items).
  */
 #ifndef X_TYPE
 #define X_TYPE float
@@ -50,8 +51,14 @@
 #ifndef CARRY /* rows of x that two tiles of a strip share are kept; DIAGONAL */
 #define CARRY 0
 #endif
-#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y it meets; DIAGONAL, strides of 1 */
+#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y that it meets; DIAGONAL, TH = 1 */
 #define ROLL 0
+#endif
+#ifndef RING /* rows of x in local memory */
+#define RING 4
+#endif
+#ifndef ODD
+#define ODD 0
 #endif
 #ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */
 #define LOOP 0
@@ -148,84 +155,92 @@ static inline __attribute__((always_inline)) void mx_row(
 
 #if ROLL
 
-/* Down a strip, row after row of x, the next R of which are under way: sums of R rows of y are kept, and row i - r of y
- * gets tap r of row i of x.  `whole`: all columns are inside. */
+/* The tap at which row k of STEP_H rows meets the t-th row of y, if there is one. */
+#define TAP_AT(k, t) ((k) + (KEEP - 1 - (t)) * STEP_H)
+
+/* Down a strip of `total` rows of x, of which the first RING - 1 were fetched; `from` is the next one, `row`, and those
+ * from `bottom` on are zeros.  A row's first products move the sums from place t + 1 to t, at no cost; a longer loop
+ * would not stay in the instruction cache.  Taps that are not in registers are read anew (volatile). */
 static inline __attribute__((always_inline)) void mx_roll(
-    __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
-    int p0, int q0, int row0, int col0, const bool whole, const float alpha, const float beta)
+    __local const WORD *ring, const mx_slot first, __global const STORAGE(X_TYPE) *from, int row, int bottom,
+    uint inside, __global STORAGE(X_TYPE) *y, uint within, __local const float *weights, const mx_depthwise g,
+    int total, const float alpha, const float beta)
 {
-    const int pitch = g.lanes * VEC, count = min(g.chunks * TH, g.p - p0);
-    int columns[COLS];
-    uint inside[COLS];
-    float taps[TAPS][VEC], out[R][TW][VEC];
-    RAW_IN held[R][COLS];
-    row0 += ROW0, col0 += COL0;
-    x += whole ? col0 * X_W : 0, y += p0 * g.y_h + q0 * Y_W;
+    int slot = 0, done = RING - 1;
+    float taps[TAPS][VEC], out[KEEP][TW][VEC];
+    if (HELD)
 #pragma unroll
-    for (int j = 0; j < COLS; j++) {
-        const int kept = clamp(col0 + j, 0, g.w - 1);
-        inside[j] = ALL_IF(col0 + j == kept);
-        columns[j] = whole ? j * X_W : kept * X_W;
-    }
+        for (int i = 0; i < TAPS; i++)
+            MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * VEC));
 #pragma unroll
-    for (int i = 0; i < TAPS; i++)
-        MX_JOIN(SPREAD_, VEC)(taps[i], *(__local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * pitch));
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-#pragma unroll
-        for (int j = 0; j < COLS; j++)
-            held[r][j] = *(__global const RAW_IN *)(x + clamp(row0 + r, 0, g.h - 1) * g.x_h + columns[j]);
+    for (int t = 0; t < KEEP; t++)
 #pragma unroll
         for (int u = 0; u < TW; u++)
 #pragma unroll
             for (int v = 0; v < VEC; v++)
-                out[r][u][v] = 0;
-    }
+                out[t][u][v] = 0;
+    WORD words[LINE];
+    ARRIVED(RING - 2);
+#pragma unroll
+    for (int j = 0; j < LINE; j++)
+        words[j] = ring[j * GROUP];
 #pragma unroll 1
-    for (int i = 0; i < count + R - 1; i += R)
+    for (int i = 0; i < total; i += STEP_H)
 #pragma unroll
-        for (int k = 0; k < R; k++) {
-            if ((uint)(row0 + i + k) < (uint)g.h) {
-                float in[COLS][VEC];
+        for (int k = 0; k < STEP_H; k++) {
+            float in[LINE * PER][VEC];
 #pragma unroll
-                for (int j = 0; j < COLS; j++) {
-                    const RAW_IN bits = whole ? held[k][j] : MX_JOIN(MASKED_, IN)(held[k][j], inside[j]);
-                    MX_JOIN(UNPACK_, VEC)(in[j], bits);
-                }
+            for (int j = 0; j < LINE; j++)
+                mx_open(in[j * PER], words[j]);
+            mx_fetch(first + done * (LINE * GROUP * PLACE_STEP), from, X_W, LINE,
+                     (uint)row < (uint)bottom ? inside : 0);
+            COMMIT();
+            done = slot, slot = NEXT(slot), row++, from += g.x_h;
+            ARRIVED(RING - 2);
 #pragma unroll
-                for (int r = 0; r < R; r++)
+            for (int j = 0; j < LINE; j++)
+                words[j] = ring[(slot * LINE + j) * GROUP];
 #pragma unroll
-                    for (int s = 0; s < S; s++)
+            for (int t = 0; t < KEEP; t++)
+                if (TAP_AT(k, t) < R)
+#pragma unroll
+                    for (int s = 0; s < S; s++) {
+                        const int i = TAP_AT(k, t) * S + s;
+                        float tap[VEC];
+                        if (HELD)
+#pragma unroll
+                            for (int v = 0; v < VEC; v++)
+                                tap[v] = taps[i][v];
+                        else {
+                            const FLOATS value =
+                                *(volatile __local const FLOATS *)(weights + (BACKWARD ? TAPS - 1 - i : i) * VEC);
+                            MX_JOIN(SPREAD_, VEC)(tap, value);
+                        }
 #pragma unroll
                         for (int u = 0; u < TW; u++)
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                out[(k + R - r) % R][u][v] =
-                                    fma(in[u + s][v], taps[r * S + s][v], out[(k + R - r) % R][u][v]);
-            }
-            const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
+                                out[t][u][v] =
+                                    i == 0 ? in[u * STEP_W + s + ODD][v] * tap[v]
+                                           : fma(in[u * STEP_W + s + ODD][v], tap[v],
+                                                 s == 0 && k == 0 && t + 1 < KEEP ? out[t + 1][u][v] : out[t][u][v]);
+                    }
+            if (TAP_AT(k, 0) == R - 1) {
+                const uint mask = i + k >= R - 1 && i + k < total ? within : 0;
+                if (alpha != 1 || beta != 0)
 #pragma unroll
-            for (int j = 0; j < COLS; j++)
-                held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);
-            if (i + k >= R - 1 && i + k < count + R - 1) {
-#pragma unroll
-                for (int u = 0; u < TW; u++)
-                    if (whole || (uint)(q0 + u) < (uint)g.q) {
-                        __global STORAGE(X_TYPE) *to = y + u * Y_W;
-                        float *sum = out[(k + 1) % R][u];
-                        if (alpha != 1 || beta != 0)
+                    for (int u = 0; u < TW; u++)
+                        if (mask & 1u << u / PER)
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                sum[v] = alpha * sum[v] + (beta != 0 ? beta * WIDEN(to[v * Y_C]) : 0);
-                        *(__global RAW *)to = MX_JOIN(PACK_, VEC)(sum);
-                    }
+                                out[0][u][v] =
+                                    alpha * out[0][u][v] + (beta != 0 ? beta * WIDEN(y[u * Y_W + v * Y_C]) : 0);
+#pragma unroll
+                for (int u = 0; u < OUTER; u++)
+                    if (mask & 1u << u)
+                        *(__global WORD *)(y + u * PER * Y_W) = mx_close(out[0][u * PER]);
                 y += g.y_h;
             }
-#pragma unroll
-            for (int u = 0; u < TW; u++)
-#pragma unroll
-                for (int v = 0; v < VEC; v++)
-                    out[(k + 1) % R][u][v] = 0;
         }
 }
 
@@ -389,12 +404,40 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
 {
     __local float weights[WEIGHTS] __attribute__((aligned(32)));
     __local int odd;
+#if ROLL
+    __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
+#endif
     const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
     const int chunk = get_group_id(0) / g.sets, set = get_group_id(0) - chunk * g.sets;
     const int pitch = g.lanes * VEC, first = set * pitch, all = g.blocks * VEC;
-    const int strip = chunk * g.items + item;
+    const int strip = chunk * g.items + item, block = set * g.lanes + lane;
+    const bool idle = item >= g.items || strip >= g.strips || block >= g.blocks;
+    const int line = mx_by(strip, g.by_across), across = strip - line * g.across;
+    const int n = mx_by(line, g.by_down), down = line - n * g.down;
+    const int channel = block * VEC, group = DIAGONAL ? channel : channel / g.outputs;
+    const int read = DIAGONAL ? channel : group * g.inputs;
+    const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
+    const int row0 = down * g.chunks * DOWN + g.first_h, col0 = across * MOVE(TW, STEP_W) + g.first_w;
 
     x += x_offset, w += w_offset, y += y_offset;
+    x += n * g.x_n + read * X_C;
+    y += n * g.y_n + channel * Y_C;
+#if ROLL
+    const bool together = ((size_t)x % sizeof(WORD) == 0) & ((size_t)y % sizeof(WORD) == 0);
+    const int top = row0 + ROW0, left = col0 + COL0 - ODD, total = (min(g.chunks, g.p - p0) - 1) * STEP_H + R;
+    const int bottom = min(g.h, top + total);
+    const uint inside = idle | !together ? 0 : mx_mask(left, LINE, g.w);
+    const mx_slot place = mx_slot_of(ring + id);
+    __global const STORAGE(X_TYPE) *from = x + top * g.x_h + left * X_W;
+#pragma unroll
+    for (int i = 0; i < RING - 1; i++, from += g.x_h) {
+        mx_fetch(place + i * (LINE * GROUP * PLACE_STEP), from, X_W, LINE,
+                 (uint)(top + i) < (uint)bottom ? inside : 0);
+        COMMIT();
+    }
+#else
+    const bool together = !LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
+#endif
     if (id == 0)
         odd = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -404,23 +447,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
         const int channel = min(first + o, all - 1), group = DIAGONAL ? channel : channel / g.outputs;
         const float value = WIDEN(w[group * g.w_g + (channel - group * g.outputs) * g.w_o + c * g.w_i + tap / S * g.w_r
                                     + tap % S * g.w_s]);
-        weights[(c * TAPS + tap) * pitch + o] = value;
+        weights[ROLL ? (o / VEC * TAPS + tap) * VEC + o % VEC : (c * TAPS + tap) * pitch + o] = value;
         if (!isfinite(value))
             odd = 1;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    const int block = set * g.lanes + lane;
-    if (item >= g.items || strip >= g.strips || block >= g.blocks)
+    if (idle)
         return;
-    const int line = mx_by(strip, g.by_across), across = strip - line * g.across;
-    const int n = mx_by(line, g.by_down), down = line - n * g.down;
-    const int channel = block * VEC, group = DIAGONAL ? channel : channel / g.outputs;
-    const int read = DIAGONAL ? channel : group * g.inputs;
-    const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
-    x += n * g.x_n + read * X_C;
-    y += n * g.y_n + channel * Y_C;
-    const bool together = !LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
 
     if (odd | (ROLL & !together)) {
         const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
@@ -438,12 +471,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
         }
         return;
     }
-    const int row0 = down * g.chunks * DOWN + g.first_h, col0 = across * MOVE(TW, STEP_W) + g.first_w;
 #if ROLL
-    if (col0 + COL0 >= 0 && col0 + COL0 + COLS <= g.w && q0 + TW <= g.q)
-        mx_roll(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
-    else
-        mx_roll(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);
+    mx_roll(ring + id, place, from, top + RING - 1, bottom, inside, y + (p0 - KEEP + 1) * g.y_h + q0 * Y_W,
+            mx_mask(q0, OUTER, g.q), weights + lane * (TAPS * VEC), g, total, alpha, beta);
 #else
     if (together)
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);

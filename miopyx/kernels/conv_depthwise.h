@@ -5,7 +5,9 @@
  * `items` strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In
  * tensors with channels last the lanes lie side by side in memory; in others there is one lane, and the strips do.
  */
+#ifndef GROUP /* work-items */
 #define GROUP 256
+#endif
 
 typedef struct {
     uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
@@ -153,3 +155,131 @@ static inline __attribute__((always_inline)) void mx_read(
         line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
     }
 }
+
+#if ROLL
+/* Strips that are walked row after row: a work-item has the next RING - 1 rows of x on their way into a part of local
+ * memory of its own, so no work-item waits for another one.  A row is LINE words: VEC channels of a pixel, or PER
+ * neighbouring columns of a channel, the first of which is ODD columns before those that are wanted. */
+#define KEEP ((R - 1) / STEP_H + 1) /* rows of y that a row of x may meet */
+#define PER (LAST ? 1 : 2)
+#define SIZE (PER * VEC)
+#define LINE ((COLS + ODD + PER - 1) / PER)
+#define OUTER (TW / PER) /* words of y */
+#define NEXT(slot) ((slot) == RING - 1 ? 0 : (slot) + 1)
+#define NARROW_WORDS (MX_TYPE(X_TYPE) != MX_TYPE_float && SIZE == 1)
+
+#if NARROW_WORDS
+#define WORD ushort
+#elif VEC == 1
+#define WORD uint
+#else
+#define WORD MX_JOIN(WORDS_, VEC)
+#endif
+
+#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && MX_SM >= 80 && !NARROW_WORDS
+typedef uint mx_slot;
+#define PLACE_STEP (uint)sizeof(WORD)
+#define ARRIVED(rows) asm volatile("cp.async.wait_group %0;" ::"n"(rows) : "memory")
+#define COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
+static inline mx_slot mx_slot_of(__local const void *p)
+{
+    uint address;
+    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"((ulong)p));
+    return address;
+}
+#define COPY(to, from, mask, bit)                                                                         \
+    asm volatile("{ .reg .pred p; .reg .b32 t; and.b32 t, %2, %3; setp.eq.u32 p, t, 0; "                  \
+                 "cp.async.ca.shared.global [%0], [%1], %4, p; }" ::"r"(to), "l"((ulong)(from)), "r"(mask), \
+                 "r"(1u << (bit)), "n"(sizeof(WORD)) : "memory")
+#else
+typedef __local WORD *mx_slot;
+#define PLACE_STEP 1
+#define ARRIVED(rows)
+#define COMMIT()
+#define mx_slot_of(p) (p)
+#define COPY(to, from, mask, bit) *(to) = (mask) >> (bit) & 1u ? *(__global const WORD *)(from) : (WORD)(0)
+#endif
+
+/* A row of `count` words, PER columns each `apart` elements, into its place; zeros where `mask` has no bit. */
+static inline __attribute__((always_inline)) void mx_fetch(
+    mx_slot to, __global const STORAGE(X_TYPE) *from, int apart, const int count, uint mask)
+{
+#pragma unroll
+    for (int j = 0; j < count; j++)
+        COPY(to + j * GROUP * PLACE_STEP, from + j * PER * apart, mask, j);
+}
+
+/* Which of `count` words, the first one at column `first`, lie in a row of `columns`. */
+static inline uint mx_mask(int first, const int count, int columns)
+{
+    uint mask = 0;
+#pragma unroll
+    for (int j = 0; j < count; j++)
+        mask |= (uint)(first + j * PER) < (uint)columns ? 1u << j : 0u;
+    return mask;
+}
+
+/* Two elements of 16 bits are a word, and back. */
+#if MX_TYPE(X_TYPE) != MX_TYPE_float
+static inline void mx_open_two(float *to, uint word)
+{
+#if MX_TYPE(X_TYPE) == MX_TYPE_half && defined(__NV_CL_C_VERSION)
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(to[0]), "=f"(to[1])
+        : "r"(word));
+#else
+    to[0] = WIDEN(as_ushort2(word).x), to[1] = WIDEN(as_ushort2(word).y);
+#endif
+}
+static inline uint mx_close_two(float first, float second)
+{
+#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && MX_SM >= 80
+    uint word;
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+    asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(first), "f"(second));
+#else
+    asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(first), "f"(second));
+#endif
+    return word;
+#else
+    return as_uint((ushort2)(NARROW(first), NARROW(second)));
+#endif
+}
+#endif
+
+/* A word's elements, and back. */
+static inline __attribute__((always_inline)) void mx_open(float *to, const WORD word)
+{
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+    const float *elements = (const float *)&word;
+#pragma unroll
+    for (int i = 0; i < SIZE; i++)
+        to[i] = elements[i];
+#elif NARROW_WORDS
+    to[0] = WIDEN(word);
+#else
+    const uint *pairs = (const uint *)&word;
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++)
+        mx_open_two(to + 2 * i, pairs[i]);
+#endif
+}
+static inline __attribute__((always_inline)) WORD mx_close(const float *from)
+{
+    WORD word;
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+    float *elements = (float *)&word;
+#pragma unroll
+    for (int i = 0; i < SIZE; i++)
+        elements[i] = from[i];
+#elif NARROW_WORDS
+    word = NARROW(from[0]);
+#else
+    uint *pairs = (uint *)&word;
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++)
+        pairs[i] = mx_close_two(from[2 * i], from[2 * i + 1]);
+#endif
+    return word;
+}
+#endif

@@ -5,7 +5,7 @@
  * once a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what
  * lies outside; a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity
  * made.
- * NDRange: one axis, local 256, global 256 * sets * ceil(R / RR) * splits.
+ * NDRange: one axis, local GROUP, global GROUP * sets * ceil(R / RR) * splits.
  */
 #ifndef X_TYPE
 #define X_TYPE float
@@ -41,8 +41,14 @@
 #ifndef UNIT
 #define UNIT 1
 #endif
-#ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DIAGONAL, strides of 1, RR = R */
+#ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DIAGONAL, TH = 1, RR = R */
 #define ROLL 0
+#endif
+#ifndef RING /* rows of x in local memory, and of dy */
+#define RING 4
+#endif
+#ifndef ODD
+#define ODD 0
 #endif
 #if DIAGONAL
 #define IN VEC
@@ -56,7 +62,7 @@
 #define DOWN (TH * STEP_H)
 #define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
 #define SUMS (RR * S)
-#define BATCH (32 / VEC) /* sums that are added in local memory at once */
+#define BATCH ((ROLL ? 8 : 32) / VEC) /* sums that are added in local memory at once */
 #include "conv_depthwise.h"
 
 /* One sum over the strips from `strip` to `end`, products with pixels outside left out. */
@@ -80,79 +86,78 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 
 #if ROLL
 
-/* Rows of x and of dy go down together, the next R of each under way; R rows of dy are kept, and row i of x meets row
- * i - r of dy at tap r.  `whole`: all columns are inside. */
+/* Rows of x and of dy go down together, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the
+ * t-th of them at tap TAP_AT(k, t), if there is one. */
+#define PERIOD (KEEP * STEP_H)
+#define TAP_AT(k, t) (((k) - (t) * STEP_H + PERIOD) % PERIOD)
+
 static inline __attribute__((always_inline)) void mx_roll(
-    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int row0, int p0,
-    int count, int col0, int q0, const bool whole, float sums[SUMS][VEC])
+    __local const WORD *ring, const mx_slot place, __local const WORD *ring_y, const mx_slot place_y,
+    __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, int q0,
+    int count, float sums[SUMS][VEC])
 {
-    int columns[COLS], outer[TW];
-    uint inside[COLS], within[TW];
-    RAW_IN held[R][COLS];
-    RAW arrived[R][TW];
-    float out[R][TW][VEC];
-    x += whole ? col0 * X_W : 0, dy += whole ? q0 * Y_W : 0;
+    const int top = p0 * STEP_H + g.first_h, left = q0 * STEP_W + g.first_w - ODD;
+    const int total = (count - 1) * STEP_H + R, bottom = min(g.h, top + total);
+    const uint inside = mx_mask(left, LINE, g.w), within = mx_mask(q0, OUTER, g.q);
+    int slot = 0, slot_y = 0;
+    float out[KEEP][TW][VEC];
+    x += top * g.x_h + left * X_W, dy += p0 * g.y_h + q0 * Y_W;
+#define FETCH(at, slot, both, slot_y)                                                                 \
+    do {                                                                                              \
+        mx_fetch(place + (slot) * (LINE * GROUP * PLACE_STEP), x, X_W, LINE,                          \
+                 (uint)(top + (at)) < (uint)bottom ? inside : 0);                                     \
+        x += g.x_h;                                                                                   \
+        if (both) {                                                                                   \
+            mx_fetch(place_y + (slot_y) * (OUTER * GROUP * PLACE_STEP), dy, Y_W, OUTER,               \
+                     (at) / STEP_H < count ? within : 0);                                             \
+            dy += g.y_h;                                                                              \
+        }                                                                                             \
+        COMMIT();                                                                                     \
+    } while (0)
 #pragma unroll
-    for (int j = 0; j < COLS; j++) {
-        const int kept = clamp(col0 + j, 0, g.w - 1);
-        inside[j] = ALL_IF(col0 + j == kept);
-        columns[j] = whole ? j * X_W : kept * X_W;
-    }
+    for (int i = 0; i < RING - 1; i++)
+        FETCH(i, i, i % STEP_H == 0, i / STEP_H);
+    int done = RING - 1, done_y = (RING - 1 + STEP_H - 1) / STEP_H;
 #pragma unroll
-    for (int u = 0; u < TW; u++) {
-        const int kept = min(q0 + u, g.q - 1);
-        within[u] = ALL_IF(q0 + u == kept);
-        outer[u] = whole ? u * Y_W : kept * Y_W;
-    }
+    for (int t = 0; t < KEEP; t++)
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-#pragma unroll
-        for (int j = 0; j < COLS; j++)
-            held[r][j] = *(__global const RAW_IN *)(x + clamp(row0 + r, 0, g.h - 1) * g.x_h + columns[j]);
-#pragma unroll
-        for (int u = 0; u < TW; u++) {
-            arrived[r][u] = *(__global const RAW *)(dy + min(p0 + r, g.p - 1) * g.y_h + outer[u]);
+        for (int u = 0; u < TW; u++)
 #pragma unroll
             for (int v = 0; v < VEC; v++)
-                out[r][u][v] = 0;
-        }
-    }
+                out[t][u][v] = 0;
 #pragma unroll 1
-    for (int i = 0; i < count + R - 1; i += R)
+    for (int i = 0; i < total; i += PERIOD)
 #pragma unroll
-        for (int k = 0; k < R; k++) {
+        for (int k = 0; k < PERIOD; k++) {
+            float in[LINE * PER][VEC];
+            ARRIVED(RING - 2);
 #pragma unroll
-            for (int u = 0; u < TW; u++) {
-                const uint mask = ALL_IF(i + k < count) & (whole ? 0xffffffffu : within[u]);
-                MX_JOIN(UNPACK_, VEC)(out[k][u], (MX_JOIN(MASKED_, VEC)(arrived[k][u], mask)));
+            for (int j = 0; j < LINE; j++)
+                mx_open(in[j * PER], ring[(slot * LINE + j) * GROUP]);
+            if (k % STEP_H == 0) {
+#pragma unroll
+                for (int u = 0; u < OUTER; u++)
+                    mx_open(out[k / STEP_H][u * PER], ring_y[(slot_y * OUTER + u) * GROUP]);
+                slot_y = NEXT(slot_y);
             }
-            const int next_p = min(p0 + i + k + R, g.p - 1) * g.y_h;
+            FETCH(i + k + RING - 1, done, (k + RING - 1) % STEP_H == 0, done_y);
+            done = slot, slot = NEXT(slot);
+            if ((k + RING - 1) % STEP_H == 0)
+                done_y = NEXT(done_y);
 #pragma unroll
-            for (int u = 0; u < TW; u++)
-                arrived[k][u] = *(__global const RAW *)(dy + next_p + outer[u]);
-            if (i + k < count + R - 1 && (uint)(row0 + i + k) < (uint)g.h) {
-                float in[COLS][VEC];
-#pragma unroll
-                for (int j = 0; j < COLS; j++) {
-                    const RAW_IN bits = whole ? held[k][j] : MX_JOIN(MASKED_, IN)(held[k][j], inside[j]);
-                    MX_JOIN(UNPACK_, VEC)(in[j], bits);
-                }
-#pragma unroll
-                for (int r = 0; r < R; r++)
+            for (int t = 0; t < KEEP; t++)
+                if (TAP_AT(k, t) < R)
 #pragma unroll
                     for (int s = 0; s < S; s++)
 #pragma unroll
                         for (int u = 0; u < TW; u++)
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                sums[r * S + s][v] =
-                                    fma(in[u + s][v], out[(k + R - r) % R][u][v], sums[r * S + s][v]);
-            }
-            const int next = clamp(row0 + i + k + R, 0, g.h - 1) * g.x_h;
-#pragma unroll
-            for (int j = 0; j < COLS; j++)
-                held[k][j] = *(__global const RAW_IN *)(x + next + columns[j]);
+                                sums[TAP_AT(k, t) * S + s][v] = fma(in[u * STEP_W + s + ODD][v], out[t][u][v],
+                                                                    sums[TAP_AT(k, t) * S + s][v]);
         }
+#undef FETCH
+    ARRIVED(0);
 }
 
 /* The same where vectors may not begin. */
@@ -162,7 +167,8 @@ static inline __attribute__((always_inline)) void mx_plainly(
 {
 #pragma unroll 1
     for (int i = 0; i < count * TW; i++) {
-        const int p = p0 + i / TW, q = q0 + i % TW, row = p + g.first_h, col = q + g.first_w;
+        const int p = p0 + i / TW, q = q0 + i % TW;
+        const int row = p * STEP_H + g.first_h, col = q * STEP_W + g.first_w;
         if (q >= g.q)
             continue;
         float out[VEC];
@@ -183,19 +189,17 @@ static inline __attribute__((always_inline)) void mx_plainly(
 
 static inline __attribute__((always_inline)) void mx_strips(
     __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end,
-    const bool together, float sums[SUMS][VEC])
+    const bool together, __local const WORD *ring, __local const WORD *ring_y, float sums[SUMS][VEC])
 {
+    const mx_slot place = mx_slot_of((__local WORD *)ring), place_y = mx_slot_of((__local WORD *)ring_y);
     for (; strip < end; strip += g.items) {
         const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
-        const int p0 = (line - n * g.down) * g.chunks * TH, count = min(g.chunks * TH, g.p - p0);
-        const int q0 = (strip - line * g.across) * TW, col0 = q0 + g.first_w;
-        __global const STORAGE(X_TYPE) *image = x + n * g.x_n, *other = dy + n * g.y_n;
-        if (!together)
-            mx_plainly(image, other, g, p0, q0, count, sums);
-        else if (col0 >= 0 && col0 + COLS <= g.w && q0 + TW <= g.q)
-            mx_roll(image, other, g, p0 + g.first_h, p0, count, col0, q0, true, sums);
+        const int p0 = (line - n * g.down) * g.chunks, count = min(g.chunks, g.p - p0);
+        const int q0 = (strip - line * g.across) * TW;
+        if (together)
+            mx_roll(ring, place, ring_y, place_y, x + n * g.x_n, dy + n * g.y_n, g, p0, q0, count, sums);
         else
-            mx_roll(image, other, g, p0 + g.first_h, p0, count, col0, q0, false, sums);
+            mx_plainly(x + n * g.x_n, dy + n * g.y_n, g, p0, q0, count, sums);
     }
 }
 
@@ -295,6 +299,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     long y_offset, __global float *restrict parts, long parts_offset, const mx_depthwise g)
 {
     __local float shared[BATCH][VEC][GROUP];
+#if ROLL
+    __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
+    __local WORD ring_y[RING * OUTER * GROUP] __attribute__((aligned(16)));
+#endif
     const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
     const int set = get_group_id(0) % g.sets, rest = get_group_id(0) / g.sets;
     const int split = rest / ((R + RR - 1) / RR), r0 = rest % ((R + RR - 1) / RR) * RR;
@@ -305,27 +313,24 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     const int start = split * g.each, end = min(start + g.each, g.strips);
 
     x += x_offset + read * X_C, dy += y_offset + channel * Y_C;
-    const bool x_line = !DIAGONAL | (VEC == 1) | (LAST & ((size_t)x % sizeof(RAW_IN) == 0));
-    const bool y_line = (VEC == 1) | (LAST & ((size_t)dy % sizeof(RAW) == 0));
     float sums[SUMS][VEC];
 #pragma unroll
     for (int i = 0; i < SUMS; i++)
 #pragma unroll
         for (int v = 0; v < VEC; v++)
             sums[i][v] = 0;
-    if (mine) {
 #if ROLL
-        if (x_line && y_line)
-            mx_strips(x, dy, g, start + item, end, true, sums);
-        else
-            mx_strips(x, dy, g, start + item, end, false, sums);
+    const bool together = ((size_t)x % sizeof(WORD) == 0) & ((size_t)dy % sizeof(WORD) == 0);
+    if (mine)
+        mx_strips(x, dy, g, start + item, end, together, ring + id, ring_y + id, sums);
 #else
-        if ((VEC == 1) | (LAST & x_line & y_line))
-            mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
-        else
-            mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
+    const bool x_line = !DIAGONAL | (VEC == 1) | (LAST & ((size_t)x % sizeof(RAW_IN) == 0));
+    const bool y_line = (VEC == 1) | (LAST & ((size_t)dy % sizeof(RAW) == 0));
+    if (mine && (VEC == 1) | (LAST & x_line & y_line))
+        mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
+    else if (mine)
+        mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
 #endif
-    }
 
     parts += parts_offset + (long)split * (DIAGONAL ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;
 #pragma unroll

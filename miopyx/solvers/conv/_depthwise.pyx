@@ -27,7 +27,17 @@ cdef enum:
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
     SUMS_TOGETHER = 32     # of them that a work-group adds up at once
-    ROLLED = 7             # rows of a strip that is walked row by row, at least
+    ROLL_SUMS_TOGETHER = 8  # where it walks row by row
+    ROLL_GROUP = 128       # work-items of a work-group, where strips are walked row by row
+    ROLL_GROUPS = 12       # work-groups a compute unit there
+    LONG = 16              # rows of such a strip, at least
+    SHORT = 4              # where there are few strips
+    NARROW = 28            # columns of images whose strips are wide then
+    ROLL_SIDE = 7          # of a filter
+    ROLL_SUMS = 112        # of a work-item
+    ROLL_PRODUCTS = 1024   # of backward weights that are written out
+    RING = 6               # rows of x that it has room for in local memory, if they are not long
+    RING_BYTES = 36 * 1024  # of a work-group
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
     LANES = 32             # blocks of channels of a work-group, at most
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
@@ -51,11 +61,15 @@ cdef struct shape_t:
     const mx_tensor* y
     int64_t inputs, outputs        # channels of a group
     bint last, diagonal, loop
+    bint rolls                     # strips may be walked row by row
+    int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
 
-# What a work-item takes.
+# What a work-item takes, and how many there are in a work-group.
 cdef struct tile_t:
     int64_t vec, th, tw, inputs
+    bint roll
+    int64_t group
 
 
 cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
@@ -90,6 +104,8 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
     s.last = _channels_last(s.x) and _channels_last(s.y) and not (
         _rows_closest(s.x) and _rows_closest(s.y) and s.x.len[1] == 1)
     s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
+    s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
+    s.rolls = _may_roll(p, &s)
     if s.diagonal:
         s.widest = min(_vector(p.x.len[1], s.x), _vector(p.x.len[1], s.y)) if s.last else 1
     else:
@@ -112,15 +128,47 @@ cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t tap
     return ((tile - 1) * step + reach) // unit + 1
 
 
-cdef bint _rolls_at_all(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
-    """Whether strips may be walked row by row."""
-    return (s.diagonal and s.last and p.step[1] == 1 and p.step[2] == 1 and p.dilation[1] == 1 and p.dilation[2] == 1
-            and 1 < p.w.len[3] <= 3 and p.w.len[4] <= 3)
+cdef bint _pairs(const mx_tensor* t) noexcept nogil:
+    """Whether a tensor's rows consist of pairs of neighbours."""
+    return (t.len[4] | stride_of(t, 0) | stride_of(t, 1) | stride_of(t, 3)) % 2 == 0
+
+
+cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips may be walked row by row; float32 of NCHW is no faster so."""
+    return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
+            and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
+            and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
+
+
+cdef bint _sevens(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips of 7 columns may be better than those of 4, and have few columns outside."""
+    return (s.last and p.w.type != MX_FLOAT and p.step[1] == 1 and p.step[2] == 1
+            and 8 * up(s.y.len[4], 7) <= 9 * up(s.y.len[4], 4))
 
 
 cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
     """Whether they are: a tile is a row of few pixels then."""
-    return _rolls_at_all(p, s) and t.th == 1 and t.tw * t.vec <= 8
+    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1
+    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and keep * t.tw * t.vec <= ROLL_SUMS
+            and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
+
+
+cdef int64_t _odd(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """How many columns before those that a strip wants its first pair of columns begins."""
+    return (p.pad[2] + (p.w.len[4] - 1 if p.direction == MX_BACKWARD_DATA else 0)) % s.per
+
+
+cdef int64_t _row_bytes(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Local memory for a row of all strips of a work-group."""
+    cdef int64_t columns = up((t.tw - 1) * p.step[2] + p.w.len[4] + _odd(p, s), s.per)
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        columns += t.tw
+    return columns * t.vec * t.group * (4 if p.w.type == MX_FLOAT else 2)
+
+
+cdef int64_t _ring(Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t, int64_t rest) noexcept:
+    """How many rows there is room for, beside the `rest` of local memory."""
+    return max(2, min(RING, min(RING_BYTES, dev.local_mem - rest) // _row_bytes(p, s, t)))
 
 
 cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t taps) noexcept nogil:
@@ -156,13 +204,13 @@ cdef void _set_strips(
 ) noexcept nogil:
     """Strips of all images, as long as `groups` work-groups, or as many as there can be, allow."""
     cdef int64_t rows = up(g.p + g.skip_h, t.th) // t.th, one
-    g.lanes, g.items, g.blocks = <int> lanes, <int> (GROUP // lanes), <int> blocks
+    g.lanes, g.items, g.blocks = <int> lanes, <int> (t.group // lanes), <int> blocks
     g.sets = <int> (up(blocks, lanes) // lanes)
     g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
     one = max(1, g.sets * images * g.across // g.items)
     g.chunks = <int> max(1, min(rows, rows * one // groups))
     if g.chunks < least:
-        g.chunks = <int> (min(rows, least) if least == ROLLED else 1)
+        g.chunks = <int> (min(rows, least) if t.roll else 1)
     g.down = <int> ((rows + g.chunks - 1) // g.chunks)
     g.chunks = <int> ((rows + g.down - 1) // g.down)
     g.strips = <int> (images * g.down * g.across)
@@ -199,7 +247,7 @@ cdef class _Depthwise(ConvSolver):
         t = self.tile_of(p, &s)
         if not self.holds(p, &s, &t):
             return "a large stride or dilation"
-        if self.local_bytes(p, &s, &t) > dev.local_mem:
+        if not self.has_room(dev, p, &s, &t):
             return "local memory"
         return None
 
@@ -210,15 +258,13 @@ cdef class _Depthwise(ConvSolver):
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         cdef tuple own = self.default(dev, p)
         return (("VEC", (1, 2, 4, 8)), ("TH", tuple(sorted({1, 2, 4, 8, own[1]}))),
-                ("TW", tuple(sorted({1, 2, 4, 8, own[2]}))))
+                ("TW", tuple(sorted({1, 2, 4, 7, 8, own[2]}))))
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef shape_t s = _shape(p)
-        cdef tile_t t
-        t.vec, t.th, t.tw = config
-        t.inputs = self.inputs_of(&s, t.vec)
+        cdef tile_t t = self.tile(p, &s, config)
         return config == self.default(dev, p) or (
-            self.holds(p, &s, &t) and self.local_bytes(p, &s, &t) <= dev.local_mem)
+            self.holds(p, &s, &t) and self.has_room(dev, p, &s, &t))
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef shape_t s = _shape(p)
@@ -226,14 +272,38 @@ cdef class _Depthwise(ConvSolver):
         return (t.vec, t.th, t.tw)
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        """Local memory of a work-group."""
+        """Local memory of a work-group, but for rows of strips."""
         raise NotImplementedError
+
+    cdef bint has_room(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether a work-group's local memory is enough."""
+        return self.local_bytes(p, s, t) + (2 * _row_bytes(p, s, t) if t.roll else 0) <= dev.local_mem
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         """How many inputs are read at once."""
         if s.diagonal:
             return vec
         return min(2, _divisor_of(s.inputs), _vector(s.x.len[1], s.x)) if s.last else 1
+
+    cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether strips are walked row by row."""
+        return _rolls(p, s, t)
+
+    cdef dict roll_options(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t):
+        if not t.roll:
+            return {"ROLL": 0}
+        return {"ROLL": 1, "RING": _ring(dev, p, s, t, self.local_bytes(p, s, t)), "ODD": _odd(p, s), "GROUP": t.group}
+
+    cdef tile_t tile(self, const mx_conv_problem* p, const shape_t* s, tuple config):
+        cdef tile_t t
+        t.vec, t.th, t.tw = config
+        t.inputs = self.inputs_of(s, t.vec)
+        self.set_group(p, s, &t)
+        return t
+
+    cdef void set_group(self, const mx_conv_problem* p, const shape_t* s, tile_t* t) noexcept:
+        t.roll = self.rolls(p, s, t)
+        t.group = ROLL_GROUP if t.roll else GROUP
 
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """Whether a tile suits the problem and the registers."""
@@ -247,9 +317,10 @@ cdef class _DepthwiseData(_Depthwise):
     cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """How many a work-group holds in local memory."""
         cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
-        while count < taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec:
+        cdef int64_t needed = taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec
+        while count < min(needed, 1024):
             count *= 2
-        return count
+        return up(max(needed, count), min(count, 1024))
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         return 4 * self.weights(p, s, t) + 4
@@ -267,16 +338,19 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
-        cdef bint backward = p.direction == MX_BACKWARD_DATA
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, small
         # What was fastest, see bench/notes-h200.md.
         t.vec = min(4, s.widest)
-        if s.loop:
+        if s.rolls:
+            small = p.w.len[3] * p.w.len[4] <= 9
+            t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
+            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small):
+                t.tw = 7
+        elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
         elif not s.diagonal:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
-        elif _rolls_at_all(p, s):
-            t.vec, t.th, t.tw = min(2, s.widest), 1, 4
         elif s.last:
             t.th, t.tw = 2, (2 if p.w.len[4] <= 3 and (not backward or p.step[2] == 1) else 4)
         else:
@@ -297,17 +371,16 @@ cdef class _DepthwiseData(_Depthwise):
                 t.inputs = self.inputs_of(s, t.vec)
             else:
                 break
+        self.set_group(p, s, &t)
         return t
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(p)
-        cdef tile_t t
+        cdef tile_t t = self.tile(p, &s, config)
         cdef mx_depthwise g
-        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries, rolls
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
         cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
-        t.vec, t.th, t.tw = config
-        t.inputs = self.inputs_of(&s, t.vec)
         _set_operands(&g, p, &s, &t)
         blocks = s.y.len[1] // t.vec
         lanes = _lanes(&s, &t, blocks, taps)
@@ -321,20 +394,26 @@ cdef class _DepthwiseData(_Depthwise):
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
         g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
         # A strip of fewer than four tiles is not worth what it takes to go down one.
-        carries = s.diagonal and s.last and not s.loop and p.step[1] == 1
-        rolls = _rolls(p, &s, &t)
-        _set_strips(&g, &t, lanes, blocks, s.y.len[0], (2 if rolls else GROUPS) * max(1, dev.compute_units),
-                    ROLLED if rolls else 4 if carries else 2 if s.loop and s.last else INT_LIMIT)
+        carries = s.diagonal and s.last and not s.loop and not t.roll and p.step[1] == 1
+        if t.roll:
+            # Long strips, if there are enough of them.
+            _set_strips(&g, &t, lanes, blocks, s.y.len[0], ROLL_GROUPS * max(1, dev.compute_units), LONG)
+            if g.sets * up(g.strips, g.items) // g.items < dev.compute_units:
+                _set_strips(&g, &t, lanes, blocks, s.y.len[0], max(1, dev.compute_units), SHORT)
+        else:
+            _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
+                        4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         spec = KernelSpec(
             "conv_depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
-            UNIT=_unit(p, t.tw), LOOP=int(s.loop), CHUNKED=int(g.chunks > 1), CARRY=int(carries and g.chunks > 1),
-            ROLL=int(rolls), WEIGHTS=self.weights(p, &s, &t))
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop and not t.roll), CHUNKED=int(g.chunks > 1 and not t.roll),
+            CARRY=int(carries and g.chunks > 1),
+            WEIGHTS=self.weights(p, &s, &t), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * GROUP,), (GROUP,))])
+        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * t.group,), (t.group,))])
 
 
 cdef class DepthwiseFwd(_DepthwiseData):
@@ -361,15 +440,16 @@ cdef class DepthwiseWrw(_Depthwise):
         return vec if s.diagonal else 1
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        return 4 * SUMS_TOGETHER * GROUP
+        return 4 * (ROLL_SUMS_TOGETHER if t.roll else SUMS_TOGETHER) * t.group
 
     cdef int64_t rows(self, const mx_conv_problem* p, int64_t vec) noexcept:
         """Rows of the filter that a work-item sums."""
         return min(p.w.len[3], max(1, SUMS_LIMIT // (p.w.len[4] * vec)))
 
     cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        """Whether strips are walked row by row, for which a work-item sums all rows of the filter."""
-        return _rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+        """A work-item sums all rows of the filter then, and all of its products are written out."""
+        return (_rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+                and p.w.len[3] * p.w.len[3] * p.w.len[4] * t.tw * t.vec <= ROLL_PRODUCTS)
 
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec), rows
@@ -383,13 +463,19 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
         # What was fastest, see bench/notes-h200.md.
+        t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
+        if _sevens(p, s) and p.w.len[3] <= 3:
+            t.tw = 7
+        elif s.last and p.step[1] > 1 and p.w.type != MX_FLOAT:
+            t.vec, t.tw = min(4, s.widest), 2
+        if self.rolls(p, s, &t):
+            self.set_group(p, s, &t)
+            return t
         t.vec = min(4, s.widest)
         if not s.diagonal or p.step[2] > 1:
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
-        elif _rolls_at_all(p, s):
-            t.vec, t.th, t.tw = (min(2, s.widest) if p.w.type != MX_FLOAT else 1), 1, 4
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:
@@ -408,6 +494,7 @@ cdef class DepthwiseWrw(_Depthwise):
                 t.inputs = self.inputs_of(s, t.vec)
             else:
                 break
+        self.set_group(p, s, &t)
         return t
 
     cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
@@ -418,9 +505,10 @@ cdef class DepthwiseWrw(_Depthwise):
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
         groups = max(1, dev.compute_units)
-        groups *= 4 if not s.last else 1 if s.diagonal and t.vec >= 4 and not self.rolls(p, s, t) else 2
+        groups *= 4 if not s.last and not t.roll else 1 if s.diagonal and t.vec >= 4 and not t.roll else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
-        _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // rows), 1)
+        # Strips that are walked row by row are as long as can be.
+        _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // 2 if t.roll else groups // rows), 1)
         # As many groups as the device works on at once: more would only have more parts to add up.
         g.each = <int> max(1, min(groups // (g.sets * rows), up(g.strips, g.items) // g.items))
         return g
@@ -442,21 +530,21 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef tile_t t
         cdef mx_depthwise g
         cdef int64_t most = 0
-        t.vec, t.th, t.tw = 1, 1, 1
-        while t.vec <= s.widest:
-            g = self.plan(dev, p, &s, &t)
-            most = max(most, g.each)
-            t.vec *= 2
+        for t.roll in range(1 + s.rolls):
+            t.group = ROLL_GROUP if t.roll else GROUP
+            t.vec, t.th, t.tw = 1, 1, 1
+            while t.vec <= s.widest:
+                g = self.plan(dev, p, &s, &t)
+                most = max(most, g.each)
+                t.vec *= 2
         return most * p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4] * 4
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(p)
-        cdef tile_t t
+        cdef tile_t t = self.tile(p, &s, config)
         cdef mx_depthwise g
         cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
-        t.vec, t.th, t.tw = config
-        t.inputs = self.inputs_of(&s, t.vec)
         rows = self.rows(p, t.vec)
         g = self.plan(dev, p, &s, &t)
         rounds = up(g.strips, g.items) // g.items
@@ -465,10 +553,10 @@ cdef class DepthwiseWrw(_Depthwise):
         spec = KernelSpec(
             "conv_depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
             DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
-            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2], UNIT=_unit(p, t.tw),
-            ROLL=int(self.rolls(p, &s, &t)))
+            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
         groups = g.sets * (up(p.w.len[3], rows) // rows) * splits
-        return Solution([Step(spec, args, (groups * GROUP,), (GROUP,)),
+        return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
                          sum_parts(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

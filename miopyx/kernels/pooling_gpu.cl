@@ -280,7 +280,8 @@ MX_PUT(put, TYPE)
  * is tap code - (r * STEP_H * WINDOW + o * STEP_W) of window (r, o).  Of equal ones the first one counts: rows are
  * collected along w, then down.  NaN is never a maximum, and -inf takes the place of what lies outside: where there is
  * nothing above it, tap 0 is left. */
-#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && VEC > 1 && !defined(MX_PLAIN)
+/* NVIDIA compares two numbers of 16 bits at once; of neighbours along w this pays where windows share few. */
+#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && VEC > 1 && (IS_KIND(forward_lanes) || STEP_W == 2)
 #if MX_SM >= 80 && MX_TYPE(TYPE) == MX_TYPE_half
 #define LOWEST 0xfc00fc00u /* -inf twice */
 #define PAIR_TYPE "f16x2"
@@ -298,7 +299,7 @@ static inline uint max_of_pairs(const uint a, const uint b)
 }
 #endif
 
-#ifdef LOWEST /* NVIDIA compares two numbers of 16 bits at once */
+#ifdef LOWEST
 #define PAIRS 1
 #define WORDS (IS_KIND(forward_lanes) ? VEC / 2 : 1)
 #define TWICE MX_JOIN(TWICE_, VEC)
@@ -340,7 +341,7 @@ static inline most_t most(const most_t a, const most_t b)
     return c;
 }
 
-/* The maximum of window r of `count` along an axis, whose elements begin at in[r * step] and are parts of these; windows
+/* The maximum of window r of `count` along an axis, whose elements are parts of in[r * step] and the next ones; windows
  * r and r + 1 of three elements have two in common. */
 #define MOST(to, r, count, in, part, window, step, common)                   \
     do {                                                                     \
@@ -908,7 +909,7 @@ static inline value_t share_of(const mx_pooling_problem *p, const value_t value,
 }
 #endif
 
-/* Adds what the elements of a block, which begins at `place` of the image, get of window (j, k) of those that it meets. */
+/* Adds what the elements of a block, which begins at `place` of the image, get of window (j, k) of those it meets. */
 static inline void spread(value_t sum[ROWS][COLUMNS], const int j, const int k, const value_t value,
 #if SAVE
                           const code_t code,
@@ -1152,7 +1153,8 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
         uint words[4];
 #pragma unroll
         for (int q = 0; q < 4; q++)
-            words[q] = get_codes(from + (min(first + q, channels - 1) * rows + row) * columns, first_k + k, there, runs);
+            words[q] = get_codes(from + (min(first + q, channels - 1) * rows + row) * columns, first_k + k, there,
+                                 runs);
         turn(words);
 #pragma unroll
         for (int q = 0; q < 4; q++)

@@ -21,8 +21,8 @@ cdef enum:
     UNROLLED = 8           # ... and a GPU's
     BLOCK = 64             # vectors of a work-item's block
     GROUPS = 8             # work-items that a CPU's core should get
-    RESIDENT = 1024        # ... and a GPU's unit, if they can have this many rows:
-    LEAST_ROWS = 16
+    RESIDENT = 1024        # work-items that a GPU's unit has at a time; beyond, parts would come one after the other
+    LEAST_ROWS = 16        # of a part
 
 
 # As in lrn.cl.
@@ -113,7 +113,7 @@ cdef class OpenCLLRN(OpenCLLayer):
             lines *= a.grid.len[4]
             a.blocks = a.parts = 1
             items = lines
-            if vector > 1 or (vector == 1 and not a.rows_first):
+            if vector > 1 or (vector == 1 and backward and not a.rows_first):
                 file = "lrn_gpu.cl"
                 defines["VEC"], defines["DOWN"] = vector, int(not a.rows_first)
                 if a.rows_first:
@@ -122,7 +122,9 @@ cdef class OpenCLLRN(OpenCLLayer):
                 else:
                     entry = "lrn_down"
                     items //= vector
-                    a.parts = max(1, min(_ceil(dev.compute_units * RESIDENT, items), a.rows // LEAST_ROWS))
+                    wanted = dev.compute_units * (RESIDENT // 2 if backward and vector > 1 else RESIDENT)
+                    a.parts = max(1, min(wanted // items, a.rows // LEAST_ROWS))
+                    defines["AHEAD"] = 2 if vector > 1 else 4
                     items *= a.parts
             elif within:
                 entry = "lrn_window"

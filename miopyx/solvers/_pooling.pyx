@@ -237,6 +237,8 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
     if height <= 2:
         rows = height
     if wide // p.step[2] > 1:
+        if p.save and p.step[2] == 2 and type_size(<int> p.x.type) == 2:
+            rows = min(rows, 2)
         defines.update(PACK=wide, PAD_W=p.pad[2], ROWS=rows)
         return "wide", planes * _ceil(height, rows) * (p.x.len[4] // wide), local
     if pack > 1 and not p.save:
@@ -244,10 +246,10 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
         return "lanes", planes // pack * _ceil(height, rows) * width, local
     if pack > 1 and local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE:
         local = GROUP // 2  # one writes its indices while another one computes
-        if p.step[2] == 1:
+        if type_size(<int> p.x.type) == 2:
             pack, columns = min(pack, 4), 2
-        elif pack == 8:
-            rows = min(rows, 2)
+            if p.step[1] > 1:
+                rows = min(rows, 2)
         tile_w = _tile_width(local // span, columns, width)
         tile_h = local // span // tile_w
         if tile_h * rows * tile_w * columns * (span * pack + 8) <= dev.local_mem:
@@ -287,6 +289,8 @@ cdef tuple _backward_strips(Device dev, const mx_pooling_problem* p, dict define
     if of_bytes and p.index_mode != INDEX_IMAGE:
         wide = _wide(p)
         if wide // p.step[2] > 1:
+            if p.step[1] == 1 and height % rows != 0 and height % 7 == 0:  # images of 14 x 14
+                rows = 7
             defines.update(PACK=wide, ROWS=rows, COLUMNS=wide)
             return "wide", planes * _ceil(height, rows) * (width // wide), local
     columns = max(2, p.step[2])

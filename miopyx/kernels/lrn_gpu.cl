@@ -17,7 +17,11 @@
 #ifndef DOWN /* 1: lrn_down, 0: lrn_lanes */
 #define DOWN 1
 #endif
+#if VEC == 1
+#define VALUE ACC
+#else
 #define VALUE MX_JOIN(ACC, VEC)
+#endif
 #include "lrn.h"
 #include "gpu_vectors.h"
 
@@ -47,6 +51,25 @@ MX_PUT(put_scale, ACC)
 #endif
 #define PLACE(t, line, at) (mx_grid_offset(p.grid, t, line) + (at) * p.grid.stride[t][4])
 
+/* 1 / s and s^-beta. */
+typedef struct {
+    vec_t inverse, power;
+} powers_t;
+
+static inline powers_t powers(const vec_t s, const ACC beta)
+{
+    powers_t of;
+#if POWER == 2 || POWER == 3
+    const vec_t r = rsqrt(s);
+    of.inverse = r * r;
+    of.power = POWER == 2 ? r : r * sqrt(r);
+#else
+    of.inverse = 1 / s;
+    of.power = power(s, beta);
+#endif
+    return of;
+}
+
 #if DOWN
 
 /* What is read of a row. */
@@ -57,52 +80,81 @@ typedef struct {
 #endif
 } row_t;
 
+/* Reads row `row`, or the nearest one that is asked for, and goes on to the next one. */
+#define STEP(p, row, step) ((p) += (row) >= 0 && (row) + 1 < last ? (step) : 0)
 #if BACKWARD
-#define READ(to, row)                                                                    \
-    do {                                                                                 \
-        const long r_ = min(max((long)(row), 0L), p.rows - 1);                           \
-        (to).x = get(x + min(max((long)(row) - AFTER, 0L), p.rows - 1) * p.row_step[0], aligned); \
-        (to).y = get(y + r_ * p.row_step[1], aligned);                                   \
-        (to).dy = get(dy + r_ * p.row_step[3], aligned);                                 \
-        (to).s = get_scale(scales + r_ * p.row_step[1], aligned);                        \
+#define READ(to, row)                              \
+    do {                                           \
+        (to).x = get(x, aligned);                  \
+        STEP(x, (row) - AFTER, p.row_step[0]);     \
+        (to).y = get(y, aligned);                  \
+        STEP(y, row, p.row_step[1]);               \
+        (to).dy = get(dy, aligned);                \
+        STEP(dy, row, p.row_step[3]);              \
+        (to).s = get_scale(scales, aligned);       \
+        STEP(scales, row, p.row_step[1]);          \
     } while (0)
 #else
-#define READ(to, row) ((to).x = get(x + min(max((long)(row), 0L), p.rows - 1) * p.row_step[0], aligned))
+#define READ(to, row)                        \
+    do {                                     \
+        (to).x = get(x, aligned);            \
+        STEP(x, row, p.row_step[0]);         \
+    } while (0)
 #endif
 
 static inline __attribute__((always_inline)) void down(BUFFERS, const mx_lrn p, const ACC k, const ACC a,
-                                                       const ACC beta, long begin, long end, const bool aligned)
+                                                       const ACC beta, INDEX begin, INDEX end, const bool aligned)
 {
+    const INDEX rows = (INDEX)p.rows, first = begin - BEFORE, last = min(rows, end + AFTER);
     row_t next[AHEAD];
     vec_t terms[N], own[N]; /* of the last N rows: what is summed; x, or dy times a power of the scale */
+    const long start = max(first, (INDEX)0);
+#if BACKWARD
+    x += max(first - AFTER, (INDEX)0) * p.row_step[0];
+    y += start * p.row_step[1];
+    dx += begin * p.row_step[2];
+    dy += start * p.row_step[3];
+    scales += start * p.row_step[1];
+#else
+    x += start * p.row_step[0];
+    y += begin * p.row_step[1];
+#if SAVE
+    scales += begin * p.row_step[1];
+#endif
+#endif
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
-        READ(next[i], begin - BEFORE + i);
+        READ(next[i], first + i);
 #pragma unroll
     for (int i = 0; i < N; i++)
         terms[i] = own[i] = 0;
 #pragma unroll 1
-    for (long row = begin - BEFORE; row < end + AFTER; row += N)
+    for (INDEX row = first; row < end + AFTER; row += N)
 #pragma unroll
         for (int i = 0; i < N; i++) {
+            if (row + i >= end + AFTER)
+                return;
             const row_t now = next[0];
 #pragma unroll
             for (int j = 0; j + 1 < AHEAD; j++)
                 next[j] = next[j + 1];
             READ(next[AHEAD - 1], row + i + AHEAD);
-            const bool there = row + i >= 0 && row + i < p.rows;
+            const bool there = row + i >= 0 && row + i < rows;
             /* Row r of the output is complete. */
-            const long r = row + i - AFTER;
+            const INDEX r = row + i - AFTER;
             const bool write = r >= begin && r < end;
 #if BACKWARD
-            terms[i] = there ? now.dy * now.y / now.s : (vec_t)0;
-            own[i] = now.dy * power(now.s, beta);
+            const powers_t of = powers(now.s, beta);
+            terms[i] = there ? now.dy * now.y * of.inverse : (vec_t)0;
+            own[i] = now.dy * of.power;
             vec_t sum = 0;
 #pragma unroll
             for (int j = 0; j < N; j++)
                 sum += terms[j];
-            if (write)
-                put(dx + r * p.row_step[2], own[(i + N - AFTER) % N] - a * now.x * sum, aligned);
+            if (write) {
+                put(dx, own[(i + N - AFTER) % N] - a * now.x * sum, aligned);
+                dx += p.row_step[2];
+            }
 #else
             own[i] = there ? now.x : (vec_t)0;
             terms[i] = own[i] * own[i];
@@ -113,9 +165,11 @@ static inline __attribute__((always_inline)) void down(BUFFERS, const mx_lrn p, 
             const vec_t s = k + a * sum;
             if (write) {
 #if SAVE
-                put_scale(scales + r * p.row_step[1], s, aligned);
+                put_scale(scales, s, aligned);
+                scales += p.row_step[1];
 #endif
-                put(y + r * p.row_step[1], own[(i + N - AFTER) % N] * power(s, beta), aligned);
+                put(y, own[(i + N - AFTER) % N] * power(s, beta), aligned);
+                y += p.row_step[1];
             }
 #endif
         }
@@ -129,7 +183,7 @@ __kernel void lrn_down(BUFFERS, const mx_lrn p, const ACC k, const ACC a, const 
     const INDEX at = (vector - line * length) * VEC;
     if (part >= (INDEX)p.parts)
         return;
-    const long begin = (long)part * p.rows / p.parts, end = ((long)part + 1) * p.rows / p.parts;
+    const INDEX begin = (INDEX)(part * p.rows / p.parts), end = (INDEX)((part + 1L) * p.rows / p.parts);
     SHIFT(PLACE(0, line, at), PLACE(1, line, at), PLACE(2, line, at), PLACE(3, line, at));
 #if BACKWARD
 #define GIVEN_BUFFERS x, 0, y, 0, dx, 0, dy, 0, scales, 0
@@ -138,7 +192,7 @@ __kernel void lrn_down(BUFFERS, const mx_lrn p, const ACC k, const ACC a, const 
 #else
 #define GIVEN_BUFFERS x, 0, y, 0
 #endif
-    if (ALIGNED)
+    if (VEC == 1 || ALIGNED)
         down(GIVEN_BUFFERS, p, k, a, beta, begin, end, true);
     else
         down(GIVEN_BUFFERS, p, k, a, beta, begin, end, false);
@@ -181,17 +235,18 @@ __kernel void lrn_lanes(BUFFERS, const mx_lrn p, const ACC k, const ACC a, const
     const bool aligned = ALIGNED;
     const int back = c > 0 ? -VEC : 0, on = c + VEC < (INDEX)p.rows ? VEC : 0;
 #if BACKWARD
-    vec_t terms[3], g, s;
+    vec_t terms[3], g;
     const int places[3] = {back, 0, on};
 #pragma unroll
     for (int i = 0; i < 3; i++) {
-        const vec_t dy_i = get(dy + places[i], aligned), s_i = get_scale(scales + places[i], aligned);
-        terms[i] = dy_i * get(y + places[i], aligned) / s_i;
+        const vec_t dy_i = get(dy + places[i], aligned);
+        const powers_t of = powers(get_scale(scales + places[i], aligned), beta);
+        terms[i] = dy_i * get(y + places[i], aligned) * of.inverse;
         if (i == 1)
-            g = dy_i, s = s_i;
+            g = dy_i * of.power;
     }
     const vec_t sums = window_sums(back ? terms[0] : (vec_t)0, terms[1], on ? terms[2] : (vec_t)0);
-    put(dx, g * power(s, beta) - a * get(x, aligned) * sums, aligned);
+    put(dx, g - a * get(x, aligned) * sums, aligned);
 #else
     const vec_t before = get(x + back, aligned), here = get(x, aligned), after = get(x + on, aligned);
     const vec_t s = k + a * window_sums(back ? before * before : (vec_t)0, here * here, on ? after * after : (vec_t)0);

@@ -8,7 +8,7 @@
  *                              elements, of which each gives PACK / STEP_W elements of y: a work-item writes those of
  *                              ROWS rows.
  *   pooling_forward_lanes      2-D, small windows, c contiguous in x and y, which are made of aligned vectors of PACK
- *                              channels: a work-item writes such a vector at ROWS elements, one below the other.
+ *                              channels: a work-item writes such a vector at ROWS x COLUMNS elements.
  *   pooling_backward_strips    2-D, small windows: a work-item writes ROWS x COLUMNS elements of dx, which begin at a
  *                              multiple of the strides: which windows contain which of them is known beforehand.
  *   pooling_backward_wide      maxima, 2-D, small windows, indices of 8 bits, w contiguous in dx and dy: a work-item
@@ -49,7 +49,7 @@
 #ifndef ROWS /* backward: a multiple of STEP_H */
 #define ROWS 4
 #endif
-#ifndef COLUMNS /* a multiple of STEP_W */
+#ifndef COLUMNS /* pooling_forward_lanes; backward: a multiple of STEP_W */
 #define COLUMNS 2
 #endif
 #ifndef PAIRED /* pairs of neighbours in dx begin at even places: strides are even */
@@ -110,20 +110,21 @@ typedef struct {
 
 static inline block_t block_of(INDEX item, INDEX channels, INDEX rows, INDEX columns)
 {
+    MX_JOIN(MX_UNSIGNED_, INDEX) rest = item; /* divisions of unsigned numbers are shorter */
     block_t a;
     if (LAST) {
-        a.c = item % channels;
-        item /= channels;
+        a.c = rest % channels;
+        rest /= channels;
     }
-    a.w = item % columns;
-    item /= columns;
-    a.h = item % rows;
-    item /= rows;
+    a.w = rest % columns;
+    rest /= columns;
+    a.h = rest % rows;
+    rest /= rows;
     if (!LAST) {
-        a.c = item % channels;
-        item /= channels;
+        a.c = rest % channels;
+        rest /= channels;
     }
-    a.n = item;
+    a.n = rest;
     return a;
 }
 
@@ -261,9 +262,9 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 #if IS_KIND(forward_lanes) || IS_KIND(backward_lanes) || IS_KIND(forward_whole) || IS_KIND(backward_whole) || \
     IS_KIND(forward_wide) || IS_KIND(backward_wide)
 #undef VEC
-#if IS_KIND(backward_wide) && STEP_W == 2 && PACK == 8
+#if (IS_KIND(forward_wide) || IS_KIND(backward_wide)) && STEP_W == 2 && PACK == 8
 #define VEC 4
-#elif IS_KIND(backward_wide) && STEP_W == 2
+#elif (IS_KIND(forward_wide) || IS_KIND(backward_wide)) && STEP_W == 2
 #define VEC 2
 #else
 #define VEC PACK
@@ -272,6 +273,135 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 
 MX_GET(get, TYPE)
 MX_PUT(put, TYPE)
+#endif
+
+#if (IS_KIND(forward_lanes) || IS_KIND(forward_wide)) && SAVE
+/* Elements of windows, and where they are: element (i, k) of those that a work-item reads has code i * WINDOW + k, and
+ * is tap code - (r * STEP_H * WINDOW + o * STEP_W) of window (r, o).  Of equal ones the first one counts: rows are
+ * collected along w, then down.  NaN is never a maximum, and -inf takes the place of what lies outside: where there is
+ * nothing above it, tap 0 is left. */
+/* NVIDIA compares two numbers of 16 bits at once; of neighbours along w this pays where windows share few. */
+#if defined(__NV_CL_C_VERSION) && defined(MX_SM) && VEC > 1 && (IS_KIND(forward_lanes) || STEP_W == 2)
+#if MX_SM >= 80 && MX_TYPE(TYPE) == MX_TYPE_half
+#define LOWEST 0xfc00fc00u /* -inf twice */
+#define PAIR_TYPE "f16x2"
+#elif MX_SM >= 90 && MX_TYPE(TYPE) == MX_TYPE_bfloat16
+#define LOWEST 0xff80ff80u
+#define PAIR_TYPE "bf16x2"
+#endif
+#endif
+#ifdef LOWEST
+static inline uint max_of_pairs(const uint a, const uint b)
+{
+    uint larger;
+    asm("max." PAIR_TYPE " %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+    return larger;
+}
+#endif
+
+#ifdef LOWEST
+#define PAIRS 1
+#define WORDS (IS_KIND(forward_lanes) ? VEC / 2 : 1)
+#define TWICE MX_JOIN(TWICE_, VEC)
+#define TWICE_2 4
+#define TWICE_4 8
+#define TWICE_8 16
+typedef struct {
+    uint value[WORDS], code[WORDS];
+} most_t;
+#elif IS_KIND(forward_lanes)
+#define PAIRS 0
+typedef struct {
+    vec_t value;
+    LANEV code;
+} most_t;
+#else
+#define PAIRS 0
+typedef struct {
+    ACC value;
+    int code;
+} most_t;
+#endif
+
+static inline most_t most(const most_t a, const most_t b)
+{
+    most_t c;
+#if PAIRS
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        uint above;
+        asm("set.gt.u32." PAIR_TYPE " %0, %1, %2;" : "=r"(above) : "r"(b.value[i]), "r"(a.value[i]));
+        c.value[i] = max_of_pairs(a.value[i], b.value[i]);
+        c.code[i] = (b.code[i] & above) | (a.code[i] & ~above);
+    }
+#else
+    c.value = b.value > a.value ? b.value : a.value;
+    c.code = b.value > a.value ? b.code : a.code;
+#endif
+    return c;
+}
+
+/* The maximum of window r of `count` along an axis, whose elements are parts of in[r * step] and the next ones; windows
+ * r and r + 1 of three elements have two in common. */
+#define MOST(to, r, count, in, part, window, step, common)                   \
+    do {                                                                     \
+        if ((window) == 3 && (step) == 1 && (r) % 2 == 1) {                  \
+            (to) = most(common, (in)[(r) + 2] part);                         \
+        } else if ((window) == 3 && (step) == 1 && (r) + 1 < (count)) {      \
+            (common) = most((in)[(r) + 1] part, (in)[(r) + 2] part);         \
+            (to) = most((in)[r] part, common);                               \
+        } else {                                                             \
+            (to) = (in)[(r) * (step)] part;                                  \
+            _Pragma("unroll") for (int t_ = 1; t_ < (window); t_++)          \
+                (to) = most(to, (in)[(r) * (step) + t_] part);               \
+        }                                                                    \
+    } while (0)
+
+#ifdef LOWEST
+/* Two numbers of 16 bits; -inf for NaN and for what lies outside. */
+static inline uint pair_of(const uint word, const bool inside)
+{
+    return max_of_pairs(inside ? word : LOWEST, LOWEST);
+}
+#endif
+
+#if PAIRS && IS_KIND(forward_lanes)
+static inline most_t most_at(const MX_RAW(TYPE) bits, const bool inside, const uint code)
+{
+    most_t a;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        a.value[i] = pair_of(((const uint *)&bits)[i], inside);
+        a.code[i] = code * 0x10001u;
+    }
+    return a;
+}
+#elif PAIRS
+/* A half of a's and a half of b's. */
+static inline uint two_of(const uint a, const bool high_a, const uint b, const bool high_b)
+{
+    uint two;
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(two) : "r"(a), "r"(b), "r"((high_a ? 0x32u : 0x10u) | (high_b ? 0x7600u : 0x5400u)));
+    return two;
+}
+#else
+/* What some bits say; -inf for NaN and for what lies outside. */
+static inline vec_t numbers(const MX_RAW(TYPE) bits, const bool inside)
+{
+    return inside ? fmax(MX_WIDE(TYPE, bits), (vec_t)NOTHING) : (vec_t)NOTHING;
+}
+
+#if IS_KIND(forward_lanes)
+static inline most_t most_at(const MX_RAW(TYPE) bits, const bool inside, const LANE code)
+{
+    most_t a;
+    a.value = numbers(bits, inside);
+    a.code = code;
+    return a;
+}
+#endif
+#endif
 #endif
 
 #define LOCAL (SPAN * TILE_H * TILE_W) /* of a tile */
@@ -293,9 +423,14 @@ static inline void turn(uint words[4])
 }
 #endif
 
+/* Rows and columns of x that a work-item of the forward kernels with vectors reads. */
+#define DOWN ((ROWS - 1) * STEP_H + WINDOW_H)
+#define ACROSS ((COLUMNS - 1) * STEP_W + WINDOW)
+
 #if IS_KIND(forward_lanes)
 #if SAVE
 #define TILE_ROWS (TILE_H * ROWS)
+#define TILE_COLUMNS (TILE_W * COLUMNS)
 
 /* Four neighbours of a row of `columns`, those that are there. */
 static inline void put_codes(__global uchar *row, INDEX w, INDEX columns, uint word, const bool runs)
@@ -327,98 +462,105 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
     const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
     const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
 #if SAVE
-    __local uchar codes[TILE_ROWS * TILE_W * PITCH] __attribute__((aligned(8)));
+    __local uchar codes[TILE_ROWS * TILE_COLUMNS * PITCH] __attribute__((aligned(8)));
     const int me = (int)get_local_id(0), lane = me % SPAN, block_w = me / SPAN % TILE_W, block_h = me / SPAN / TILE_W;
     const block_t tile = block_of((INDEX)get_group_id(0), (channels / PACK + SPAN - 1) / SPAN,
-                                  (rows + TILE_ROWS - 1) / TILE_ROWS, (columns + TILE_W - 1) / TILE_W);
+                                  (rows + TILE_ROWS - 1) / TILE_ROWS, (columns + TILE_COLUMNS - 1) / TILE_COLUMNS);
     const block_t a = {.n = tile.n, .c = tile.c * SPAN + lane, .h = tile.h * TILE_H + block_h,
                        .w = tile.w * TILE_W + block_w};
-    const bool mine = a.c * PACK < channels && a.h * ROWS < rows && a.w < columns;
+    const bool mine = a.c * PACK < channels && a.h * ROWS < rows && a.w * COLUMNS < columns;
 #else
-    const block_t a = block_of((INDEX)get_global_id(0), channels / PACK, (rows + ROWS - 1) / ROWS, columns);
+    const block_t a = block_of((INDEX)get_global_id(0), channels / PACK, (rows + ROWS - 1) / ROWS,
+                               (columns + COLUMNS - 1) / COLUMNS);
     const bool mine = a.n < (INDEX)p.y.len[0];
 #endif
     if (!MX_ALIGNED(x + x_offset) || !MX_ALIGNED(y + y_offset)) {
         for (INDEX h = a.h * ROWS; mine && h < min(a.h * ROWS + ROWS, rows); h++)
-            for (INDEX c = a.c * PACK; c < (a.c + 1) * PACK; c++) {
-                const mx_place place = {.n = a.n, .c = c, .d = 0, .h = h, .w = a.w};
-                forward_element(FORWARD_ARGUMENTS, &p, place);
-            }
+            for (INDEX w = a.w * COLUMNS; w < min(a.w * COLUMNS + COLUMNS, columns); w++)
+                for (INDEX c = a.c * PACK; c < (a.c + 1) * PACK; c++) {
+                    const mx_place place = {.n = a.n, .c = c, .d = 0, .h = h, .w = w};
+                    forward_element(FORWARD_ARGUMENTS, &p, place);
+                }
         return;
     }
     if (mine) {
         x += x_offset + a.n * p.x.stride[0] + a.c * PACK;
-        const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * STEP_W - (INDEX)p.pad[2];
+        y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * COLUMNS * p.y.stride[4];
+        const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], w0 = a.w * (COLUMNS * STEP_W) - (INDEX)p.pad[2];
         const INDEX line = (INDEX)p.x.stride[3];
-        INDEX at[WINDOW], column[WINDOW];
+        INDEX at[ACROSS], column[ACROSS];
 #pragma unroll
-        for (int k = 0; k < WINDOW; k++) {
+        for (int k = 0; k < ACROSS; k++) {
             column[k] = min(max(w0 + k, (INDEX)0), width - 1);
             at[k] = column[k] * (INDEX)p.x.stride[4];
         }
-        vec_t result[ROWS];
 #if SAVE
-        LANEV found[ROWS]; /* taps */
+        most_t found[DOWN][COLUMNS], result[COLUMNS], common[COLUMNS];
+#else
+        vec_t found[DOWN][COLUMNS], result[COLUMNS];
 #endif
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            result[r] = NOTHING;
-#if SAVE
-            found[r] = 0;
-#endif
-        }
-#pragma unroll
-        for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
+        for (int i = 0; i < DOWN; i++) {
             const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
-            vec_t value = NOTHING, one[WINDOW];
 #if SAVE
-            LANEV tap = 0;
-#endif
+            most_t one[ACROSS], pair;
 #pragma unroll
-            for (int k = 0; k < WINDOW; k++)
+            for (int k = 0; k < ACROSS; k++)
+                one[k] = most_at(MX_RAW_LOAD(TYPE, x + h * line + at[k], true), h == h0 + i && column[k] == w0 + k,
+                                 i * WINDOW + k);
+#pragma unroll
+            for (int o = 0; o < COLUMNS; o++)
+                MOST(found[i][o], o, COLUMNS, one, , WINDOW, STEP_W, pair);
+#else
+            vec_t one[ACROSS];
+#pragma unroll
+            for (int k = 0; k < ACROSS; k++)
                 one[k] = get(x + h * line + at[k], true);
 #pragma unroll
-            for (int k = 0; k < WINDOW; k++) {
-#if MODE != 0
-                value += column[k] == w0 + k ? one[k] : (vec_t)0;
-#elif SAVE
-                tap = one[k] > value ? (LANEV)(column[k] - w0) : tap;
-                value = one[k] > value ? one[k] : value;
-#else
-                value = fmax(one[k], value);
-#endif
+            for (int o = 0; o < COLUMNS; o++) {
+                vec_t value = NOTHING;
+#pragma unroll
+                for (int k = o * STEP_W; k < o * STEP_W + WINDOW; k++)
+                    value = MODE == 0 ? fmax(one[k], value) : value + (column[k] == w0 + k ? one[k] : (vec_t)0);
+                found[i][o] = MODE == 0 || h == h0 + i ? value : (vec_t)0;
             }
-#if MODE != 0
-            value = h == h0 + i ? value : (vec_t)0;
 #endif
+            /* Windows whose last row this is. */
+            if (i < WINDOW_H - 1 || (i - WINDOW_H + 1) % STEP_H != 0)
+                continue;
+            const int r = (i - WINDOW_H + 1) / STEP_H;
+            const INDEX row = a.h * ROWS + r, from = h0 + r * STEP_H;
 #pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
-#if MODE != 0
-                    result[r] += value;
-#elif SAVE
-                    found[r] = value > result[r] ? tap + (LANEV)((h - h0 - r * STEP_H) * WINDOW) : found[r];
-                    result[r] = value > result[r] ? value : result[r];
-#else
-                    result[r] = fmax(value, result[r]);
-#endif
-                }
-        }
-        y += y_offset + a.n * p.y.stride[0] + a.c * PACK + a.w * p.y.stride[4];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
-            if (h < rows) {
-                if (MODE == 1)
-                    result[r] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
-                                       (min(w0 + WINDOW, width) - max(w0, (INDEX)0)));
-                if (MODE == 2)
-                    result[r] /= (ACC)(WINDOW_H * WINDOW);
-                put(y + h * p.y.stride[3], result[r], true);
+            for (int o = 0; o < COLUMNS; o++) {
+                const INDEX left = w0 + o * STEP_W;
 #if SAVE
-                const LANEV code = result[r] > (vec_t)(-(ACC)INFINITY) ? found[r] : (LANEV)0;
-                *(__local CODES *)(codes + ((block_h * ROWS + r) * TILE_W + block_w) * PITCH + lane * PACK) =
-                    TO(CODES)(code);
+                MOST(result[o], r, ROWS, found, [o], WINDOW_H, STEP_H, common[o]);
+#else
+                vec_t value = found[r * STEP_H][o];
+#pragma unroll
+                for (int t = 1; t < WINDOW_H; t++)
+                    value = MODE == 0 ? fmax(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
+                if (MODE == 1)
+                    value /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                                   (min(left + WINDOW, width) - max(left, (INDEX)0)));
+                if (MODE == 2)
+                    value /= (ACC)(WINDOW_H * WINDOW);
+#endif
+                if (row >= rows || a.w * COLUMNS + o >= columns)
+                    continue;
+                __global STORAGE(TYPE) *to = y + row * p.y.stride[3] + o * p.y.stride[4];
+#if SAVE
+                const int in_tile = (block_h * ROWS + r) * TILE_COLUMNS + block_w * COLUMNS + o;
+                __local CODES *code_to = (__local CODES *)(codes + in_tile * PITCH + lane * PACK);
+#endif
+#if PAIRS
+                MX_RAW_STORE(TYPE, to, *(const MX_RAW(TYPE) *)result[o].value, true);
+                *code_to = ((const MX_JOIN(uchar, TWICE) *)result[o].code)->even;
+#elif SAVE
+                put(to, result[o].value, true);
+                *code_to = TO(CODES)(result[o].code);
+#else
+                put(to, value, true);
 #endif
             }
         }
@@ -426,14 +568,15 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
 #if SAVE
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool runs = (ulong)(indices + indices_offset) % RUN == 0;
-    for (int i = me; i < SPAN * PACK / 4 * TILE_ROWS * (TILE_W / 4); i += LOCAL) {
-        const int k = i % (TILE_W / 4) * 4, row = i / (TILE_W / 4) % TILE_ROWS;
-        const int channel = i / (TILE_W / 4 * TILE_ROWS) * 4;
-        const INDEX c = tile.c * (SPAN * PACK) + channel, h = tile.h * TILE_ROWS + row, w = tile.w * TILE_W + k;
+    for (int i = me; i < SPAN * PACK / 4 * TILE_ROWS * (TILE_COLUMNS / 4); i += LOCAL) {
+        const int k = i % (TILE_COLUMNS / 4) * 4, row = i / (TILE_COLUMNS / 4) % TILE_ROWS;
+        const int channel = i / (TILE_COLUMNS / 4 * TILE_ROWS) * 4;
+        const INDEX c = tile.c * (SPAN * PACK) + channel, h = tile.h * TILE_ROWS + row, w = tile.w * TILE_COLUMNS + k;
         uint words[4];
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            words[j] = *(__local const uint *)(codes + (row * TILE_W + k + j) * PITCH + channel);
+            words[j] = *(__local const uint *)(codes + (row * TILE_COLUMNS + k + j) * PITCH + channel) -
+                       (row % ROWS * (STEP_H * WINDOW) + j % COLUMNS * STEP_W) * 0x01010101u;
         turn(words);
         __global uchar *to = indices + indices_offset + ((tile.n * (long)channels + c) * rows + h) * columns;
         if (h < rows)
@@ -448,37 +591,186 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
 
 #if IS_KIND(forward_wide)
 
-#if PACK == 4 * STEP_W
-#define OUTPUTS 4
-#else
-#define OUTPUTS 2
-#endif
 /* Elements of x beside the vector that windows meet. */
 #define RIGHT (WINDOW - PAD_W - STEP_W > 0 ? WINDOW - PAD_W - STEP_W : 0)
 #define ALL_READ (PAD_W + PACK + RIGHT)
 
-static inline STORAGE(TYPE) to_bits(const ACC value)
-{
-#if MX_TYPE(TYPE) == MX_TYPE_half
-    ushort bits;
-    vstore_half_rte(value, 0, (__private half *)&bits);
-    return bits;
-#elif MX_TYPE(TYPE) == MX_TYPE_bfloat16
-    return mx_to_bfloat16(value);
+#if STEP_W == 1
+#define PART(whole, i) (whole)
 #else
-    return value;
+#define PART(whole, i) ((i) == 0 ? (whole).lo : (whole).hi)
 #endif
+
+/* Maxima o and o + OUTPUTS are made together, or each by itself. */
+#if SAVE && PAIRS
+#define PAIRED_OUTPUTS 1
+#define OUTPUTS (VEC / 2)
+#else
+#define PAIRED_OUTPUTS 0
+#define OUTPUTS VEC
+#endif
+
+#if SAVE
+static inline INDEX_TYPE code_of(const int tap, const bool any, const INDEX from, const INDEX left, const INDEX width)
+{
+    return (INDEX_TYPE)(!IMAGE ? tap : any ? (from + tap / WINDOW) * width + left + tap % WINDOW : 0);
+}
+#endif
+
+static inline __attribute__((always_inline)) void forward_wide(
+    __global const STORAGE(TYPE) *x, __global STORAGE(TYPE) *y,
+#if SAVE
+    __global INDEX_TYPE *indices,
+#endif
+    const mx_pooling_problem *p, const block_t a, const bool aligned)
+{
+    const INDEX height = (INDEX)p->x.len[3], width = (INDEX)p->x.len[4];
+    const INDEX rows = (INDEX)p->y.len[3], columns = (INDEX)p->y.len[4];
+    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p->pad[1], start = a.w * PACK, w0 = start - PAD_W;
+    const INDEX line = (INDEX)p->x.stride[3];
+#if SAVE
+    most_t found[DOWN][OUTPUTS], common[OUTPUTS];
+#else
+    ACC found[DOWN][OUTPUTS];
+#endif
+#pragma unroll
+    for (int i = 0; i < DOWN; i++) {
+        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
+        const bool there = h == h0 + i;
+        __global const STORAGE(TYPE) *row = x + h * line;
+        MX_JOIN(STORAGE(TYPE), PACK) whole;
+        if (aligned)
+            whole = *(__global const MX_JOIN(STORAGE(TYPE), PACK) *)(row + start);
+        else
+            whole = MX_JOIN(vload, PACK)(0, row + start);
+#if PAIRED_OUTPUTS
+        uint word[ALL_READ];
+        bool high[ALL_READ];
+#pragma unroll
+        for (int k = 0; k < ALL_READ; k++) {
+            const INDEX at = w0 + k, kept = min(max(at, (INDEX)0), width - 1);
+            const bool in_middle = k >= PAD_W && k < PAD_W + PACK;
+            word[k] = in_middle ? ((const uint *)&whole)[(k - PAD_W) / 2] : at == kept ? (uint)row[kept] : LOWEST;
+            high[k] = in_middle && (k - PAD_W) % 2;
+        }
+        most_t one[ALL_READ], pair;
+#pragma unroll
+        for (int k = 0; k + OUTPUTS * STEP_W < ALL_READ; k++) {
+            const int other = k + OUTPUTS * STEP_W;
+            one[k].value[0] = pair_of(two_of(word[k], high[k], word[other], high[other]), there);
+            one[k].code[0] = (i * WINDOW + k) * 0x10001u;
+        }
+#else
+        vec_t middle[STEP_W];
+#pragma unroll
+        for (int k = 0; k < STEP_W; k++) {
+            const MX_RAW(TYPE) part = PART(whole, k);
+#if SAVE
+            middle[k] = numbers(part, there);
+#else
+            middle[k] = MX_WIDE(TYPE, part);
+#endif
+        }
+#if SAVE
+        most_t one[ALL_READ], pair;
+#else
+        ACC one[ALL_READ];
+#endif
+#pragma unroll
+        for (int k = 0; k < ALL_READ; k++) {
+            const INDEX at = w0 + k, kept = min(max(at, (INDEX)0), width - 1);
+            const bool in_middle = k >= PAD_W && k < PAD_W + PACK;
+            const ACC value = in_middle ? ((const ACC *)middle)[k - PAD_W] : LOAD(TYPE)(row, kept);
+#if SAVE
+            one[k].value = in_middle ? value : there && at == kept ? fmax(value, NOTHING) : NOTHING;
+            one[k].code = i * WINDOW + k;
+#else
+            one[k] = MODE == 0 || in_middle ? value : masked(value, at == kept ? -1 : 0);
+#endif
+        }
+#endif
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+#if SAVE
+            MOST(found[i][o], o, OUTPUTS, one, , WINDOW, STEP_W, pair);
+#else
+            ACC value = NOTHING;
+#pragma unroll
+            for (int k = o * STEP_W; k < o * STEP_W + WINDOW; k++)
+                value = MODE == 0 ? fmax(one[k], value) : value + one[k];
+            found[i][o] = MODE == 0 ? value : masked(value, there ? -1 : 0);
+#endif
+        }
+        /* Windows whose last row this is. */
+        if (i < WINDOW_H - 1 || (i - WINDOW_H + 1) % STEP_H != 0)
+            continue;
+        const int r = (i - WINDOW_H + 1) / STEP_H;
+        const INDEX to = a.h * ROWS + r, from = h0 + r * STEP_H;
+#if SAVE
+        INDEX_TYPE codes[VEC] __attribute__((aligned(64)));
+#endif
+#if PAIRED_OUTPUTS
+        uint bits[OUTPUTS];
+#else
+        vec_t values;
+#endif
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const INDEX left = w0 + o * STEP_W;
+#if SAVE
+            most_t result;
+            MOST(result, r, ROWS, found, [o], WINDOW_H, STEP_H, common[o]);
+#endif
+#if PAIRED_OUTPUTS
+            bits[o] = result.value[0];
+            const uint taps = result.code[0] - (r * STEP_H * WINDOW + o * STEP_W) * 0x10001u;
+            codes[o] = code_of(taps & 0xffffu, ((bits[o] ^ LOWEST) & 0xffffu) != 0, from, left, width);
+            codes[o + OUTPUTS] = code_of(taps >> 16, (bits[o] ^ LOWEST) >> 16 != 0, from, left + OUTPUTS * STEP_W,
+                                         width);
+#elif SAVE
+            ((ACC *)&values)[o] = result.value;
+            codes[o] = code_of(result.code - (r * STEP_H * WINDOW + o * STEP_W), result.value > NOTHING, from, left,
+                               width);
+#else
+            ACC value = found[r * STEP_H][o];
+#pragma unroll
+            for (int t = 1; t < WINDOW_H; t++)
+                value = MODE == 0 ? fmax(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
+            if (MODE == 1)
+                value /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
+                               (min(left + WINDOW, width) - max(left, (INDEX)0)));
+            if (MODE == 2)
+                value /= (ACC)(WINDOW_H * WINDOW);
+            ((ACC *)&values)[o] = value;
+#endif
+        }
+        if (to >= rows)
+            return;
+#if PAIRED_OUTPUTS
+        MX_RAW(TYPE) raw;
+#pragma unroll
+        for (int o = 0; o < VEC; o += 2)
+            ((uint *)&raw)[o / 2] = two_of(bits[o % OUTPUTS], o >= OUTPUTS, bits[(o + 1) % OUTPUTS], o + 1 >= OUTPUTS);
+        MX_RAW_STORE(TYPE, y + to * p->y.stride[3], raw, aligned);
+#else
+        put(y + to * p->y.stride[3], values, aligned);
+#endif
+#if SAVE
+        if (aligned)
+            *(__global MX_V(INDEX_TYPE) *)(indices + to * columns) = *(const MX_V(INDEX_TYPE) *)codes;
+        else
+            MX_V(vstore)(*(const MX_V(INDEX_TYPE) *)codes, 0, indices + to * columns);
+#endif
+    }
 }
 
-/* OUTPUTS neighbours, at once where such may begin. */
-#define PUT_ALL(T, p, values)                                                              \
-    do {                                                                                   \
-        if ((ulong)(p) % sizeof(values) == 0)                                              \
-            *(__global MX_JOIN(T, OUTPUTS) *)(p) = *(const MX_JOIN(T, OUTPUTS) *)(values); \
-        else                                                                               \
-            for (int o = 0; o < OUTPUTS; o++)                                              \
-                (p)[o] = (values)[o];                                                      \
-    } while (0)
+#if SAVE
+#define WIDE_BUFFERS x, y, indices
+#define WIDE_ALIGNED ((ulong)x % (PACK * sizeof(*x)) == 0 && MX_ALIGNED(y) && MX_ALIGNED(indices))
+#else
+#define WIDE_BUFFERS x, y
+#define WIDE_ALIGNED ((ulong)x % (PACK * sizeof(*x)) == 0 && MX_ALIGNED(y))
+#endif
 
 __kernel void pooling_forward_wide(FORWARD_BUFFERS,
 #if SAVE
@@ -486,113 +778,19 @@ __kernel void pooling_forward_wide(FORWARD_BUFFERS,
 #endif
                                    const mx_pooling_problem p, const long block)
 {
-    const INDEX height = (INDEX)p.x.len[3], width = (INDEX)p.x.len[4];
     const INDEX rows = (INDEX)p.y.len[3], columns = (INDEX)p.y.len[4], channels = (INDEX)p.y.len[1];
-    const block_t a = block_of((INDEX)get_global_id(0), channels, (rows + ROWS - 1) / ROWS, width / PACK);
+    const block_t a = block_of((INDEX)get_global_id(0), channels, (rows + ROWS - 1) / ROWS, columns / VEC);
     if (a.n >= (INDEX)p.y.len[0])
         return;
     x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
-    const bool aligned = MX_ALIGNED(x);
-    const INDEX h0 = a.h * (ROWS * STEP_H) - (INDEX)p.pad[1], start = a.w * PACK, w0 = start - PAD_W;
-    const INDEX line = (INDEX)p.x.stride[3];
-    ACC result[ROWS][OUTPUTS];
+    y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * VEC;
 #if SAVE
-    INDEX found[ROWS][OUTPUTS]; /* taps */
+    indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns + a.w * VEC;
 #endif
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) {
-            result[r][o] = NOTHING;
-#if SAVE
-            found[r][o] = 0;
-#endif
-        }
-#pragma unroll
-    for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
-        const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
-        __global const STORAGE(TYPE) *row = x + h * line;
-        const vec_t middle = aligned ? get(row + start, true) : get(row + start, false);
-        ACC one[ALL_READ];
-#pragma unroll
-        for (int k = 0; k < ALL_READ; k++) {
-            const INDEX at = w0 + k, kept = min(max(at, (INDEX)0), width - 1);
-            if (k >= PAD_W && k < PAD_W + PACK)
-                one[k] = ((const ACC *)&middle)[k - PAD_W];
-            else
-                one[k] = MODE == 0 ? LOAD(TYPE)(row, kept) : masked(LOAD(TYPE)(row, kept), at == kept ? -1 : 0);
-        }
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) {
-            ACC value = NOTHING;
-#if SAVE
-            INDEX tap = 0;
-#endif
-#pragma unroll
-            for (int k = 0; k < WINDOW; k++) {
-                const ACC next = one[o * STEP_W + k];
-#if MODE != 0
-                value += next;
-#elif SAVE
-                /* What lies outside repeats the nearest element inside. */
-                const INDEX at = o * STEP_W + k, inside = min(max(at, -w0), width - 1 - w0) - o * STEP_W;
-                tap = next > value ? inside : tap;
-                value = next > value ? next : value;
-#else
-                value = fmax(next, value);
-#endif
-            }
-#if MODE != 0
-            value = masked(value, h == h0 + i ? -1 : 0);
-#endif
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                if (i >= r * STEP_H && i < r * STEP_H + WINDOW_H) {
-#if MODE != 0
-                    result[r][o] += value;
-#elif SAVE
-                    found[r][o] = value > result[r][o] ? tap + (h - h0 - r * STEP_H) * WINDOW : found[r][o];
-                    result[r][o] = value > result[r][o] ? value : result[r][o];
-#else
-                    result[r][o] = fmax(value, result[r][o]);
-#endif
-                }
-        }
-    }
-    y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * OUTPUTS;
-#if SAVE
-    indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns + a.w * OUTPUTS;
-#endif
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const INDEX h = a.h * ROWS + r, from = h0 + r * STEP_H;
-        if (h >= rows)
-            return;
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) {
-            const INDEX left = w0 + o * STEP_W;
-            if (MODE == 1)
-                result[r][o] /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
-                                      (min(left + WINDOW, width) - max(left, (INDEX)0)));
-            if (MODE == 2)
-                result[r][o] /= (ACC)(WINDOW_H * WINDOW);
-        }
-        STORAGE(TYPE) bits[OUTPUTS] __attribute__((aligned(16)));
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++)
-            bits[o] = to_bits(result[r][o]);
-        PUT_ALL(STORAGE(TYPE), y + h * p.y.stride[3], bits);
-#if SAVE
-        INDEX_TYPE codes[OUTPUTS] __attribute__((aligned(64)));
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) {
-            const INDEX code = found[r][o];
-            const INDEX here = IMAGE ? (from + code / WINDOW) * width + w0 + o * STEP_W + code % WINDOW : code;
-            codes[o] = result[r][o] > -(ACC)INFINITY ? (INDEX_TYPE)here : (INDEX_TYPE)0;
-        }
-        PUT_ALL(INDEX_TYPE, indices + h * columns, codes);
-#endif
-    }
+    if (WIDE_ALIGNED)
+        forward_wide(WIDE_BUFFERS, &p, a, true);
+    else
+        forward_wide(WIDE_BUFFERS, &p, a, false);
 }
 #endif
 
@@ -672,6 +870,72 @@ static inline void backward_element(BACKWARD_BUFFERS,
 #define ALONG_W ((COLUMNS - 1 + PAD_W) / STEP_W + BEFORE_W + 1)
 #endif
 
+#if IS_KIND(backward_strips) || IS_KIND(backward_lanes) || IS_KIND(backward_wide)
+#if IS_KIND(backward_lanes)
+#define PARTS PACK
+typedef vec_t value_t;
+#else
+#define PARTS 1
+typedef ACC value_t;
+#endif
+#if SAVE
+#define NO_TAP 255 /* of indices of 8 bits */
+#if PARTS == 1
+typedef INDEX_TYPE code_t;
+#else
+typedef CODES code_t;
+#endif
+
+/* Adds a window's value to the element that its code means.  NVIDIA's compiler makes a comparison, a selection and an
+ * addition of it where two instructions do. */
+static inline void add_if(ACC *sum, const INDEX_TYPE code, const INDEX_TYPE here, const ACC value)
+{
+#if defined(__NV_CL_C_VERSION) && MX_TYPE(TYPE) != MX_TYPE_double && INDEX_BITS <= 32 && \
+    (IS_KIND(backward_lanes) || STEP_W == 1) /* else slower: 45 us for 41 */
+    asm("{ .reg .pred here; setp.eq.u32 here, %1, %2; @here add.f32 %0, %0, %3; }"
+        : "+f"(*sum) : "r"((uint)code), "r"((uint)here), "f"(value));
+#else
+    *sum += code == here ? value : (ACC)0;
+#endif
+}
+#else
+/* What each element of window (j, k) gets of its value. */
+static inline value_t share_of(const mx_pooling_problem *p, const value_t value, const INDEX j, const INDEX k)
+{
+    const INDEX top = j * STEP_H - PAD_H, left = k * STEP_W - PAD_W;
+    if (MODE == 2)
+        return value / (ACC)(WINDOW_H * WINDOW);
+    return value / (ACC)((min(top + WINDOW_H, (INDEX)p->x.len[3]) - max(top, (INDEX)0)) *
+                         (min(left + WINDOW, (INDEX)p->x.len[4]) - max(left, (INDEX)0)));
+}
+#endif
+
+/* Adds what the elements of a block, which begins at `place` of the image, get of window (j, k) of those it meets. */
+static inline void spread(value_t sum[ROWS][COLUMNS], const int j, const int k, const value_t value,
+#if SAVE
+                          const code_t code,
+#endif
+                          const INDEX place, const INDEX width)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int s = 0; s < COLUMNS; s++) {
+            const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
+            if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
+                continue;
+#if SAVE
+            const INDEX_TYPE here = (INDEX_TYPE)(IMAGE ? place + r * width + s : tap_h * WINDOW + tap_w);
+#pragma unroll
+            for (int i = 0; i < PARTS; i++)
+                add_if((ACC *)&sum[r][s] + i, ((const INDEX_TYPE *)&code)[i], here, ((const ACC *)&value)[i]);
+#else
+            sum[r][s] += value;
+#endif
+        }
+}
+#endif
+
 #if IS_KIND(backward_wide)
 #define CODES MX_JOIN(uchar, VEC)
 
@@ -703,23 +967,15 @@ static inline __attribute__((always_inline)) void backward_wide(
         for (int k = 0; k < ALONG_W; k++) {
             const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
             ACC value;
-            int code;
+            uchar code;
             if (k >= BEFORE_W && k < BEFORE_W + VEC) {
                 value = ((const ACC *)&middle)[k - BEFORE_W];
                 code = ((const uchar *)&middle_codes)[k - BEFORE_W];
             } else {
                 value = LOAD(TYPE)(row, w);
-                code = w == k0 + k ? codes[w] : 255; /* of no element */
+                code = w == k0 + k ? codes[w] : NO_TAP;
             }
-            code = h == j0 + j ? code : 255;
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int s = 0; s < COLUMNS; s++) {
-                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
-                    if (tap_h >= 0 && tap_h < WINDOW_H && tap_w >= 0 && tap_w < WINDOW)
-                        sum[r][s] += code == tap_h * WINDOW + tap_w ? value : (ACC)0;
-                }
+            spread(sum, j, k, value, h == j0 + j ? code : NO_TAP, 0, 0);
         }
     }
 #pragma unroll
@@ -813,30 +1069,12 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
         for (int k = 0; k < ALONG_W; k++) {
             const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
             const LANE there = h == j0 + j && w == k0 + k ? -1 : 0;
-            ACC value = masked(LOAD(TYPE)(dy, h * line + w * step), there);
+            const ACC value = masked(LOAD(TYPE)(dy, h * line + w * step), there);
 #if SAVE
-            const INDEX_TYPE code = indices[h * columns + w];
-#elif MODE == 1
-            const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
-            value /= (ACC)((min(top + WINDOW_H, height) - max(top, (INDEX)0)) *
-                           (min(left + WINDOW, width) - max(left, (INDEX)0)));
+            spread(sum, j, k, value, indices[h * columns + w], h0 * width + w0, width);
 #else
-            value /= (ACC)(WINDOW_H * WINDOW);
+            spread(sum, j, k, share_of(&p, value, h, w), 0, 0);
 #endif
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int s = 0; s < COLUMNS; s++) {
-                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
-                    if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
-                        continue;
-#if SAVE
-                    const INDEX here = IMAGE ? (h0 + r) * width + w0 + s : tap_h * WINDOW + tap_w;
-                    sum[r][s] += code == (INDEX_TYPE)here ? value : (ACC)0;
-#else
-                    sum[r][s] += value;
-#endif
-                }
         }
     }
     dx += dx_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
@@ -864,20 +1102,21 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
 #define TILE_K ((LEAD + (TILE_W - 1) * (COLUMNS / STEP_W) + ALONG_W + 3) / 4 * 4)
 
 #if SAVE
-/* Four neighbours of a row of `columns`; what is not there is any other. */
+/* Four neighbours of a row of `columns`. */
 static inline uint get_codes(__global const uchar *row, INDEX w, INDEX columns, const bool runs)
 {
     uint word = 0;
     if (runs && RUN == 4)
-        return *(__global const uint *)(row + min(max(w, (INDEX)0), columns - 4));
+        return w >= 0 && w < columns ? *(__global const uint *)(row + w) : NO_TAP * 0x01010101u;
     if (runs && RUN == 2)
 #pragma unroll
         for (int i = 0; i < 4; i += 2)
-            word |= (uint)*(__global const ushort *)(row + min(max(w + i, (INDEX)0), columns - 2)) << 8 * i;
+            word |= (w + i >= 0 && w + i < columns ? (uint)*(__global const ushort *)(row + w + i) : NO_TAP * 0x0101u)
+                    << 8 * i;
     else
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            word |= (uint)row[min(max(w + i, (INDEX)0), columns - 1)] << 8 * i;
+            word |= (w + i >= 0 && w + i < columns ? (uint)row[w + i] : NO_TAP) << 8 * i;
     return word;
 }
 #endif
@@ -910,11 +1149,12 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
     const bool runs = (ulong)(indices + indices_offset) % RUN == 0;
     for (int i = me; i < SPAN * PACK / 4 * TILE_J * (TILE_K / 4); i += LOCAL) {
         const int k = i % (TILE_K / 4) * 4, j = i / (TILE_K / 4) % TILE_J, channel = i / (TILE_K / 4 * TILE_J) * 4;
-        const INDEX row = min(max(first_j + j, (INDEX)0), rows - 1), first = set * (SPAN * PACK) + channel;
+        const INDEX row = first_j + j, first = set * (SPAN * PACK) + channel;
+        const INDEX there = row >= 0 && row < rows ? columns : 0;
         uint words[4];
 #pragma unroll
         for (int q = 0; q < 4; q++)
-            words[q] = get_codes(from + (min(first + q, channels - 1) * rows + row) * columns, first_k + k, columns,
+            words[q] = get_codes(from + (min(first + q, channels - 1) * rows + row) * columns, first_k + k, there,
                                  runs);
         turn(words);
 #pragma unroll
@@ -954,32 +1194,14 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_backwar
 #pragma unroll
         for (int k = 0; k < ALONG_W; k++) {
             const INDEX w = min(max(k0 + k, (INDEX)0), columns - 1);
-            vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
 #if SAVE
             const int in_tile = (block_h * (ROWS / STEP_H) + j) * TILE_K + LEAD + block_w * (COLUMNS / STEP_W) + k;
-            const CODES bytes = *(__local const CODES *)(codes + in_tile * PITCH + lane * PACK);
-            const LANEV code = TO(LANEV)(bytes);
-#elif MODE == 1
-            const INDEX top = h * STEP_H - PAD_H, left = w * STEP_W - PAD_W;
-            value /= (ACC)((min(top + WINDOW_H, height) - max(top, (INDEX)0)) *
-                           (min(left + WINDOW, width) - max(left, (INDEX)0)));
+            const CODES code = *(__local const CODES *)(codes + in_tile * PITCH + lane * PACK);
+            spread(sum, j, k, values[k], code, h0 * width + w0, width);
 #else
-            value /= (ACC)(WINDOW_H * WINDOW);
+            const vec_t value = h == j0 + j && w == k0 + k ? values[k] : (vec_t)0;
+            spread(sum, j, k, share_of(&p, value, h, w), 0, 0);
 #endif
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int s = 0; s < COLUMNS; s++) {
-                    const int tap_h = r + PAD_H + (BEFORE_H - j) * STEP_H, tap_w = s + PAD_W + (BEFORE_W - k) * STEP_W;
-                    if (tap_h < 0 || tap_h >= WINDOW_H || tap_w < 0 || tap_w >= WINDOW)
-                        continue;
-#if SAVE
-                    const INDEX here = IMAGE ? (h0 + r) * width + w0 + s : tap_h * WINDOW + tap_w;
-                    sum[r][s] += code == (LANEV)(LANE)(uchar)here ? value : (vec_t)0;
-#else
-                    sum[r][s] += value;
-#endif
-                }
         }
     }
 #pragma unroll

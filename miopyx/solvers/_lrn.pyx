@@ -21,6 +21,8 @@ cdef enum:
     UNROLLED = 8           # ... and a GPU's
     BLOCK = 64             # vectors of a work-item's block
     GROUPS = 8             # work-items that a CPU's core should get
+    RESIDENT = 1024        # work-items that a GPU's unit has at a time; beyond, parts would come one after the other
+    LEAST_ROWS = 16        # of a part
 
 
 # As in lrn.cl.
@@ -111,7 +113,7 @@ cdef class OpenCLLRN(OpenCLLayer):
             lines *= a.grid.len[4]
             a.blocks = a.parts = 1
             items = lines
-            if vector > 1:
+            if vector > 1 or (vector == 1 and backward and not a.rows_first):
                 file = "lrn_gpu.cl"
                 defines["VEC"], defines["DOWN"] = vector, int(not a.rows_first)
                 if a.rows_first:
@@ -119,8 +121,11 @@ cdef class OpenCLLRN(OpenCLLayer):
                     items *= a.rows // vector
                 else:
                     entry = "lrn_down"
-                    a.parts = _ceil(a.rows, 32)
-                    items = items // vector * a.parts
+                    items //= vector
+                    wanted = dev.compute_units * (RESIDENT // 2 if backward and vector > 1 else RESIDENT)
+                    a.parts = max(1, min(wanted // items, a.rows // LEAST_ROWS))
+                    defines["AHEAD"] = 2 if vector > 1 else 4
+                    items *= a.parts
             elif within:
                 entry = "lrn_window"
                 items *= a.rows * a.columns
@@ -129,7 +134,7 @@ cdef class OpenCLLRN(OpenCLLayer):
                 # Items along channels read what their neighbours read; others go through some channels each.
                 a.parts = a.rows if a.rows_first else _ceil(a.rows, 32)
                 items *= a.parts
-            if items < 1 << 30:
+            if max(items, a.rows) < 1 << 30:
                 defines["INDEX"] = "int"
             local = min(256, dev.max_work_group)
             items = _ceil(items, local) * local

@@ -94,6 +94,12 @@ cdef bint is_scatter(const mx_pooling_problem* p, int64_t least) noexcept:
             and p.index_mode != INDEX_IMAGE and p.window[0] * p.window[1] * p.window[2] < 256)
 
 
+cdef bint is_strip(const mx_pooling_problem* p) noexcept:
+    """Whether the problem is 2-D and its windows are small."""
+    return (p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
+            and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP)
+
+
 cdef bint is_pairs(const mx_pooling_problem* p) noexcept:
     """Whether rows 2 j and 2 j + 1 of dx meet windows j and j + 1 alone, and columns likewise."""
     cdef int i
@@ -196,93 +202,117 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
-    cdef int64_t items, rows, columns, pack, span, group, tile_h, tile_w, wide, held, run
-    cdef int64_t local = min(256, dev.max_work_group)
+    cdef int64_t items = volume(out, 0, MX_AXES), pack = _pack(p), local = min(GROUP, dev.max_work_group)
     cdef bint small = is_small(p) and extent(&p.x) < 2 * SMALL and extent(&p.y) < 2 * SMALL
-    pack = _pack(p)
-    run = 4 if p.y.len[4] % 4 == 0 else 2 if p.y.len[4] % 2 == 0 else 1
+    cdef str kind = "elements"
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
-        kind = "whole"
-        span = SPAN
-        while span < 32 and span * pack < p.x.len[1]:
-            span *= 2
-        defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
-        items = volume(&p.x, 0, MX_AXES) // pack
-        if forward:
-            items = p.x.len[0] * ((p.x.len[1] // pack + span - 1) // span) * GROUP
-    elif (small and p.window[0] == 1 and p.x.len[2] == 1 and p.y.len[2] == 1 and p.window[1] <= MOST_TAPS
-            and p.window[2] <= MOST_TAPS and p.step[1] <= STRIP and p.step[2] <= STRIP):
-        kind = "strips"
-        if forward:
-            rows, columns = out.len[3] if out.len[3] <= 2 else STRIP, 1
-        else:  # blocks begin where a window would without pads
-            rows = (STRIP + p.step[1] - 1) // p.step[1] * p.step[1]
-            columns = max(2, p.step[2])
-            defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2], COLUMNS=columns, PAIRED=1 if is_paired(out) else 0)
-        defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2], ROWS=rows,
+        kind, items = _whole(p, defines, pack)
+    elif small and is_strip(p):
+        defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2],
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
-        items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * ((out.len[4] + columns - 1) // columns)
-        if not forward and pack > 1 and local == GROUP and (not p.save or index_size(<int> p.index_type) == 1):
-            span = SPAN
-            group = GROUP // 2  # one has its indices while another one computes
-            if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
-                group, columns, rows = GROUP, 1, STRIP
-                if pack == 8:
-                    pack, span, columns = 4, 2 * SPAN, 2
-            tile_w = 4
-            while tile_w < min(TILE, group // span) and tile_w * columns < out.len[4]:
-                tile_w *= 2
-            tile_h = group // span // tile_w
-            # In rows of whole words.
-            held = _windows(p, 1, tile_h, rows) * (_windows(p, 2, tile_w, columns) + 6) * (span * pack + 8)
-            held = held if p.save else 0
-            if held <= dev.local_mem:
-                kind, local = "lanes", group
-                defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns, RUN=run)
-                items = (p.x.len[0] * ((out.len[1] // pack + span - 1) // span) * group
-                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
-                         * ((out.len[4] + tile_w * columns - 1) // (tile_w * columns)))
-        wide = _wide(p) if forward or (p.save and index_size(<int> p.index_type) == 1
-                                       and p.index_mode != INDEX_IMAGE) else 1
-        if not forward and kind == "strips" and wide // p.step[2] > 1 and p.window[1] * p.window[2] < 255:
-            kind = "wide"
-            defines.update(PACK=wide, COLUMNS=wide)
-            items = volume(out, 0, 3) * ((out.len[3] + rows - 1) // rows) * (out.len[4] // wide)
-        elif forward and wide // p.step[2] > 1:
-            kind = "wide"
-            defines.update(PACK=wide, PAD_W=p.pad[2])
-            items = items // out.len[4] * (p.x.len[4] // wide)
-        elif forward and pack > 1 and (not p.save or (
-                local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE)):
-            rows = 2 if p.save and pack == 8 else STRIP
-            rows = min(rows, out.len[3])
-            tile_w = 4
-            while tile_w < min(TILE, GROUP // SPAN) and tile_w < out.len[4]:
-                tile_w *= 2
-            tile_h = GROUP // SPAN // tile_w
-            held = tile_h * rows * tile_w * (SPAN * pack + 8) if p.save else 0
-            if held <= dev.local_mem:
-                kind = "lanes"
-                defines.update(PACK=pack, ROWS=rows)
-            if kind == "lanes" and p.save:
-                defines.update(SPAN=SPAN, TILE_H=tile_h, TILE_W=tile_w, RUN=run)
-                items = (p.x.len[0] * ((out.len[1] // pack + SPAN - 1) // SPAN) * GROUP
-                         * ((out.len[3] + tile_h * rows - 1) // (tile_h * rows))
-                         * ((out.len[4] + tile_w - 1) // tile_w))
-            elif kind == "lanes":
-                items = volume(out, 0, 3) // pack * ((out.len[3] + rows - 1) // rows) * out.len[4]
+        kind, items, local = (_forward_strips if forward else _backward_strips)(dev, p, defines, pack)
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):
-        kind = "spread"
-        items = (volume(out, 0, MX_AXES) + 3) // 4
-    else:
-        kind = "elements"
-        items = volume(out, 0, MX_AXES)
+        kind, items = "spread", (items + 3) // 4
     kind = ("forward_" if forward else "backward_") + kind
     defines.update(KIND=kind, INDEX="int" if small else "long")
     spec = KernelSpec("pooling_gpu.cl", f"pooling_{kind}", **defines)
     return Solution([Step(spec, _slots_and_shape(p, 1), ((items + local - 1) // local * local,), (local,))])
+
+
+cdef tuple _whole(const mx_pooling_problem* p, dict defines, int64_t pack):
+    cdef int64_t span = SPAN
+    while span < 32 and span * pack < p.x.len[1]:
+        span *= 2
+    defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
+    if p.what == MX_POOLING_FORWARD:
+        return "whole", p.x.len[0] * _ceil(p.x.len[1], pack * span) * GROUP
+    return "whole", volume(&p.x, 0, MX_AXES) // pack
+
+
+cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines, int64_t pack):
+    cdef int64_t planes = volume(&p.y, 0, 3), height = p.y.len[3], width = p.y.len[4], rows = STRIP, columns = 1
+    cdef int64_t wide = _wide(p), local = min(GROUP, dev.max_work_group), span = SPAN, tile_h, tile_w
+    if height <= 2:
+        rows = height
+    if wide // p.step[2] > 1:
+        if p.save and p.step[2] == 2 and type_size(<int> p.x.type) == 2:
+            rows = min(rows, 2)
+        defines.update(PACK=wide, PAD_W=p.pad[2], ROWS=rows)
+        return "wide", planes * _ceil(height, rows) * (p.x.len[4] // wide), local
+    if pack > 1 and not p.save:
+        defines.update(PACK=pack, ROWS=rows, COLUMNS=columns)
+        return "lanes", planes // pack * _ceil(height, rows) * width, local
+    if pack > 1 and local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE:
+        local = GROUP // 2  # one writes its indices while another one computes
+        if type_size(<int> p.x.type) == 2:
+            pack, columns = min(pack, 4), 2
+            if p.step[1] > 1:
+                rows = min(rows, 2)
+        tile_w = _tile_width(local // span, columns, width)
+        tile_h = local // span // tile_w
+        if tile_h * rows * tile_w * columns * (span * pack + 8) <= dev.local_mem:
+            defines.update(PACK=pack, ROWS=rows, COLUMNS=columns, SPAN=span, TILE_H=tile_h, TILE_W=tile_w,
+                           RUN=_run(width))
+            return "lanes", (p.x.len[0] * _ceil(p.y.len[1], pack * span) * local * _ceil(height, tile_h * rows)
+                             * _ceil(width, tile_w * columns)), local
+    defines["ROWS"] = rows
+    return "strips", planes * _ceil(height, rows) * width, local
+
+
+cdef tuple _backward_strips(Device dev, const mx_pooling_problem* p, dict defines, int64_t pack):
+    cdef int64_t planes = volume(&p.x, 0, 3), height = p.x.len[3], width = p.x.len[4], span = SPAN
+    # Blocks begin where a window would without pads.
+    cdef int64_t rows = _ceil(STRIP, p.step[1]) * p.step[1], columns = max(2, p.step[2])
+    cdef int64_t local = min(GROUP, dev.max_work_group), group, tile_h, tile_w, held, wide
+    cdef bint of_bytes = p.save and index_size(<int> p.index_type) == 1
+    defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2])
+    if pack > 1 and local == GROUP and (of_bytes or not p.save):
+        group = GROUP // 2  # one has its indices while another one computes
+        if p.step[1] == 1 and p.step[2] == 1:  # many windows meet an element
+            group = GROUP
+            if pack == 8:
+                pack, span = 4, 2 * SPAN
+            else:
+                columns = 1
+        tile_w = _tile_width(group // span, columns, width)
+        tile_h = group // span // tile_w
+        held = 0
+        if p.save:  # in rows of whole words
+            held = _windows(p, 1, tile_h, rows) * (_windows(p, 2, tile_w, columns) + 6) * (span * pack + 8)
+        if held <= dev.local_mem:
+            defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns,
+                           RUN=_run(p.y.len[4]))
+            return "lanes", (p.x.len[0] * _ceil(p.x.len[1], pack * span) * group * _ceil(height, tile_h * rows)
+                             * _ceil(width, tile_w * columns)), group
+    if of_bytes and p.index_mode != INDEX_IMAGE:
+        wide = _wide(p)
+        if wide // p.step[2] > 1:
+            if p.step[1] == 1 and height % rows != 0 and height % 7 == 0:  # images of 14 x 14
+                rows = 7
+            defines.update(PACK=wide, ROWS=rows, COLUMNS=wide)
+            return "wide", planes * _ceil(height, rows) * (width // wide), local
+    columns = max(2, p.step[2])
+    defines.update(ROWS=rows, COLUMNS=columns, PAIRED=1 if is_paired(&p.x) else 0)
+    return "strips", planes * _ceil(height, rows) * _ceil(width, columns), local
+
+
+cdef int64_t _tile_width(int64_t blocks, int64_t columns, int64_t width) noexcept:
+    """Blocks side by side of a tile."""
+    cdef int64_t tile = 4
+    while tile < min(TILE, blocks) and tile * columns < width:
+        tile *= 2
+    return tile
+
+
+cdef int _run(int64_t width) noexcept:
+    """Indices that are read or written at once, of rows of `width`."""
+    return 4 if width % 4 == 0 else 2 if width % 2 == 0 else 1
+
+
+cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
+    return (a + b - 1) // b
 
 
 cdef class HostPooling(HostLayer):

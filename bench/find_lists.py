@@ -92,7 +92,9 @@ def find(handle: miopyx.Handle, memory: Memory, problem: Problem) -> list[Any]:
     a, b, out = (problem.desc[role] for role in asked)
     size = getattr(miopyx, f"miopenConvolution{name}GetWorkSpaceSize")(handle, a, b, problem.conv, out)
     a, b, out = (problem.desc[role] for role in order)
-    p, q, r = (memory.get(role, a.dtype, problem.desc[role].nbytes) for role in order)
+    # Results are never operands: after a few problems they would be infinite, and solvers look into what is not finite.
+    p, q, r = (memory.get(name, a.dtype, desc.nbytes)
+               for name, desc in zip((*order[:2], "out"), (a, b, out), strict=True))
     return list(getattr(miopyx, f"miopenFindConvolution{name}Algorithm")(
         handle, a, p, b, q, problem.conv, out, r, 9, memory.get("space", "float32", size), size, False))
 

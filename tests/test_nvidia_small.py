@@ -80,8 +80,8 @@ def test_dilation(gpu, host, rng, direction):
 
 @pytest.mark.parametrize("direction", range(3))
 def test_inf_and_nan(gpu, host, rng, direction):
-    """Beside padding, and beside taps that a pixel of a block does not meet."""
-    for name in ("3x3", "odd sizes", "7x7 with stride 2", "groups"):
+    """Beside padding, beside taps that a pixel of a block does not meet, and in sums that groups share."""
+    for name in ("3x3", "odd sizes", "7x7 with stride 2", "groups", "long sums", "many pixels", "5x5 of 3 channels"):
         for layout in ("packed", "channels last"):
             for dtype in ("float32", "float16"):
                 example = Example(SHAPES[name], dtype, layout, rng, host, copied=True)

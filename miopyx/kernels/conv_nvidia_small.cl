@@ -11,7 +11,7 @@
  * copied it before (NEAR); the sums are added up in local memory in the order of warps.  With PARTS groups share a
  * tile's sum, too: each leaves its own in the workspace, and the one that ends last adds them up, in one order.
  * Floats are split in two as in conv_nvidia_float.cl; a sum starts anew every step.  A sum that is not finite is
- * computed anew, since it may be what infinity and zeros outside x made.
+ * computed anew, of a part's products by its group, since it may be what infinity and zeros outside x made.
  * NDRange: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits of k.
  */
 #ifndef X_TYPE
@@ -241,14 +241,14 @@ static inline mx_nv_entry mx_entry_k(int k, int near, int near_c, const mx_nv_sm
     return e;
 }
 
-/* One result, product after product. */
+/* One result, product after product of a range of k. */
 static inline float mx_exactly(__global const STORAGE(X_TYPE) *A, __global const STORAGE(X_TYPE) *B,
-                               const mx_nv_small g, int m, int n)
+                               const mx_nv_small g, int m, int n, int begin, int end)
 {
     const mx_nv_entry row = mx_entry_m(m, g), column = mx_entry_n(n, -1, 0, g);
     float sum = 0;
 #pragma unroll 1
-    for (int k = 0; k < g.k; k++) {
+    for (int k = begin; k < end; k++) {
         const mx_nv_entry e = mx_entry_k(k, -1, 0, g);
         if ((e.bits & column.bits) == 0 && (!MASKED || (e.bits & row.bits) == 0))
             sum = fma(LOAD(X_TYPE)(A, row.a + e.a), LOAD(X_TYPE)(B, column.b + e.b), sum);
@@ -663,18 +663,35 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     barrier(CLK_LOCAL_MEM_FENCE);
 
     OUT += out_offset + (long)group * g.out_g;
+    uint again = 0; /* in which of its turns the work-item met a sum that is not finite */
+#define IS_FINITE(sum) (fabs((sum).x) + fabs((sum).y) + fabs((sum).z) + fabs((sum).w) < INFINITY)
+/* What is to be done anew with each result (row, column) of these turns, number 4 i + l of the tile. */
+#define EXACTLY(...)                                                                                            \
+    _Pragma("unroll 1") for (int i = item; again != 0; i += THREADS, again >>= 1)                               \
+        if (again & 1)                                                                                          \
+            _Pragma("unroll 1") for (int l = 0; l < 4; l++) {                                                   \
+                const int line = i / (RUN / 4), first = i % (RUN / 4) * 4 + l;                                  \
+                const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first;                    \
+                if (m0 + row < g.m && n0 + column < g.n && MEETS(row, column))                                  \
+                    __VA_ARGS__;                                                                                \
+            }
+/* Whether a place in a block is inside out. */
+#define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
+                                        && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
 #if PARTS
     __global float *part = workspace + workspace_offset + ((tiles + 1) & ~1) * 2 + (long)tile * g.splits * (BM * BN);
     __local int done;
 #pragma unroll 1
-    for (int i = item; i < BM * BN / 4; i += THREADS) {
+    for (int i = item, turn = 0; i < BM * BN / 4; i += THREADS, turn++) {
         __local const float *from = shares + i / (RUN / 4) * PITCH + i % (RUN / 4) * 4;
         float4 sum = *(__local const float4 *)from;
 #pragma unroll
         for (int o = 1; o < WARPS_K; o++)
             sum += *(__local const float4 *)(from + o * (LINES * PITCH));
         *(__global float4 *)(part + split * (BM * BN) + i * 4) = sum;
+        again |= (uint)!IS_FINITE(sum) << turn;
     }
+    EXACTLY(part[split * (BM * BN) + i * 4 + l] = mx_exactly(A, B, g, m0 + row, n0 + column, begin, end));
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (item == 0) {
         FENCE(); /* of all that the group wrote before the barrier */
@@ -687,7 +704,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     if (done != g.splits)
         return;
 #endif
-    uint again = 0; /* in which of its turns the work-item met a sum that is not finite */
 #pragma unroll 2
     for (int turn = 0; turn < (BM * BN / 4 + THREADS - 1) / THREADS; turn++) {
         const int i = item + turn * THREADS, line = i / (RUN / 4), first = i % (RUN / 4) * 4;
@@ -716,14 +732,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
         const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
-        if (!(fabs(sum.x) + fabs(sum.y) + fabs(sum.z) + fabs(sum.w) < INFINITY)) {
+#if !PARTS
+        if (!IS_FINITE(sum)) {
             again |= 1u << turn;
             continue;
         }
+#endif
         const int place = row_out[row] + column_out[column];
-/* Whether a place in a block is inside out. */
-#define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
-                                        && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
 #if VEC == 4
         __global STORAGE(X_TYPE) *to = OUT + place;
         if (!MEETS(row, column)) /* all four or none: they are channels where there are blocks */
@@ -754,16 +769,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             STORE_MIXED(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
         }
     }
-#pragma unroll 1
-    for (int i = item; again != 0; i += THREADS, again >>= 1)
-        if (again & 1)
-#pragma unroll 1
-            for (int l = 0; l < 4; l++) {
-                const int line = i / (RUN / 4), first = i % (RUN / 4) * 4 + l;
-                const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first;
-                if (m0 + row >= g.m || n0 + column >= g.n || !MEETS(row, column))
-                    continue;
-                const float sum = mx_exactly(A, B, g, m0 + row, n0 + column);
-                STORE_MIXED(X_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);
-            }
+#if !PARTS
+    EXACTLY({
+        const float sum = mx_exactly(A, B, g, m0 + row, n0 + column, 0, g.k);
+        STORE_MIXED(X_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);
+    })
+#endif
 }

@@ -97,6 +97,38 @@ def test_strips_that_leave_rows_of_the_filter_to_others(gpu, host, rng):
     verify(example, 2, example.run(gpu, 2, solver, config=(8, 1, 1)), solver)
 
 
+@pytest.mark.parametrize("direction", [0, 2])
+def test_rows_of_more_words_than_a_mask_has_bits(gpu, host, rng, direction):
+    config = 1, 1, 7
+    example = Example(grouped_case(2, 2, 1, 1, (20, 60), (5, 5), (0, 1), (5, 5)), "float16", "channels last", rng, host,
+                      copied=True)
+    solver = SOLVERS[direction]
+    assert config in configurations_of(solver, gpu.device, example.problem(direction))
+    verify(example, direction, example.run(gpu, direction, solver, config=config), solver)
+
+
+@pytest.mark.parametrize(("images", "side"), [(64, 14), (1, 38)])
+def test_parts_on_a_large_gpu(opencl_name, pretend, host, rng, images, side):
+    """As many as the workspace has room for, whose guards tell."""
+    gpu = pretend(opencl_name, kind="gpu", compute_units=132)
+    case = grouped_case(images, 144 if images > 1 else 192, 1, 1, (side, side), stride=(2, 2))
+    example = Example(case, "float16", "channels last", rng, host, copied=True)
+    verify(example, 2, example.run(gpu, 2, SOLVERS[2]), SOLVERS[2])
+
+
+@pytest.mark.parametrize("kilobytes", [32, 48])
+def test_local_memory_that_is_enough_without_rows_on_their_way(opencl_name, pretend, kilobytes):
+    """A device with less of it takes tiles, and refuses none of these."""
+    device = pretend(opencl_name, kind="gpu", local_mem=kilobytes << 10).device
+    for side in (3, 5, 7):
+        for step in (1, 2, 3, 4):
+            case = grouped_case(8, 128, 1, 1, (56, 56), (side, side), (side // 2, side // 2), (step, step))
+            for dtype in TYPES:
+                for layout in LAYOUTS:
+                    for direction in range(3):
+                        assert SOLVERS[direction].why_not(device, problem_of(case, dtype, layout, direction)) is None
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     """What a tap does not meet must not count, infinite filters and gradients included."""

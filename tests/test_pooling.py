@@ -269,6 +269,19 @@ def test_both_layouts_give_the_same_workspace(handle, rng):
     np.testing.assert_array_equal(*kept)
 
 
+@pytest.mark.parametrize("gap", [1, 2, 4])
+@pytest.mark.parametrize("mode", [MAX, AVERAGE])
+def test_rows_with_gaps_on_gpus(opencl_name, as_gpu, rng, mode, gap):
+    """In one tensor, so that only the other one's rows are made of vectors."""
+    for step in (1, 2):
+        for gapped in (1, 2):
+            every = list(problem_of((mode, (2, 3, 8, 16), (3, 3), (1, 1), (step, step), 0, MASK), "float32"))
+            n, c, h, w = every[gapped].lens
+            row = w + gap
+            every[gapped] = TensorDescriptor("float32", (n, c, h, w), (c * h * row, h * row, row, 1))
+            check_pooling(as_gpu(opencl_name), *every, rng)
+
+
 @pytest.mark.parametrize("mode", [MAX, AVERAGE, INCLUSIVE])
 def test_kernels_for_gpus(opencl_name, as_gpu, rng, mode, request):
     handle = as_gpu(opencl_name)

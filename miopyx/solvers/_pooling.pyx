@@ -17,7 +17,7 @@ cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
     MOST_TAPS = 5            # along an axis of a window that a GPU's strips take
     STRIP = 4                # rows of such a strip
-    GROUP = 256              # work-items of pooling_backward_lanes
+    GROUP = 256              # work-items of a work-group, or half as many where one waits for memory
     SPAN = 8                 # of them side by side, with neighbouring channels
     TILE = 16                # of them along w, at most
     RING = 4                 # windows along h around an element, for pooling_backward_turned
@@ -184,8 +184,7 @@ cdef int64_t _wide(const mx_pooling_problem* p) noexcept:
         fits = p.x.len[4] % pack == 0
         for axis in range(4):
             fits = fits and (p.x.len[axis] == 1 or p.x.stride[axis] % pack == 0)
-            if p.what != MX_POOLING_FORWARD:
-                fits = fits and (p.y.len[axis] == 1 or p.y.stride[axis] % (pack // p.step[2]) == 0)
+            fits = fits and (p.y.len[axis] == 1 or p.y.stride[axis] % (pack // p.step[2]) == 0)
         if fits:
             return pack
         pack //= 2

@@ -35,6 +35,7 @@ cdef enum:
     NARROW = 28            # columns of images whose strips are wide then
     ROLL_SIDE = 7          # of a filter
     ROLL_SUMS = 112        # of a work-item
+    MASK_BITS = 32         # what is moved of a row, a bit each
     ROLL_PRODUCTS = 1024   # of backward weights that are written out
     RING = 6               # rows of x that it has room for in local memory, if they are not long
     RING_BYTES = 36 * 1024  # of a work-group
@@ -146,21 +147,26 @@ cdef bint _sevens(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
             and 8 * up(s.y.len[4], 7) <= 9 * up(s.y.len[4], 4))
 
 
-cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
-    """Whether they are: a tile is a row of few pixels then."""
-    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1
-    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and keep * t.tw * t.vec <= ROLL_SUMS
-            and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
-
-
 cdef int64_t _odd(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
     """How many columns before those that a strip wants its first pair of columns begins."""
     return (p.pad[2] + (p.w.len[4] - 1 if p.direction == MX_BACKWARD_DATA else 0)) % s.per
 
 
+cdef int64_t _columns(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """How many columns of x a row of a strip has, all that are moved."""
+    return up((t.tw - 1) * p.step[2] + p.w.len[4] + _odd(p, s), s.per)
+
+
+cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Whether they are: a tile is a row of few pixels then."""
+    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1
+    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and keep * t.tw * t.vec <= ROLL_SUMS
+            and _columns(p, s, t) <= MASK_BITS * s.per and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
+
+
 cdef int64_t _row_bytes(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
     """Local memory for a row of all strips of a work-group."""
-    cdef int64_t columns = up((t.tw - 1) * p.step[2] + p.w.len[4] + _odd(p, s), s.per)
+    cdef int64_t columns = _columns(p, s, t)
     if p.direction == MX_BACKWARD_WEIGHTS:
         columns += t.tw
     return columns * t.vec * t.group * (4 if p.w.type == MX_FLOAT else 2)
@@ -235,7 +241,7 @@ cdef class _Depthwise(ConvSolver):
         why = refuse_sizes(p, 0)
         if why is not None:
             return why
-        s = _shape(p)
+        s = self.shape(dev, p)
         if max(s.inputs, s.outputs) > CHANNELS_LIMIT:
             return "many channels a group"
         if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
@@ -261,13 +267,13 @@ cdef class _Depthwise(ConvSolver):
                 ("TW", tuple(sorted({1, 2, 4, 7, 8, own[2]}))))
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile(p, &s, config)
         return config == self.default(dev, p) or (
             self.holds(p, &s, &t) and self.has_room(dev, p, &s, &t))
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile_of(p, &s)
         return (t.vec, t.th, t.tw)
 
@@ -278,6 +284,15 @@ cdef class _Depthwise(ConvSolver):
     cdef bint has_room(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """Whether a work-group's local memory is enough."""
         return self.local_bytes(p, s, t) + (2 * _row_bytes(p, s, t) if t.roll else 0) <= dev.local_mem
+
+    cdef shape_t shape(self, Device dev, const mx_conv_problem* p) noexcept:
+        """The problem as this device's kernels see it: rows on their way need local memory."""
+        cdef shape_t s = _shape(p)
+        cdef tile_t t
+        if s.rolls:
+            t = self.tile_of(p, &s)
+            s.rolls = self.has_room(dev, p, &s, &t)
+        return s
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         """How many inputs are read at once."""
@@ -375,7 +390,7 @@ cdef class _DepthwiseData(_Depthwise):
         return t
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile(p, &s, config)
         cdef mx_depthwise g
         cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
@@ -468,7 +483,8 @@ cdef class DepthwiseWrw(_Depthwise):
             t.tw = 7
         elif s.last and p.step[1] > 1 and p.w.type != MX_FLOAT:
             t.vec, t.tw = min(4, s.widest), 2
-        if self.rolls(p, s, &t):
+        t.inputs = self.inputs_of(s, t.vec)
+        if self.rolls(p, s, &t) and self.holds(p, s, &t):
             self.set_group(p, s, &t)
             return t
         t.vec = min(4, s.widest)
@@ -500,7 +516,9 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """The operands; `each` is a limit of the splits here."""
         cdef mx_depthwise g
-        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes
+        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes, wanted, rounds
+        cdef tile_t least = t[0]
+        least.th = least.tw = 1
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
@@ -508,9 +526,14 @@ cdef class DepthwiseWrw(_Depthwise):
         groups *= 4 if not s.last and not t.roll else 1 if s.diagonal and t.vec >= 4 and not t.roll else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         # Strips that are walked row by row are as long as can be.
-        _set_strips(&g, t, lanes, blocks, p.y.len[0], max(1, groups // 2 if t.roll else groups // rows), 1)
+        wanted = max(1, groups // 2 if t.roll else groups // rows)
+        # The workspace has room for the splits of the least tile.
+        _set_strips(&g, &least, lanes, blocks, p.y.len[0], wanted, 1)
+        rounds = up(g.strips, g.items) // g.items
+        _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
+        rounds = min(rounds, up(g.strips, g.items) // g.items)
         # As many groups as the device works on at once: more would only have more parts to add up.
-        g.each = <int> max(1, min(groups // (g.sets * rows), up(g.strips, g.items) // g.items))
+        g.each = <int> max(1, min(groups // (g.sets * rows), rounds))
         return g
 
     cdef int64_t lanes_of(self, const shape_t* s, int64_t blocks) noexcept:
@@ -526,7 +549,7 @@ cdef class DepthwiseWrw(_Depthwise):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most splits that any configuration takes."""
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = self.shape(dev, p)
         cdef tile_t t
         cdef mx_depthwise g
         cdef int64_t most = 0
@@ -540,7 +563,7 @@ cdef class DepthwiseWrw(_Depthwise):
         return most * p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4] * 4
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile(p, &s, config)
         cdef mx_depthwise g
         cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]

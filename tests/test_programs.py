@@ -24,10 +24,15 @@ def device(opencl_handle):
     return opencl_handle.device
 
 
+@pytest.fixture(autouse=True)
+def _only_own_programs(monkeypatch):
+    """What other tests left takes minutes to write."""
+    monkeypatch.setattr(programs, "_later", {})
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(programs, "_later", {})  # what other tests left takes minutes to write
     logs.forget()
     config.forget()
     return tmp_path

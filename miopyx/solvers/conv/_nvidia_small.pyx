@@ -31,7 +31,7 @@ cdef enum:
     REGISTERS = 65536      # of a compute unit
     LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
-    SMALL = 60             # microseconds, up to which the guess is compared with the others' in every direction
+    SMALL = 60             # microseconds, up to which the guess is compared with the others' in 16 bits
     LARGE = 100            # microseconds, from which on a guess twice the others' is believed
 
 # The struct of kernels/conv_nvidia_small.cl, which explains it.
@@ -550,10 +550,8 @@ cdef class _NvSmall(_NvSolver):
             # Depthwise's floats take an instruction a product, which 16 channels a group are too many for.
             return 0.992 if p.w.type == MX_FLOAT and p.w.len[1] > 8 and has_wgmma(dev) else 0.6
         cdef double cost = _plan(dev, p, &g).cost / CLOCKS
-        # Tiles of the others are mostly padding in some problems of any size.
-        cdef bint any_size = p.w.type == MX_FLOAT and (
-            p.direction == MX_BACKWARD_WEIGHTS or (p.direction == MX_BACKWARD_DATA and p.w.len[1] <= 4))
-        return 0.999 if (cost < SMALL or any_size) and cost < _others(dev, p) else 0.51
+        # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough for those.
+        return 0.999 if (cost < SMALL or p.w.type == MX_FLOAT) and cost < _others(dev, p) else 0.51
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_small g

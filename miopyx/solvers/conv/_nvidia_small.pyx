@@ -550,7 +550,7 @@ cdef class _NvSmall(_NvSolver):
             # Depthwise's floats take an instruction a product, which 16 channels a group are too many for.
             return 0.992 if p.w.type == MX_FLOAT and p.w.len[1] > 8 and has_wgmma(dev) else 0.6
         cdef double cost = _plan(dev, p, &g).cost / CLOCKS
-        # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough for those.
+        # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough there.
         return 0.999 if (cost < SMALL or p.w.type == MX_FLOAT) and cost < _others(dev, p) else 0.51
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):

@@ -17,3 +17,8 @@ cdef class OpenCLLayer(Solver):
 
 
 cdef int64_t result_type(Problem problem) noexcept
+
+
+cdef inline int64_t ceil_div(int64_t a, int64_t b) noexcept nogil:
+    """Return a / b, rounded up; neither is negative."""
+    return (a + b - 1) // b

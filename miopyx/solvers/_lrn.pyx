@@ -11,7 +11,7 @@ from miopyx._grid cimport fill_grid, grid_lines
 from miopyx._reference._lrn cimport host_lrn
 from miopyx._types cimport MX_AXES, MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
 from miopyx.ops._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNProblem
-from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer
+from miopyx.solvers._layers cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef enum:
     WITHIN_CHANNEL = 0
@@ -96,17 +96,17 @@ cdef class OpenCLLRN(OpenCLLayer):
             if within:
                 entry = "lrn_within"
                 lines *= a.grid.len[4]
-                a.blocks = _ceil(a.columns, BLOCK * vector)
-                a.parts = max(1, min(_ceil(wanted, lines * a.blocks), a.rows // (2 * p.n)))
+                a.blocks = ceil_div(a.columns, BLOCK * vector)
+                a.parts = max(1, min(ceil_div(wanted, lines * a.blocks), a.rows // (2 * p.n)))
             elif a.rows_first and a.rows >= vector // 2 and a.keep:
                 entry = "lrn_rows"
                 a.parts = 1
-                a.blocks = max(1, min(_ceil(wanted, lines), a.grid.len[4]))
+                a.blocks = max(1, min(ceil_div(wanted, lines), a.grid.len[4]))
             else:
                 entry = "lrn_planes"
-                vectors = _ceil(a.grid.len[4], vector)
-                a.blocks = _ceil(vectors, BLOCK)
-                a.parts = max(1, min(_ceil(wanted, lines * a.blocks), a.rows // (4 * p.n)))
+                vectors = ceil_div(a.grid.len[4], vector)
+                a.blocks = ceil_div(vectors, BLOCK)
+                a.parts = max(1, min(ceil_div(wanted, lines * a.blocks), a.rows // (4 * p.n)))
             items = lines * a.blocks * a.parts
         else:
             vector = 0 if within or unrolled == 0 else _vector(&a, count, width, unrolled)
@@ -132,12 +132,12 @@ cdef class OpenCLLRN(OpenCLLayer):
             else:
                 entry = "lrn_items"
                 # Items along channels read what their neighbours read; others go through some channels each.
-                a.parts = a.rows if a.rows_first else _ceil(a.rows, 32)
+                a.parts = a.rows if a.rows_first else ceil_div(a.rows, 32)
                 items *= a.parts
             if max(items, a.rows) < 1 << 30:
                 defines["INDEX"] = "int"
             local = min(256, dev.max_work_group)
-            items = _ceil(items, local) * local
+            items = ceil_div(items, local) * local
         if file == "lrn.cl":
             defines.update(CPU=int(dev.is_cpu), PLANES=int(entry in ("lrn_planes", "lrn_items")),
                            ROWS=int(entry == "lrn_rows"), WITHIN=int(within))
@@ -152,10 +152,6 @@ cdef class OpenCLLRN(OpenCLLayer):
         for number in (p.k, coefficient, p.beta):
             args.append(Arg.value_of(struct.pack("d" if wide else "f", number)))
         return Solution([Step(KernelSpec(file, entry, **defines), args, (items,), (local,))])
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
-    return (a + b - 1) // b
 
 
 cdef int64_t _vector(const lrn_t* a, int count, int64_t width, int n) noexcept:

@@ -11,7 +11,7 @@ from miopyx._types cimport (
 from miopyx.ops._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
 )
-from miopyx.solvers._layers cimport TOKENS
+from miopyx.solvers._layers cimport TOKENS, ceil_div
 
 cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
@@ -226,7 +226,7 @@ cdef tuple _whole(const mx_pooling_problem* p, dict defines, int64_t pack):
         span *= 2
     defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
     if p.what == MX_POOLING_FORWARD:
-        return "whole", p.x.len[0] * _ceil(p.x.len[1], pack * span) * GROUP
+        return "whole", p.x.len[0] * ceil_div(p.x.len[1], pack * span) * GROUP
     return "whole", volume(&p.x, 0, MX_AXES) // pack
 
 
@@ -239,10 +239,10 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
         if p.save and p.step[2] == 2 and type_size(<int> p.x.type) == 2:
             rows = min(rows, 2)
         defines.update(PACK=wide, PAD_W=p.pad[2], ROWS=rows)
-        return "wide", planes * _ceil(height, rows) * (p.x.len[4] // wide), local
+        return "wide", planes * ceil_div(height, rows) * (p.x.len[4] // wide), local
     if pack > 1 and not p.save:
         defines.update(PACK=pack, ROWS=rows, COLUMNS=columns)
-        return "lanes", planes // pack * _ceil(height, rows) * width, local
+        return "lanes", planes // pack * ceil_div(height, rows) * width, local
     if pack > 1 and local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE:
         local = GROUP // 2  # one writes its indices while another one computes
         if type_size(<int> p.x.type) == 2:
@@ -254,16 +254,16 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
         if tile_h * rows * tile_w * columns * (span * pack + 8) <= dev.local_mem:
             defines.update(PACK=pack, ROWS=rows, COLUMNS=columns, SPAN=span, TILE_H=tile_h, TILE_W=tile_w,
                            RUN=_run(width))
-            return "lanes", (p.x.len[0] * _ceil(p.y.len[1], pack * span) * local * _ceil(height, tile_h * rows)
-                             * _ceil(width, tile_w * columns)), local
+            return "lanes", (p.x.len[0] * ceil_div(p.y.len[1], pack * span) * local * ceil_div(height, tile_h * rows)
+                             * ceil_div(width, tile_w * columns)), local
     defines["ROWS"] = rows
-    return "strips", planes * _ceil(height, rows) * width, local
+    return "strips", planes * ceil_div(height, rows) * width, local
 
 
 cdef tuple _backward_strips(Device dev, const mx_pooling_problem* p, dict defines, int64_t pack):
     cdef int64_t planes = volume(&p.x, 0, 3), height = p.x.len[3], width = p.x.len[4], span = SPAN
     # Blocks begin where a window would without pads.
-    cdef int64_t rows = _ceil(STRIP, p.step[1]) * p.step[1], columns = max(2, p.step[2])
+    cdef int64_t rows = ceil_div(STRIP, p.step[1]) * p.step[1], columns = max(2, p.step[2])
     cdef int64_t local = min(GROUP, dev.max_work_group), group, tile_h, tile_w, held, wide
     cdef bint of_bytes = p.save and index_size(<int> p.index_type) == 1
     defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2])
@@ -283,18 +283,18 @@ cdef tuple _backward_strips(Device dev, const mx_pooling_problem* p, dict define
         if held <= dev.local_mem:
             defines.update(PACK=pack, SPAN=span, TILE_H=tile_h, TILE_W=tile_w, ROWS=rows, COLUMNS=columns,
                            RUN=_run(p.y.len[4]))
-            return "lanes", (p.x.len[0] * _ceil(p.x.len[1], pack * span) * group * _ceil(height, tile_h * rows)
-                             * _ceil(width, tile_w * columns)), group
+            return "lanes", (p.x.len[0] * ceil_div(p.x.len[1], pack * span) * group * ceil_div(height, tile_h * rows)
+                             * ceil_div(width, tile_w * columns)), group
     if of_bytes and p.index_mode != INDEX_IMAGE:
         wide = _wide(p)
         if wide // p.step[2] > 1:
-            if p.step[1] == 1 and height % rows != 0 and height % 7 == 0:  # images of 14 x 14
+            if p.step[1] == 1 and height % rows != 0 and height % 7 == 0:  # as of 14 x 14: none is left idle
                 rows = 7
             defines.update(PACK=wide, ROWS=rows, COLUMNS=wide)
-            return "wide", planes * _ceil(height, rows) * (width // wide), local
+            return "wide", planes * ceil_div(height, rows) * (width // wide), local
     columns = max(2, p.step[2])
     defines.update(ROWS=rows, COLUMNS=columns, PAIRED=1 if is_paired(&p.x) else 0)
-    return "strips", planes * _ceil(height, rows) * _ceil(width, columns), local
+    return "strips", planes * ceil_div(height, rows) * ceil_div(width, columns), local
 
 
 cdef int64_t _tile_width(int64_t blocks, int64_t columns, int64_t width) noexcept:
@@ -308,10 +308,6 @@ cdef int64_t _tile_width(int64_t blocks, int64_t columns, int64_t width) noexcep
 cdef int _run(int64_t width) noexcept:
     """Indices that are read or written at once, of rows of `width`."""
     return 4 if width % 4 == 0 else 2 if width % 2 == 0 else 1
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
-    return (a + b - 1) // b
 
 
 cdef class HostPooling(HostLayer):

@@ -128,7 +128,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     cdef int i, axis, turned = -1, count = 1
     cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec, most
     cdef int64_t touched
-    cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p)
+    cdef bint bits = what == COPY or what == FILL, wide = not bits and _is_wide(p), is_run
     tensors[0] = c
     if a != NULL:
         tensors[1], count = a, 2

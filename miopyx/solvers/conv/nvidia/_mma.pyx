@@ -288,7 +288,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
     cdef bint last = g.y_c == 1 and g.filters > 1
     defines = {}
     if p.w.type == MX_FLOAT:
-        name = "conv_nvidia_float"
+        name = "float"
         vector = 2 if divides(2, g, False) else 1
         if g.filters <= 64 or g.taps_h * g.taps_w * g.reduced <= 128:
             # Few products a tile: several small groups a compute unit hide each other's beginnings and ends.
@@ -297,7 +297,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         else:
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
-        name = "conv_nvidia_mma"
+        name = "mma"
         vector = widest(g, last)
         filters_tile, pixels_tile, threads = 128, 128, 128
         if g.filters <= 64:
@@ -305,7 +305,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
             defines.update(WARPS_M=4, WARPS_N=1, WM=32)
         defines.update(X_TYPE=type_token(p.w.type), LAST=int(last))
     groups = (up(g.pixels, pixels_tile) // pixels_tile) * (up(g.filters, filters_tile) // filters_tile) * g.groups
-    return Step(KernelSpec(name + ".cl", name, VEC=vector, **defines), operand_args(r, g),
+    return Step(KernelSpec(f"conv/nvidia/{name}.cl", f"conv_nvidia_{name}", VEC=vector, **defines), operand_args(r, g),
                 (groups * threads,), (threads,))
 
 

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 import pyopencl
 
-from .device.devices import DeviceInfo
+from .device.info import DeviceInfo
 from .problem._problem import Problem
 
 MODELS_BUILT: bool

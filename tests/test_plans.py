@@ -220,7 +220,7 @@ def test_an_invoker_in_a_cycle_is_collected(handle, rng):
             return plan.solver.solution(dev, problem, plan.invoker.config)
 
     solver = Borrower()
-    solver.invoker = Invoker(handle, solver, plan.invoker.problem)
+    solver.invoker = Invoker(handle, solver.offer(handle.device, plan.invoker.problem))
     gone = weakref.ref(solver)
     del solver
     gc.collect()

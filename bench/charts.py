@@ -234,9 +234,9 @@ CHARTS: dict[str, Callable[[], tuple[Figure, str]]] = {
 
 def svg(name: str) -> str:
     """Return a chart as an <svg> element that may stand in a page."""
-    style = {"font.size": 8, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": name, "text.color": INK,
-             "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
-             "axes.facecolor": "none", "figure.facecolor": "none", "legend.fontsize": 8}
+    style = {"font.size": 8, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": name,
+             "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
+             "ytick.color": INK, "axes.facecolor": "none", "figure.facecolor": "none", "legend.fontsize": 8}
     with mpl.rc_context(style):
         made, title = CHARTS[name]()
         out = io.StringIO()

@@ -13,6 +13,5 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 # No -j: processes made by fork may not use OpenCL.
 "$python" -P -m sphinx -b html -W --keep-going -n -q -d docs/_build/doctrees docs docs/_build/html
-"$python" -P tests/coverage_table.py --check
 "$python" -P -m pytest -q -p no:cacheprovider tests/test_docs.py
 echo "docs/_build/html/index.html"

@@ -101,13 +101,12 @@ def markdown(text: str | None) -> list[str]:
             following = next((later for later in lines[i + 1:] if later), "")
             if INDENTED.match(following) or " : " in line:
                 name, _, kind = line.partition(" : ")
-                out += [f"`{name}`" + (f": {_escaped(kind)}" if kind else "")]
+                out += [f"- `{name}`" + (f": {_escaped(kind)}  " if kind else "  ")]
                 body, i = [], i + 1
                 while i < len(lines) and (not lines[i] or INDENTED.match(lines[i])):
                     body.append(lines[i].strip())
                     i += 1
-                out += [f"{'    ' if j else ':   '}{_escaped(part)}".rstrip() for j, part in enumerate(body or ["-"])]
-                out.append("")
+                out += [f"  {_escaped(part)}".rstrip() for part in body]
                 continue
             items = False
         out.append(_escaped(line))
@@ -149,7 +148,22 @@ def members(cls: type) -> list[tuple[ast.FunctionDef, str]]:
     return list(found.values())
 
 
+def fields(cls: type) -> list[str]:
+    """Return the fields of a named tuple, each with the comment behind it."""
+    base = ROOT.joinpath(*cls.__module__.split("."))
+    source = base.with_suffix(".py").read_text(encoding="utf-8").splitlines()
+    out: list[str] = []
+    for node in definition(cls.__module__, cls.__name__).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            comment = source[node.end_lineno - 1].partition("#")[2].strip()
+            kind = ast.unparse(_Readable().visit(node.annotation)).replace("enums.", "")
+            out += _block("py:attribute", node.target.id, [f":type: {kind}", "", *markdown(comment)], 0)
+    return out
+
+
 def constructor(cls: type) -> str:
+    if hasattr(cls, "_fields"):
+        return ""
     for base in cls.__mro__:
         if base.__module__.startswith("miopyx"):
             for node in definition(base.__module__, base.__name__).body:
@@ -163,6 +177,8 @@ def klass(cls: type, without: set[str]) -> list[str]:
     if not text:
         raise LookupError(f"{cls.__name__} has no docstring")
     body = markdown(text)
+    if hasattr(cls, "_fields"):
+        body += fields(cls)
     for node, _ in members(cls):
         if node.name in without:
             continue
@@ -227,8 +243,8 @@ class Enumerations(_Made):
         for name in miopyx.enums.__all__:
             one = getattr(miopyx, name)
             if inspect.isclass(one):
-                aliases = [(alias, int(member)) for alias, member in one.__members__.items()]
-                body = ["| member | value |", "| --- | --- |", *(f"| `{alias}` | {value} |" for alias, value in aliases)]
+                body = ["| member | value |", "| --- | --- |",
+                        *(f"| `{alias}` | {int(member)} |" for alias, member in one.__members__.items())]
                 doc = markdown(one.__doc__) if one.__doc__ and "__doc__" in vars(one) else []
                 out += _block("py:class", name, [*doc, "", *body], 0)
         return out

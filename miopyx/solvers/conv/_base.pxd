@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Problem, Solution, Solver
-from miopyx._problem cimport ConvProblem
-from miopyx._types cimport mx_conv_problem, mx_tensor
+from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 
 cdef class ConvSolver(Solver):

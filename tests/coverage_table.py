@@ -1,4 +1,5 @@
-"""Writes what the documents say of the code: docs/coverage.md and docs/environment.md.
+"""Writes what the documents say of the code: docs/coverage.md, docs/environment.md and the table of
+floors in docs/architecture.md.
 
     python tests/coverage_table.py        (needs the package installed)
 """
@@ -6,6 +7,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+
+import floors
 
 import miopyx
 from miopyx.solvers import registry
@@ -76,3 +79,5 @@ def environment_table() -> str:
 if __name__ == "__main__":
     (ROOT / "docs" / "coverage.md").write_text(coverage())
     (ROOT / "docs" / "environment.md").write_text(environment_table())
+    architecture = ROOT / "docs" / "architecture.md"
+    architecture.write_text(floors.written(architecture.read_text()))

@@ -1,4 +1,4 @@
-"""The floors of the package, from the ground up: one list, for tests/test_layers.py and the table in docs/architecture.md.
+"""The floors of the package, from the ground up: one list for tests/test_layers.py and for docs/architecture.md.
 
 A module may import from its own floor and from those below; there are no circles on a floor.
 """

@@ -8,7 +8,6 @@ BAD = {
     "no tabs": ("miopyx/a.cl", "\tx;\n"),
     "no folder of one machine": ("docs/a.md", "see `/home/somebody/x`\n"),
     "printing is for programs": ("miopyx/solvers/a.py", "def f():\n    print(1)\n"),
-    "pyopencl is imported by device and its probe alone": ("miopyx/find.py", "import pyopencl\n"),
     "a conflict of a merge": ("docs/a.md", "<" * 7 + " ours\n"),
 }
 

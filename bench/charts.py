@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import statistics
 import sys
@@ -33,7 +34,8 @@ WIDTH = 5.0  # inches: 480 pixels, so that a phone shrinks it by a third at most
 
 # Ceilings of an H200 in TFLOP/s and TB/s, measured by loops of our own: docs/h200/index.md.
 COPY = 4.19
-CEILINGS = {"float16": (("wgmma", 660), ("mma.sync", 638)), "float32": (("three wgmma of halves", 220),)}
+CEILINGS = {"float16": (("wgmma, products alone", 800), ("mma.sync", 638)),
+            "float32": (("three products of halves", 267),)}
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -66,7 +68,7 @@ def bars(ax: Axes, groups: list[str], series: dict[str, list[float]], text: Call
         ax.bar_label(drawn, [text(v) for v in values], padding=2, fontsize=7)
     ax.set_yticks(range(len(groups)), groups)
     ax.tick_params(axis="y", length=0)
-    ax.invert_yaxis()
+    ax.set_ylim(len(groups) - 0.4, -0.6)
     plain(ax)
 
 
@@ -113,7 +115,7 @@ def layers_by_mode(mode: str) -> tuple[Figure, str]:
 
 
 def traffic(row: dict[str, Any], batch: int, size: int) -> float:
-    """Return the bytes of a layer's three tensors, each moved once."""
+    """Return the bytes of a layer's three tensors, each moved once; of x what the filter meets, where x is read."""
     words = dict(word.split("=", 1) for word in row["layer"].split() if "=" in word)
     lens = [int(v) for v in words["in"].split("x")]
     taps = [int(v) for v in words["filter"].split("x")]
@@ -122,7 +124,9 @@ def traffic(row: dict[str, Any], batch: int, size: int) -> float:
     c, k = int(words["c"]), int(words["k"])
     x, y, w = batch * c, batch * k, c * k
     for length, tap, pad, stride in zip(lens, taps, pads, strides, strict=True):
-        x, y, w = x * length, y * ((length + 2 * pad - tap) // stride + 1), w * tap
+        out = (length + 2 * pad - tap) // stride + 1
+        x *= out * tap if tap < stride and row["direction"] != "data" else length
+        y, w = y * out, w * tap
     return (x + y + w) * size
 
 
@@ -131,21 +135,28 @@ def roofline(mode: str) -> tuple[Figure, str]:
     found = load(f"h200-{mode}")
     made, ax = figure(4.4)
     ceilings = CEILINGS[found["dtype"]]
-    roof, low, high = ceilings[0][1], 5.0, 5000.0
+    roof, low, high, bottom = ceilings[0][1], 5.0, 5000.0, 10.0
     ax.plot([low, roof / COPY, high], [low * COPY, roof, roof], color=INK, linewidth=1.2)
-    for i, (name, ceiling) in enumerate(ceilings):
-        ax.axhline(ceiling, color=INK, linewidth=0.6, linestyle=(0, (4, 3)), xmin=0.45)
-        ax.annotate(f"{name}: {ceiling}", (high, ceiling), (0, 2 if not i else -9), textcoords="offset points",
-                    ha="right", fontsize=7)
-    ax.annotate(f"a copy: {COPY} TB/s", (low * 1.1, low * 1.1 * COPY), (0, 5), textcoords="offset points", fontsize=7,
-                rotation=36, rotation_mode="anchor")
+    for name, ceiling in ceilings:
+        if ceiling != roof:
+            ax.plot([ceiling / COPY, high], [ceiling, ceiling], color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+        ax.annotate(f"{name}: {ceiling}", (high, ceiling), (0, 3 if ceiling == roof else -9),
+                    textcoords="offset points", ha="right", fontsize=7)
+    # The slope's angle on paper: decades of y and x on axes of about 3.6 by 4.4 inches.
+    angle = math.degrees(math.atan(3.6 / math.log10(roof * 1.5 / bottom) * math.log10(high / low) / 4.4))
+    ax.annotate(f"a copy: {COPY} TB/s", (low * 1.3, low * 1.3 * COPY), (-5, 5), textcoords="offset points", fontsize=7,
+                rotation=angle, rotation_mode="anchor")
     for d in DIRECTIONS:
         rows = [r for r in found["rows"] if r["direction"] == d]
         ax.scatter([r["flops"] / traffic(r, found["batch"], BYTES[found["dtype"]]) for r in rows],
                    [r["flops"] / r["miopyx"] / 1e12 for r in rows], s=16, marker=MARKS[d], label=NAMES[d],
                    color=COLOURS[d], alpha=0.9, linewidths=0)
-    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(10, roof * 1.5),
+    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, roof * 1.5),
            xlabel="operations by byte of x, w and y, each moved once", ylabel="TFLOP/s")
+    for axis, ticks in ((ax.xaxis, (10, 100, 1000)), (ax.yaxis, (10, 20, 50, 100, 200, 500))):
+        axis.set_ticks([t for t in ticks if t < (high if axis is ax.xaxis else roof * 1.5)])
+        axis.set_major_formatter("{x:.0f}")
+        axis.set_ticks([], minor=True)
     plain(ax)
     legend(made, ax)
     return made, f"Roofline of an H200 with the layers of ResNet-50, {mode}, in three directions."
@@ -170,7 +181,7 @@ def memory() -> tuple[Figure, str]:
         ax.scatter(ratios, range(len(names)), s=22, marker=mark, label=mode, color=COLOURS[colour], linewidths=0)
     ax.axvline(1, color=INK, linewidth=0.8)
     ax.set_yticks(range(len(names)), list(names.values()))
-    ax.invert_yaxis()
+    ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xscale("log")
     ax.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     ax.set_xticks([], minor=True)

@@ -121,9 +121,9 @@ def _escaped(line: str) -> str:
     return "".join(parts)
 
 
-def _block(kind: str, head: str, body: list[str], depth: int) -> list[str]:
+def _block(kind: str, head: str, body: list[str], depth: int, of_type: str = "") -> list[str]:
     fence = ":" * (3 + depth)
-    return ["", f"{fence}{{{kind}}} {head}", "", *body, fence, ""]
+    return ["", f"{fence}{{{kind}}} {head}", *([f":type: {of_type}"] if of_type else []), "", *body, fence, ""]
 
 
 def function(module: str, name: str, node: ast.FunctionDef) -> list[str]:
@@ -157,7 +157,7 @@ def fields(cls: type) -> list[str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             comment = source[node.end_lineno - 1].partition("#")[2].strip()
             kind = ast.unparse(_Readable().visit(node.annotation)).replace("enums.", "")
-            out += _block("py:attribute", node.target.id, [f":type: {kind}", "", *markdown(comment)], 0)
+            out += _block("py:attribute", node.target.id, markdown(comment), 0, kind)
     return out
 
 
@@ -185,8 +185,8 @@ def klass(cls: type, without: set[str]) -> list[str]:
         doc = markdown(getattr(cls, node.name).__doc__)
         marks = {ast.unparse(mark) for mark in node.decorator_list}
         if "property" in marks:
-            options = [":type: " + ast.unparse(_Readable().visit(node.returns)), ""] if node.returns else []
-            body += _block("py:property", node.name, [*options, *doc], 0)
+            of_type = ast.unparse(_Readable().visit(node.returns)) if node.returns else ""
+            body += _block("py:property", node.name, doc, 0, of_type)
         else:
             kind = "py:classmethod" if "classmethod" in marks else "py:method"
             body += _block(kind, node.name + signature(node, "staticmethod" not in marks), doc, 0)

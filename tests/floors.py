@@ -48,7 +48,7 @@ def _modules(name: str) -> str:
         return ""
     inside = {path.stem for path in folder.glob("*.py*") if path.suffix in (".py", ".pyx", ".pxd")} - {"__init__"}
     inside |= {f"{path.name}/" for path in folder.iterdir() if path.is_dir() and any(path.glob("*.py*"))}
-    return ", ".join(f"`{one}`" for one in sorted(inside, key=lambda one: one.lstrip("_")))
+    return ", ".join(f"`{one}`" for one in sorted(inside, key=lambda one: (one.lstrip("_"), one)))
 
 
 def table() -> str:

@@ -28,6 +28,8 @@ python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries = False
 
+pygments_style = "default"
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = "miopyx"
 html_static_path = ["_static"]

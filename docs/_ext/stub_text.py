@@ -111,11 +111,18 @@ def _block(kind: str, head: str, body: list[str], depth: int, of_type: str = "")
     return ["", f"{fence}{{{kind}}} {head}", *([f":type: {of_type}"] if of_type else []), "", *body, fence, ""]
 
 
+def source_of(module: str) -> list[str]:
+    """Return a line that names the file where a module is written."""
+    base = ROOT.joinpath(*module.split("."))
+    path = next(base.with_suffix(end) for end in (".pyx", ".py") if base.with_suffix(end).exists())
+    return ["", f"Source: `{path.relative_to(ROOT)}`", ""]
+
+
 def function(module: str, name: str, node: ast.FunctionDef) -> list[str]:
     doc = getattr(miopyx, name, None) or getattr(importlib.import_module(module), name)
     if not doc.__doc__:
         raise LookupError(f"{module}.{name} has no docstring")
-    return _block("py:function", name + signature(node), markdown(doc.__doc__), 0)
+    return _block("py:function", name + signature(node), [*markdown(doc.__doc__), *source_of(module)], 0)
 
 
 def members(cls: type) -> list[tuple[ast.FunctionDef, str]]:
@@ -175,7 +182,7 @@ def klass(cls: type, without: set[str]) -> list[str]:
         else:
             kind = "py:classmethod" if "classmethod" in marks else "py:method"
             body += _block(kind, node.name + signature(node, "staticmethod" not in marks), doc, 0)
-    return _block("py:class", cls.__name__ + constructor(cls), body, 1)
+    return _block("py:class", cls.__name__ + constructor(cls), [*body, *source_of(cls.__module__)], 1)
 
 
 def described(names: list[str], without: set[str] = frozenset()) -> dict[str, list[str]]:

@@ -13,9 +13,9 @@ from typing import Any
 import miopyx
 
 ROOT = Path(__file__).resolve().parents[2]
-# What stubs call by private names, as users know it.
+# What stubs call by names that say little to users; of other private names the underscore is left out.
 ALIASES = {"_Int": "int", "_Ints": "Sequence[int]", "_Real": "float", "SupportsFloat": "float", "SupportsIndex": "int",
-           "_Data": "Buffer", "_DataType": "DataType", "_Handle": "Handle", "_Array": "ndarray", "NDArray": "ndarray"}
+           "_Data": "Buffer", "_Array": "ndarray", "NDArray": "ndarray"}
 INDENTED = re.compile(r"[ \t]+")
 
 
@@ -47,7 +47,7 @@ def exported(module: str) -> list[str]:
 
 class _Readable(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.copy_location(ast.Name(ALIASES.get(node.id, node.id)), node)
+        return ast.copy_location(ast.Name(ALIASES.get(node.id, node.id.lstrip("_"))), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "NDArray":

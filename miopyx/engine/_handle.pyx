@@ -107,11 +107,11 @@ cdef class Handle:
         context, left = None, []
         if info.kind != "host":
             _opencl.load(devices.loader_path())
-            _buffers.know_buffer(*devices.memory_types())
             if queue is None:
                 context, queue = devices.open_device(info)
             else:
                 context = queue.context
+            _buffers.know_buffer(*devices.memory_types(), context)
         if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
                 or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
             # Programs and invokers belong to a context and a device, times to a device.
@@ -409,7 +409,9 @@ cdef class Handle:
             return numpy.array(array, copy=True, order="C")
         from miopyx.device import devices
 
-        return devices.upload(self.queue, numpy.ascontiguousarray(array))
+        buffer = devices.upload(self.queue, numpy.ascontiguousarray(array))
+        _buffers.keep(buffer, self.device.context, "array")
+        return buffer
 
     def download(self, buffer, array):
         """Fill the C-contiguous `array` from memory that `upload` made, waiting for what is enqueued."""
@@ -424,6 +426,7 @@ cdef class Handle:
         else:
             from miopyx.device import devices
 
+            _buffers.keep(buffer, self.device.context, "buffer")
             devices.download(self.queue, buffer, array)
         return array
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from miopyx._core import Solver
 from miopyx.database import store
 from miopyx.engine._handle import Handle
@@ -11,18 +9,12 @@ from miopyx.engine._invoker import Invoker
 from miopyx.errors import MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
-from miopyx.values import config, logs
+from miopyx.values import logs
 from miopyx.values.configurations import parse_config
 
+from . import switches
 from ._ranking import NO_SOLUTION, Candidate, candidates
 from ._survey import ANOTHER_DIRECTION, refusals
-
-
-@cache
-def _overrides(text: str) -> dict[str, str]:
-    """Return the configurations that MIOPEN_DEBUG_PERFDB_OVERRIDE names, ``Solver;values:Solver2;values``."""
-    pairs = (part.partition(";") for part in text.split(":") if part)
-    return {solver.strip(): values.strip() for solver, _, values in pairs}
 
 
 def tuned_config(handle: Handle, problem: ConvProblem, solver: Solver) -> tuple[int, ...] | None:
@@ -32,7 +24,7 @@ def tuned_config(handle: Handle, problem: ConvProblem, solver: Solver) -> tuple[
     """
     if not solver.parameters(handle.device, problem):
         return None
-    stored = _overrides(config.get("MIOPEN_DEBUG_PERFDB_OVERRIDE")).get(solver.name)
+    stored = switches.overrides().get(solver.name)
     if stored is None:
         stored = store.of(handle.device.info).tuned(problem).get(solver.name)
     if stored is None:

@@ -121,8 +121,12 @@ with mi.Handle("host") as handle:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_plan_says_what_is_wrong_in_the_environment(name):
-    lines = [line for line in plan_in_a_process(**{name: WRONG[name]}).splitlines()
+    said = plan_in_a_process(**{name: WRONG[name]})
+    assert f"{name} = {WRONG[name]!r}" in said or name == "MIOPEN_DEBUG_PERFDB_OVERRIDE"
+    lines = [line for line in said.splitlines()
              if line.startswith("MIOpen(OpenCL): Warning") and WRONG[name] in line]
+    if name == "MIOPYX_HOST_ISA":  # an error already, while miopyx is imported
+        return
     assert len(lines) == 1, lines
     assert name in lines[0]
     assert "allowed: " in lines[0] or "is no folder" in lines[0]

@@ -512,7 +512,7 @@ def test_numbers_in_the_environment(setting):
     setting(MIOPEN_FIND_MODE="2")
     assert find.mode_of(3) == 3, "the descriptor's mode comes first"
     assert find.mode_of(4) == 1
-    for text, enforced in (("NONE", False), ("1", False), ("99", False), ("search", True), ("5", True),
+    for text, enforced in (("NONE", False), ("1", False), ("search", True), ("5", True),
                            ("CLEAN", True)):
         setting(MIOPEN_FIND_ENFORCE=text)
         assert find.mode_of(2) == (1 if enforced else 2)

@@ -71,7 +71,8 @@ ways = {"upload": upload, "foreign": foreign, "reused": reused, "number": number
 gone = ways[sys.argv[2]]()
 if sys.argv[2] in ("upload", "foreign"):
     gone.release()
-for call in (lambda: plan(gone, y), lambda: plan(x, gone), lambda: handle.download(gone, np.ones(desc.lens, np.float32)),
+back = np.ones(desc.lens, np.float32)
+for call in (lambda: plan(gone, y), lambda: plan(x, gone), lambda: handle.download(gone, back),
              lambda: mi.miopenActivationForward(handle, relu, 1.0, desc, gone, 0.0, desc, y)):
     try:
         call()

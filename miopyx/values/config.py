@@ -165,10 +165,7 @@ def get(name: str) -> Any:
         pass
     variable = VARIABLES[name]
     text = os.environ.get(name, "")
-    if not text:
-        value = variable.default
-    else:
-        value = _parsed(variable, text)
+    value = _parsed(variable, text) if text else variable.default
     _values[name] = value
     return value
 

@@ -56,5 +56,5 @@ else:
             return globals().setdefault(name, getattr(enums, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
-    def __dir__():
-        return sorted({*globals(), *__all__})
+    def __dir__():  # what is public: no internals, nor what importing them left here
+        return sorted({*__all__, "enums", "errors", *(name for name in globals() if name.startswith("__"))})

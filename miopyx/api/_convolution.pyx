@@ -8,7 +8,7 @@ descriptors to one body in the forward sense (x, w, y).
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
+from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
 from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
@@ -32,8 +32,9 @@ from miopyx.values.structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
 # The enumerations of algorithms, of each direction and of all, by number; made when they are first asked for.
-cdef list _ALGORITHMS = ["miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
-                         "miopenConvAlgorithm_t"]
+cdef tuple _ALGORITHMS_OF = ("miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t",
+                             "miopenConvBwdWeightsAlgorithm_t", "miopenConvAlgorithm_t")
+cdef list _ALGORITHMS = list(_ALGORITHMS_OF)
 cdef enum:
     ALL = 3
 # The buffers of a direction as its functions take them.
@@ -72,7 +73,7 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
-    desc.set(2, pad, stride, dilation, to_int(c_mode, "c_mode"))
+    desc.set(2, pad, stride, dilation, to_member(c_mode, "miopenConvolutionMode_t", "c_mode"))
 
 
 def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
@@ -320,9 +321,9 @@ cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, T
 
 
 cdef int64_t _algorithm_id(int d, object algo) except? 0:
-    cdef int number = to_int(algo, "algo")
+    cdef int number = to_member(algo, <str> _ALGORITHMS_OF[d], "algo")
     if number not in _algorithms(d):
-        raise BadParmError("unknown algorithm", "algo", algo, "an algorithm of this direction")
+        raise_unknown(algo, <str> _ALGORITHMS_OF[d], "algo")
     return -1 - number
 
 

@@ -29,6 +29,7 @@ from miopyx.values.configurations import config_text
 from . import switches
 from ._ranking import Candidate, FindRecord, covers, fallback, known, rank
 from ._survey import ANOTHER_DIRECTION, Refusal, applicable, refusals
+from .explain import reasons
 from .preparing import first_of, invoker, tuned_config
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
@@ -251,8 +252,7 @@ def _needs(solver: Solver, need: int, given: int) -> Refusal:
 
 
 def _nothing(refusals: list[Refusal]) -> UnknownError:
-    return UnknownError("No suitable algorithm was found to execute the required convolution. " + "; ".join(
-        f"{r.solver.name}: {r.why}" for r in refusals if r.why != ANOTHER_DIRECTION))
+    return UnknownError(f"No suitable algorithm was found to execute the required convolution. {reasons(refusals)}")
 
 
 def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: bool) -> None:
@@ -376,7 +376,6 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
                 return ranked[0].workspace
     able = applicable(handle, problem)
     if not able:
-        raise UnknownError(f"no solver for {problem!r}: " + "; ".join(
-            f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION))
+        raise UnknownError(f"no solver for {problem!r}: {reasons(refusals(handle, problem))}")
     dynamic = [s for s in able if s.dynamic] if mode == DYNAMIC_HYBRID else []
     return max(solver.workspace_size(handle.device, problem) for solver in dynamic or able)

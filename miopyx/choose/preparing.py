@@ -14,7 +14,8 @@ from miopyx.values.configurations import parse_config
 
 from . import switches
 from ._ranking import NO_SOLUTION, Candidate, candidates
-from ._survey import ANOTHER_DIRECTION, refusals
+from ._survey import refusals
+from .explain import grouped, reasons
 
 
 def tuned_config(handle: Handle, problem: ConvProblem, solver: Solver) -> tuple[int, ...] | None:
@@ -52,11 +53,11 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     Where one does not build on this device the next one is taken; where all fail the last failure is raised.
     """
     failure: MIOpenError | None = None
-    reasons = []
+    refused = []
     for solver in registry.OTHERS[type(problem).__name__]:
         why = solver.why_not(handle.device, problem)
         if why is not None:
-            reasons.append(f"{solver.name}: {why}")
+            refused.append((solver.name, why))
             continue
         try:
             return Invoker(handle, solver, problem)
@@ -64,7 +65,8 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
             failure = e
     if failure is not None:
         raise failure
-    raise MIOpenNotImplementedError(f"No solver found. {problem!r}: {'; '.join(reasons)}")
+    raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
+                                    + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
 
 
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
@@ -75,8 +77,7 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
     ready = first_of(handle, problem, candidates(handle, problem), workspace_limit)
     if ready is not None:
         return ready
-    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION)
-    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons}")
+    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons(refusals(handle, problem))}")
 
 
 def first_of(handle: Handle, problem: ConvProblem, ordered: list[Candidate],

@@ -488,7 +488,7 @@ def test_one_descriptor_many_calls(handle, rng):
 def test_descriptor():
     pool = miopyx.miopenCreatePoolingDescriptor()
     assert isinstance(pool, PoolingDescriptor)
-    assert repr(pool) == "PoolingDescriptor()"
+    assert repr(pool) == "<PoolingDescriptor never set>"
     assert pool.spatial_dim == 0
     assert miopyx.miopenGetPoolingIndexType(pool) is miopyx.miopenIndexUint8
     assert miopyx.miopenGetPoolingWorkSpaceIndexMode(pool) is miopyx.miopenPoolingWorkspaceIndexMask

@@ -53,7 +53,7 @@ cdef int to_data_type(object value, str name) except -1:
     return number
 
 
-cdef int _named_type(object value, str name) except -1:
+cdef int _named_type(object value, str name) except? -1:
     """A type by a name, or by an object of NumPy, ml_dtypes, PyTorch or their like that has one."""
     cdef bint native = True
     try:
@@ -313,7 +313,7 @@ cdef class ConvolutionDescriptor(Descriptor):
     mode : miopenConvolutionMode_t, optional
     groups : int, optional
     output_pads : sequence of int, optional
-        What a transposed convolution adds to its output's far end, each below its stride.
+        What a transposed convolution adds to its output's far end, each below its stride or its dilation.
     """
 
     def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None):
@@ -397,9 +397,9 @@ cdef class ConvolutionDescriptor(Descriptor):
         for i in range(self.spatial):
             extent = checked_add(checked_mul(self.dilation[i], w.len[2 + i] - 1, "filterDesc"), 1, "filterDesc")
             if self.mode == TRANSPOSE:
-                if self.output_pad[i] >= self.stride[i]:
-                    raise BadParmError("output pad is not below its stride", "adj", self.output_pad[i],
-                                       f"< {self.stride[i]}")
+                if self.output_pad[i] >= max(self.stride[i], self.dilation[i]):
+                    raise BadParmError("output pad is not below its stride or dilation", "adj", self.output_pad[i],
+                                       f"< {max(self.stride[i], self.dilation[i])}")
                 length = checked_add(checked_mul(self.stride[i], x.len[2 + i] - 1, "inputTensorDesc"), extent,
                                      "inputTensorDesc")
                 length = checked_add(length, self.output_pad[i] - 2 * <int64_t> self.pad[i], "inputTensorDesc")

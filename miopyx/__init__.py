@@ -68,7 +68,7 @@ else:
     def __getattr__(name):
         if name in enums.__all__:
             return globals().setdefault(name, getattr(enums, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
 
     def __dir__():  # what is public: no internals, nor what importing them left here
         return sorted({*__all__, "enums", "errors", *(name for name in globals() if name.startswith("__"))})

@@ -1,4 +1,4 @@
-"""A Python that is started in a clone finds the sources first: it goes on with the installed package, or says why not."""
+"""A Python started in a clone finds the sources first: it goes on with the installed package, or says why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ INSTALLED = Path(miopyx.__file__).parents[1]
 @pytest.fixture
 def clone(tmp_path):
     """A folder with the package's sources alone; what is compiled stays away."""
-    shutil.copytree(INSTALLED / "miopyx", tmp_path / "miopyx", ignore=shutil.ignore_patterns("*.so", "__pycache__", "db"))
+    shutil.copytree(INSTALLED / "miopyx", tmp_path / "miopyx",
+                    ignore=shutil.ignore_patterns("*.so", "__pycache__", "db"))
     return tmp_path
 
 
@@ -42,8 +43,8 @@ def test_nothing_is_installed(clone):
     done = run(clone, "-S", "-c", "import miopyx", path="")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"ImportError: {clone / 'miopyx'} has the sources of miopyx, not its compiled modules, and no installed miopyx is on "
-        f"sys.path: install these (pip install {clone}), or start Python in another folder, or with -P")
+        f"ImportError: {clone / 'miopyx'} has the sources of miopyx, not its compiled modules, and no installed miopyx "
+        f"is on sys.path: install these (pip install {clone}), or start Python in another folder, or with -P")
 
 
 def test_something_else_is_installed(clone):

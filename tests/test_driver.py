@@ -538,7 +538,8 @@ def test_rows_come_as_they_are_known_and_the_result_is_whole_at_any_time(a_list,
 
 def test_refused_lines_are_skipped_and_counted(tmp_path, capsys):
     path, result = tmp_path / "some.txt", tmp_path / "out.json"
-    path.write_text("conv -n 1 -c 2 -k 3 -H 5 -W 5 -F 1\nconv -c 5 -g 2\nrnn -n 1\nconv -n 1 -c 2 -k 3 -H 5 -W 5 -F 4\n")
+    small = "conv -n 1 -c 2 -k 3 -H 5 -W 5"
+    path.write_text(f"{small} -F 1\nconv -c 5 -g 2\nrnn -n 1\n{small} -F 4\n")
     assert main(["conv", "--file", str(path), "--device", "host", "--json", str(result)]) == 2
     captured = capsys.readouterr()
     assert [line.split(": ")[1] for line in captured.err.splitlines()] == [f"{path}, line 2", f"{path}, line 3"]
@@ -585,14 +586,15 @@ try:
 except errors.MIOpenError as e:
     print("nonsense" in str(e))
 """
-    done = subprocess.run([sys.executable, "-P", "-c", program, opencl_name], capture_output=True, text=True, check=False,
-                          timeout=120, env={**os.environ, "POCL_CACHE_DIR": str(tmp_path)})
+    done = subprocess.run([sys.executable, "-P", "-c", program, opencl_name], capture_output=True, text=True,
+                          check=False, timeout=120, env={**os.environ, "POCL_CACHE_DIR": str(tmp_path)})
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     assert "generated" not in done.stderr.replace("error generated", "").replace("errors generated", "")
 
 
 @pytest.mark.parametrize(("content", "where"), [
-    (b"conv -n 1 -H 5 -W 5\nconv -n\n", "line 2"), (b"conv -n 1 -H 5 -W 5\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
+    (b"conv -n 1 -H 5 -W 5\nconv -n\n", "line 2"),
+    (b"conv -n 1 -H 5 -W 5\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
     (b"", "no commands"), (b"\xff\xfe\x00", "not a text file"), (b"conv --file x", "line 1"),
 ])
 def test_bad_lists(tmp_path, content, where, capsys):

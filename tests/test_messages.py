@@ -30,7 +30,7 @@ def test_types_by_what_they_are_called(name, given):
 
 
 def test_types_of_torch():
-    class dtype:  # noqa: N801 (as PyTorch calls it)
+    class dtype:
         def __str__(self):
             return "torch.bfloat16"
 
@@ -60,9 +60,11 @@ def test_byte_orders():
 X = mi.TensorDescriptor("float32", (2, 4, 6, 6))
 TAKERS = {
     "miopenPoolingMode_t": (lambda v: mi.PoolingDescriptor(v, (2, 2)).pooling_mode,
-                            {"max": 0, "MAX": 0, "average": 1, "avg": 1, "average_inclusive": 2, "miopenPoolingMax": 0}),
+                            {"max": 0, "MAX": 0, "average": 1, "avg": 1, "average_inclusive": 2,
+                             "miopenPoolingMax": 0}),
     "miopenActivationMode_t": (lambda v: mi.ActivationDescriptor(v).mode,
-                               {"relu": 3, "ReLU": 3, "leaky_relu": 8, "tanh": 2, "sigmoid": 1, "identity": 0, "elu": 9}),
+                               {"relu": 3, "ReLU": 3, "leaky_relu": 8, "tanh": 2, "sigmoid": 1, "identity": 0,
+                                "elu": 9}),
     "miopenTensorLayout_t": (lambda v: mi.TensorDescriptor("f4", (2, 3, 4, 5), layout=v).layout,
                              {"nchw": 0, "NHWC": 1, "chwn": 2}),
     "miopenConvolutionMode_t": (lambda v: mi.ConvolutionDescriptor(mode=v).convolution_mode,
@@ -129,7 +131,8 @@ def test_every_enumeration_that_is_taken_has_names_of_its_own():
 def test_members_print_as_their_names_and_stay_numbers():
     member = mi.miopenPoolingAverage
     assert (str(member), f"{member}", f"{member:>24}", f"{member!r}") == (
-        "miopenPoolingAverage", "miopenPoolingAverage", "    miopenPoolingAverage", "<miopenPoolingMode_t.miopenPoolingAverage: 1>")
+        "miopenPoolingAverage", "miopenPoolingAverage", "    miopenPoolingAverage",
+        "<miopenPoolingMode_t.miopenPoolingAverage: 1>")
     assert (f"{member:d}", f"{member:03d}", "%d" % member, int(member), member + 1, hash(member)) == (  # noqa: UP031
         "1", "001", "1", 1, 2, hash(1))
     assert isinstance(member, enum.IntEnum)
@@ -137,7 +140,8 @@ def test_members_print_as_their_names_and_stay_numbers():
 
 
 def test_descriptors_unset_set_and_destroyed_look_different():
-    made = [(mi.TensorDescriptor, "float32", (1, 2)), (mi.PoolingDescriptor, "max", (2, 2)), (mi.LRNDescriptor, "cross")]
+    made = [(mi.TensorDescriptor, "float32", (1, 2)), (mi.PoolingDescriptor, "max", (2, 2)),
+            (mi.LRNDescriptor, "cross")]
     for kind, *arguments in made:
         unset, ready, gone = kind(), kind(*arguments), kind(*arguments)
         assert repr(unset) == f"<{kind.__name__} never set>"
@@ -145,7 +149,7 @@ def test_descriptors_unset_set_and_destroyed_look_different():
         getattr(mi, f"miopenDestroy{kind.__name__}")(gone)
         assert repr(gone) == f"<destroyed {ready!r}>"
     conv = mi.ConvolutionDescriptor(mode="transpose")
-    assert "mode=miopenTranspose" in repr(conv)
+    assert "mode='miopenTranspose'" in repr(conv)
     mi.miopenDestroyConvolutionDescriptor(conv)
     assert repr(conv).startswith("<destroyed ConvolutionDescriptor(")
     with pytest.raises(mi.BadParmError, match=r"never set \[tensorDesc = <TensorDescriptor never set>"):
@@ -158,8 +162,8 @@ def a_plan(handle):
     return handle.convolution_forward(X, w, conv, y), [np.ones(d.lens, np.float32) for d in (X, w, y)]
 
 
-@pytest.mark.parametrize("workspace", [np.empty(8, np.uint8), np.empty(1, np.uint8), None, types.SimpleNamespace(int_ptr=64)],
-                         ids=["array", "one byte", "None", "buffer"])
+@pytest.mark.parametrize("workspace", [np.empty(8, np.uint8), np.empty(1, np.uint8), None,
+                                       types.SimpleNamespace(int_ptr=64)], ids=["array", "one byte", "None", "buffer"])
 def test_a_workspace_given_to_a_plan(workspace):
     with mi.Handle("host") as handle:
         plan, buffers = a_plan(handle)
@@ -200,3 +204,32 @@ def test_dir_shows_what_is_public():
     for name in shown - {"enums", "errors"}:
         assert name.startswith("__") or not name.startswith("_")
         assert not isinstance(getattr(mi, name), types.ModuleType) or name.startswith("__")
+
+
+@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), np.empty(0), [[1], [2, 3]], {}], ids=repr)
+def test_what_cannot_be_uploaded(handle, given):
+    with pytest.raises(mi.BadParmError) as raised:
+        handle.upload(given)
+    assert raised.value.parameter == "array"
+
+
+def test_what_cannot_be_downloaded(handle):
+    memory, back = handle.upload(np.arange(12, dtype=np.float32)), np.empty(12, np.float32)
+    fixed = np.zeros(12, np.float32)
+    fixed.flags.writeable = False
+    for array in (None, [0.0] * 12, fixed, np.empty(24, np.float32)[::2]):
+        with pytest.raises(mi.BadParmError) as raised:
+            handle.download(memory, array)
+        assert raised.value.parameter == "array"
+    for buffer in (None, [0.0], "x", np.empty(3, np.float32)):
+        with pytest.raises(mi.BadParmError) as raised:
+            handle.download(buffer, back)
+        assert raised.value.parameter == "buffer"
+    assert handle.download(memory, back) is back
+    assert (back == np.arange(12)).all()
+
+
+def test_a_misspelt_function_is_suggested():
+    with pytest.raises(AttributeError) as raised:
+        mi.miopenConvolutionFoward  # noqa: B018
+    assert (raised.value.name, raised.value.obj) == ("miopenConvolutionFoward", mi)

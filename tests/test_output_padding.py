@@ -2,8 +2,8 @@
 
     y[n, g K + k, s i + d r - p] += x[n, g C + c, i] w[g C + c, k, r]
 
-in float64, every element of every solver in every direction; |error| <= (K + 4) u sum |products|, of the tensor's largest
-such sum for solvers that compute in another domain.
+in float64, every element of every solver in every direction; |error| <= (K + 4) u sum |products|, of the tensor's
+largest such sum, times 30, for solvers that compute in another domain.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def test_beyond_the_stride(handle, rng, case, layout, dtype):
             target = np.full(memory[out].shape, np.nan, dtype)
             output = handle.upload(target)
             plan(handle, direction, desc, conv, solver.id)(*buffers, output)
-            found = np.lib.stride_tricks.as_strided(handle.download(output, target), views[out].shape, views[out].strides)
+            found = np.lib.stride_tricks.as_strided(handle.download(output, target), views[out].shape,
+                                                    views[out].strides)
             spread = any(word in solver.name for word in ("Winograd", "FFT"))
             limit = (count + 4) * ROUNDOFF[dtype] * (30 * sums.max() if spread else sums) + 1e-300
             assert (np.abs(found - truth) <= limit).all(), (solver.name, direction, np.abs(found - truth).max())

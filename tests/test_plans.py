@@ -1,10 +1,10 @@
 """Prepared plans, explanations, the memory that calls accept, and the life of a handle."""
 
 import contextlib
-import re
 import copy
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys

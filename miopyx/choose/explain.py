@@ -14,7 +14,6 @@ from miopyx.solvers import registry
 from ._ranking import Candidate, candidates, ranked_by
 from ._survey import ANOTHER_DIRECTION, Refusal, refusals
 
-
 NAMED = 3  # solvers of one reason that are named, not counted
 
 

@@ -11,7 +11,7 @@ from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_AXES, mx_activation_problem
 
-from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.errors import MIOpenNotImplementedError
 
 
 cdef class ActivationDescriptor(Descriptor):
@@ -54,7 +54,7 @@ cdef class ActivationDescriptor(Descriptor):
         return miopenActivationMode_t(self.number)
 
     cdef str described(self):
-        return f"ActivationDescriptor({self.mode}, alpha={self.alpha}, beta={self.beta}, gamma={self.gamma})"
+        return f"ActivationDescriptor({self.mode.name!r}, alpha={self.alpha}, beta={self.beta}, gamma={self.gamma})"
 
 
 cdef ActivationDescriptor check_activation(object desc, str name):

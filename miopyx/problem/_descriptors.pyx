@@ -102,7 +102,8 @@ cdef class Descriptor:
 cdef object check_descriptor(object desc, type kind, str name):
     """`desc` where it is a live descriptor of a class."""
     if not isinstance(desc, kind):
-        raise BadParmError("another kind of object", name, desc, f"a {kind.__name__}")
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise BadParmError("another kind of object", name, desc, f"{article} {kind.__name__}")
     if (<Descriptor> desc).destroyed:
         raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
     return desc
@@ -450,7 +451,7 @@ cdef class ConvolutionDescriptor(Descriptor):
 
     cdef str described(self):
         return (f"ConvolutionDescriptor(pads={self.pads}, strides={self.strides}, dilations={self.dilations}, "
-                f"mode={self.convolution_mode}, groups={self.groups}, output_pads={self.output_pads})")
+                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads})")
 
 
 cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:

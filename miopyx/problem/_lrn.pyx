@@ -90,7 +90,7 @@ cdef class LRNDescriptor(Descriptor):
     cdef str described(self):
         if self.mode_set < 0:
             return "<LRNDescriptor never set>"
-        return (f"LRNDescriptor({self.mode}, n={self.n_set}, alpha={self.alpha_set}, beta={self.beta_set}, "
+        return (f"LRNDescriptor({self.mode.name!r}, n={self.n_set}, alpha={self.alpha_set}, beta={self.beta_set}, "
                 f"k={self.k_set})")
 
 

@@ -140,9 +140,9 @@ cdef class PoolingDescriptor(Descriptor):
     cdef str described(self):
         if not self.spatial:
             return "<PoolingDescriptor never set>"
-        return (f"PoolingDescriptor(mode={self.pooling_mode}, windows={self.windows}, pads={self.pads}, "
-                f"strides={self.strides}, index_type={self.workspace_index_type}, "
-                f"index_mode={self.workspace_index_mode})")
+        return (f"PoolingDescriptor(mode={self.pooling_mode.name!r}, windows={self.windows}, pads={self.pads}, "
+                f"strides={self.strides}, index_type={self.workspace_index_type.name!r}, "
+                f"index_mode={self.workspace_index_mode.name!r})")
 
 
 cdef int _mode(object mode) except -1:

@@ -302,7 +302,7 @@ cdef int _learn_the_note(object sample) except -1:
     global note_at, address_at, note_header
     cdef Py_ssize_t i, size = type(sample).__basicsize__, start = sizeof(PyObject)
     cdef const char* now = <const char*> <PyObject*> sample
-    cdef size_t address = sample.int_ptr, word
+    cdef size_t address = sample.int_ptr
     note_at = address_at = 0
     before = bytes(now[:size])
     sample.release()

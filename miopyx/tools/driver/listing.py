@@ -115,7 +115,8 @@ def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit, done
     An error of one line does not stop the others.
     """
     progress = _Progress(len(lines))
-    rows = report.Rows([families.name(line.work) for line in lines], any(not families.counts(line.work) for line in lines))
+    rows = report.Rows([families.name(line.work) for line in lines],
+                       any(not families.counts(line.work) for line in lines))
     emit(rows.heading())
     kept = perf_counter()
     for count, line in enumerate(lines):

@@ -73,8 +73,8 @@ cdef class SoftmaxDescriptor(Descriptor):
         return miopenSoftmaxMode_t(self.mode_number)
 
     cdef str described(self):
-        return (f"SoftmaxDescriptor(alpha={self.alpha}, beta={self.beta}, {self.algorithm.name!r}, "
-                f"{self.mode.name!r})")
+        return (f"SoftmaxDescriptor(alpha={self.alpha}, beta={self.beta}, algorithm={self.algorithm.name!r}, "
+                f"mode={self.mode.name!r})")
 
 
 cdef SoftmaxDescriptor check_softmax(object desc, str name):

@@ -33,6 +33,43 @@
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
 
+/* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes BLOCK_TERMS
+ * terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of Knuth, TAOCP 2,
+ * 4.2.2), and begins anew: however long the sum, it is wrong by not much more than BLOCK_TERMS roundings.  The number is
+ * BLOCK_TERMS of solvers/conv/_base.pxd too. */
+#define BLOCK_TERMS 1024
+#define MX_TWO_SUM(T, total, rest, sum)                              \
+    do {                                                             \
+        const T sum_ = (sum), new_ = (total) + sum_;                 \
+        const T moved_ = new_ - (total);                             \
+        (rest) += ((total) - (new_ - moved_)) + (sum_ - moved_);     \
+        (total) = new_;                                              \
+    } while (0)
+/* What both amount to; beside an infinite total the rest is NaN. */
+#define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
+
+/* Of `count` vectors of sums at a time, with two vectors of totals for each.  settle: totals = or += sums, sums = 0.
+ * complete: sums += totals. */
+#define DEFINE_LONG_SUMS(V)                                                                      \
+    APART void settle(bool first, V *restrict sums, V *restrict totals, long count)              \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 2) {                                          \
+            if (first)                                                                           \
+                totals[0] = sums[i], totals[1] = (V)((ACC)0);                                    \
+            else                                                                                 \
+                MX_TWO_SUM(V, totals[0], totals[1], sums[i]);                                    \
+            sums[i] = (V)((ACC)0);                                                               \
+        }                                                                                        \
+    }                                                                                            \
+    APART void complete(V *restrict sums, const V *restrict totals, long count)                  \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 2) {                                          \
+            V total = totals[0], rest = totals[1];                                               \
+            MX_TWO_SUM(V, total, rest, sums[i]);                                                 \
+            sums[i] = MX_TOTAL(total, rest);                                                     \
+        }                                                                                        \
+    }
+
 /* How float8 results are rounded, see mx_conv_problem; the random number belongs to the element's offset. */
 #ifndef ROUNDING
 #define ROUNDING 0

@@ -25,7 +25,7 @@ ENVIRONMENT = dict(os.environ)  # of child processes: the user's choice of devic
 runtimes.choose("basic", "pthread")
 
 import miopyx  # noqa: E402
-from miopyx import device  # noqa: E402
+from miopyx.device import devices as device  # noqa: E402
 
 ROWS = pytest.StashKey()
 

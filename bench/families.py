@@ -76,7 +76,7 @@ def measure(layer, side) -> list[dict]:
     """Return a row for each direction: times and indices of the solvers by name."""
     import convolutions
 
-    from miopyx._problem import ConvProblem
+    from miopyx.problem._problem import ConvProblem
     from miopyx.solvers import registry
 
     prepared = convolutions.Prepared(side, layer, convolutions.random_data(layer, side.numpy_type, side.layout))

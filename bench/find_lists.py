@@ -28,10 +28,10 @@ import pyopencl as cl
 from versus import DTYPES, Ours
 
 import miopyx
-from miopyx import compiling
-from miopyx._problem import ConvProblem
-from miopyx.driver import listing
+from miopyx.choose import compiling
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.tools.driver import listing
 
 TILE = 1 << 22  # elements of random numbers, repeated through a buffer
 LAYOUTS = ("nchw", "nhwc")

@@ -13,7 +13,8 @@ from typing import Any
 
 def fingerprint() -> dict[str, Any]:
     """Return machine, interpreter, libraries, OpenCL devices and how miopyx was built."""
-    from miopyx import _core, device
+    from miopyx import _core
+    from miopyx.device import devices as device
 
     return {
         "system": platform.system(),

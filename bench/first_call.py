@@ -23,7 +23,8 @@ began = time.perf_counter()
 import json
 import numpy as np
 import miopyx
-from miopyx import _opencl, find
+from miopyx.runtime import _opencl
+from miopyx.choose import find
 imported = time.perf_counter()
 counts = {"compiled": 0, "loaded": 0, "timed": 0}
 def counted(name, function):
@@ -87,7 +88,7 @@ def main() -> None:
     arguments = parser.parse_args()
     device = arguments.device
     if device is None:
-        from miopyx import device as devices
+        from miopyx.device import devices as devices
 
         device = devices.best().name
     runs: dict[str, list[dict]] = {name: [] for name in ("immediate, nothing on disk", "find, programs on disk",

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 import miopyx
-from miopyx import _core, _opencl, device
-from miopyx._problem import ConvProblem
+from miopyx import _core
+from miopyx.device import devices
+from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import _opencl
 from miopyx.solvers import registry
 
 HERE = Path(__file__).parent
@@ -164,7 +166,7 @@ class EmptyKernel:
         self.typed.set_scalar_arg_dtypes([None, long, None, long, None, long, real, real])
         self.typed.set_args(x, 0, w, 0, y, 0, 1.0, 0.0)
         # dlsym on pyopencl's extension module finds the entry points of the loader that it uses.
-        symbols = ctypes.CDLL(device.loader_path())
+        symbols = ctypes.CDLL(devices.loader_path())
         self._calls = [ctypes.cast(function, ctypes.c_void_p)
                        for function in (symbols.clSetKernelArg, symbols.clEnqueueNDRangeKernel)]
         self._global = (ctypes.c_size_t * 1)(1)

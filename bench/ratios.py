@@ -23,9 +23,9 @@ ROUND_NS = 150_000
 
 def device_name() -> str:
     """Return the OpenCL device to take; raise NotHere if none works."""
-    from miopyx import device
+    from miopyx.device import devices
 
-    names = [info.name for info in device.ranked() if info.kind != "host"]
+    names = [info.name for info in devices.ranked() if info.kind != "host"]
     if not names:
         raise launching.NotHere("no OpenCL device")
     return min(names, key=lambda name: "-basic_" not in name and "-cpu-minimal_" not in name)

@@ -30,8 +30,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from miopyx._db import RecordFile
-from miopyx._key import find_key, parse_find_key
+from miopyx.database._system_file import RecordFile
+from miopyx.problem._key import find_key, parse_find_key
 
 STORES = ("miopyx", "dict", "sqlite3", "lmdb")
 FEW = 1000  # the layers of a few networks

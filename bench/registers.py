@@ -27,7 +27,9 @@ from pathlib import Path
 import pyopencl as cl
 
 import miopyx
-from miopyx import config, device, programs
+from miopyx.device import devices
+from miopyx.runtime import programs
+from miopyx.values import config
 
 KERNEL = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers(.*?)(?=Compiling entry|\Z)", re.S)
 
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    info = device.find(options.device) if options.device else device.best()
+    info = devices.find(options.device) if options.device else devices.best()
     if info.runtime != "nvidia":
         sys.exit("only NVIDIA's driver reports registers")
     rows = []

@@ -49,7 +49,11 @@ TORCH_FIRST = """
 import torch
 torch.nn.functional.conv2d(torch.ones(1, 4, 8, 8), torch.ones(4, 4, 3, 3), padding=1)
 """
-BEST = "from miopyx import device; best = device.best(); print([best.platform_index, best.device_index])"
+BEST = """
+from miopyx.device import devices
+best = devices.best()
+print([best.platform_index, best.device_index])
+"""
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 import record_store
 
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._key import find_key
-from miopyx._problem import ConvProblem
+from miopyx.problem._key import find_key
+from miopyx.problem._problem import ConvProblem
 
 RUNS = 3
 FIGURES = {

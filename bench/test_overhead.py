@@ -11,9 +11,9 @@ import pytest
 from measuring import Loop, Native
 
 import miopyx
-from miopyx import _survey
-from miopyx._key import find_key
-from miopyx._problem import ConvProblem
+from miopyx.choose import _survey
+from miopyx.problem._key import find_key
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 NS = 1e-9

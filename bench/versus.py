@@ -337,7 +337,7 @@ class Activation:
 
 
 class Pooling:
-    """Maxima without and with their places, averages over the whole image."""
+    """Maxima without and with their paths, averages over the whole image."""
 
     def inputs(self, layer):
         return {"x": layer.x, "dy": self.output(layer)}
@@ -784,11 +784,11 @@ def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> N
     if options.json:
         from fingerprint import fingerprint
 
-        from miopyx import places
+        from miopyx.database import paths
 
         settings = {name: getattr(options, name) for name in ("batch", "dtype", "layout", "threads", "repeat")}
         Path(options.json).write_text(json.dumps({
-            **settings, "code": places.build(), "device": handle.device.name, "torch": peer,
+            **settings, "code": paths.build(), "device": handle.device.name, "torch": peer,
             "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 

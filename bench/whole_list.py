@@ -33,7 +33,7 @@ class Programs:
     """What `programs` was asked for: wraps its functions, so that each call is counted and timed."""
 
     def __init__(self) -> None:
-        from miopyx import _opencl, programs
+        from miopyx.runtime import _opencl, programs
 
         self.counts: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()

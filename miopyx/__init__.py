@@ -8,11 +8,7 @@ import typing as _typing
 
 from . import enums as enums
 from . import errors as errors
-from . import logs as _logs
 from ._core import Solver as Solver
-from ._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
-from ._descriptors import TensorDescriptor as TensorDescriptor
-from ._plan import Plan as Plan
 from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
@@ -22,15 +18,19 @@ from .api._pooling import *  # noqa: F403
 from .api._softmax import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
 from .api._tensor_ops import *  # noqa: F403
+from .engine._plan import Plan as Plan
 from .errors import *  # noqa: F403
-from .ops._activation import ActivationDescriptor as ActivationDescriptor
-from .ops._lrn import LRNDescriptor as LRNDescriptor
-from .ops._pooling import PoolingDescriptor as PoolingDescriptor
-from .ops._softmax import SoftmaxDescriptor as SoftmaxDescriptor
+from .problem._activation import ActivationDescriptor as ActivationDescriptor
+from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
+from .problem._descriptors import TensorDescriptor as TensorDescriptor
+from .problem._lrn import LRNDescriptor as LRNDescriptor
+from .problem._pooling import PoolingDescriptor as PoolingDescriptor
+from .problem._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name
-from .structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t
-from .structs import miopenConvSolution_t as miopenConvSolution_t
+from .values import logs as _logs
+from .values.structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t
+from .values.structs import miopenConvSolution_t as miopenConvSolution_t
 
 __version__ = "0.1.0"
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from ._problem cimport Problem
+from .problem._problem cimport Problem
 
 cdef enum:
     SLOT_X = 0

@@ -2,8 +2,8 @@ from collections.abc import Iterable
 
 import pyopencl
 
-from ._problem import Problem
-from .device import DeviceInfo
+from .device.devices import DeviceInfo
+from .problem._problem import Problem
 
 MODELS_BUILT: bool
 

@@ -6,9 +6,9 @@ loop replays for every solver.  Nothing here knows an algorithm, and nothing her
 
 from libc.stdint cimport int64_t
 
-from ._problem cimport Problem
+from .problem._problem cimport Problem
 
-from . import config as environment
+from .values import config as environment
 from .errors import BadParmError
 
 cdef extern from *:

@@ -19,7 +19,8 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import miopyx  # noqa: E402
-from miopyx import config, device  # noqa: E402
+from miopyx.device import devices as device  # noqa: E402
+from miopyx.values import config  # noqa: E402
 
 hypothesis.configuration.set_hypothesis_home_dir(os.path.join(CACHE, "hypothesis"))
 # A busy machine is no defect of a test.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import miopyx
-from miopyx import config
 from miopyx.solvers import registry
+from miopyx.values import config
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).parent / "data" / "porting_guide.txt"

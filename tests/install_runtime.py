@@ -12,8 +12,8 @@ import sys
 
 LIMIT = 900  # seconds that one installation may take
 CHECK = """
-from miopyx import device
-print(*[i.name for i in device.candidates() if i.kind == "cpu" and device.probe(i).ok][:1])
+from miopyx.device import devices
+print(*[i.name for i in devices.candidates() if i.kind == "cpu" and device.probe(i).ok][:1])
 """
 
 

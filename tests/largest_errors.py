@@ -37,7 +37,8 @@ import ml_dtypes
 import numpy as np
 
 import miopyx
-from miopyx import ActivationDescriptor, LRNDescriptor, PoolingDescriptor, TensorDescriptor, device, enums
+from miopyx import ActivationDescriptor, LRNDescriptor, PoolingDescriptor, TensorDescriptor, enums
+from miopyx.device import devices as device
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 import test_activation as activation

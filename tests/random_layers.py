@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 
 
 def channels_last(desc):

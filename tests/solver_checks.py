@@ -20,9 +20,9 @@ from guarded import DTYPE, ROUNDOFF, Guarded, Tensor, strides_of
 
 import miopyx
 from miopyx import TensorDescriptor
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
-from miopyx.tuning import configurations
+from miopyx.choose.tuning import configurations
+from miopyx.engine._invoker import Invoker
+from miopyx.problem._problem import ConvProblem
 
 DIRECTIONS = ("forward", "backward data", "backward weights")
 OUTPUT = (2, 0, 1)  # of x, w and y, what each direction computes

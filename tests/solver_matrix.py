@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 
 import miopyx
-from miopyx import device
+from miopyx.device import devices as device
 from miopyx.solvers import registry
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))

@@ -20,7 +20,7 @@ from guarded import DTYPE, ROUNDOFF, Tensor
 
 import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor
-from miopyx._invoker import Invoker
+from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
 PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)

@@ -11,8 +11,12 @@ from problems import DIRECTIONS, Problem
 from solver_checks import Example, check
 
 import miopyx
-from miopyx import cli, device, icd, places, programs
+from miopyx.database import paths
+from miopyx.device import devices as device
+from miopyx.device import icd
+from miopyx.runtime import programs
 from miopyx.solvers import registry
+from miopyx.tools import cli
 
 BASIC = next((info for info in device.ranked() if "-basic_" in info.name), None)
 needs_it = pytest.mark.skipif(BASIC is None, reason="PoCL offers no such device")
@@ -27,8 +31,8 @@ def test_it_is_a_device_of_its_own():
     other = usual()
     assert BASIC.name.rpartition("_")[0] != other.name.rpartition("_")[0]  # nor does it take the other's system files
     for ending in ("ufdb", "udb"):
-        assert places.user_file(BASIC, ending) != places.user_file(other, ending)
-    assert programs.header(BASIC, "conv_direct_naive.cl", "") != programs.header(other, "conv_direct_naive.cl", "")
+        assert paths.user_file(BASIC, ending) != paths.user_file(other, ending)
+    assert programs.header(BASIC, "conv/naive.cl", "") != programs.header(other, "conv/naive.cl", "")
 
 
 @needs_it
@@ -72,7 +76,7 @@ def test_solvers_run_on_it(handles, host, rng, case, layout):
 
 
 def names_seen(**environment):
-    code = "from miopyx import device; print(*(info.name for info in device.candidates()))"
+    code = "from miopyx.device import devices as device; print(*(info.name for info in device.candidates()))"
     done = subprocess.run([sys.executable, "-P", "-c", code], env={**os.environ, **environment}, capture_output=True,
                           text=True, check=True)
     return done.stdout.split()

@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 import miopyx
-from miopyx import _compile, _opencl, compiling, config, probing, programs
 from miopyx._core import KernelSpec
-from miopyx.compiling import ahead
+from miopyx.choose import compile_child, compiling
+from miopyx.choose.compiling import ahead
+from miopyx.device import probing
 from miopyx.errors import BadParmError, InvalidValueError
+from miopyx.runtime import _opencl, programs
+from miopyx.values import config
 
 TINY = """
 __kernel void tiny(__global int *y)
@@ -108,13 +111,13 @@ def child_that(tmp_path, monkeypatch):
         script.write_text(
             "import os, signal, sys\n"
             f"sys.path.insert(0, {str(Path(miopyx.__file__).parents[1])!r})\n"
-            "from miopyx import _compile\n"
-            "real = _compile.Compiler.build\n"
+            "from miopyx.choose import compile_child\n"
+            "real = compile_child.Compiler.build\n"
             "def replaced(self, source, options):\n"
             f"{body}"
             "    return real(self, source, options)\n"
-            "_compile.Compiler.build = replaced\n"
-            "sys.exit(_compile.main())\n")
+            "compile_child.Compiler.build = replaced\n"
+            "sys.exit(compile_child.main())\n")
         monkeypatch.setattr(compiling, "_command", lambda: [sys.executable, "-P", str(script)])
     return replace
 
@@ -326,9 +329,9 @@ def test_children_end_with_their_parent(fresh):
     """The end of its input is the end of a child, whatever became of who started it."""
     process = subprocess.Popen(compiling._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     info = fresh.device.info
-    _compile.send(process.stdin, {"path": sys.path, "preload": [], "identity": programs.identity(info),
+    compile_child.send(process.stdin, {"path": sys.path, "preload": [], "identity": programs.identity(info),
                                   "place": [info.platform_index, info.device_index]})
-    assert _compile.receive(process.stdout) == ({"why": ""}, b"")
+    assert compile_child.receive(process.stdout) == ({"why": ""}, b"")
     process.stdin.close()
     assert process.wait(60) == 0
     process.stdout.close()
@@ -369,20 +372,20 @@ def test_frames(rng):
     """Whatever stands in a stream is a frame or none; no cut or flipped byte raises."""
     stream = io.BytesIO()
     payload = rng.bytes(300)
-    _compile.send(stream, {"why": "ä\n"}, payload)
+    compile_child.send(stream, {"why": "ä\n"}, payload)
     whole = stream.getvalue()
-    assert _compile.receive(io.BytesIO(whole + b"next")) == ({"why": "ä\n"}, payload)
+    assert compile_child.receive(io.BytesIO(whole + b"next")) == ({"why": "ä\n"}, payload)
     for length in range(len(whole)):
-        assert _compile.receive(io.BytesIO(whole[:length])) is None
+        assert compile_child.receive(io.BytesIO(whole[:length])) is None
     for place in range(len(whole) - len(payload)):
         altered = bytearray(whole)
         altered[place] ^= int(rng.integers(1, 256))
-        frame = _compile.receive(io.BytesIO(altered))
+        frame = compile_child.receive(io.BytesIO(altered))
         assert frame is None or isinstance(frame[0], dict)
     deep = b"[" * 100000
-    assert _compile.receive(io.BytesIO(_compile._LENGTHS.pack(len(deep), 0) + deep)) is None
+    assert compile_child.receive(io.BytesIO(compile_child._LENGTHS.pack(len(deep), 0) + deep)) is None
     text = json.dumps([1]).encode()
-    assert _compile.receive(io.BytesIO(_compile._LENGTHS.pack(len(text), 0) + text)) is None
+    assert compile_child.receive(io.BytesIO(compile_child._LENGTHS.pack(len(text), 0) + text)) is None
 
 
 def test_a_child_is_started_as_probes_are():

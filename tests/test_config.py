@@ -8,8 +8,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from miopyx import config
 from miopyx.errors import InvalidValueError
+from miopyx.values import config
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from solver_checks import arguments, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 RUNS = 100

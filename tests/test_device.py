@@ -14,8 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from miopyx import cli, config, device, icd, probing
+from miopyx.device import devices as device
+from miopyx.device import icd, probing
 from miopyx.errors import BadParmError, UnknownError
+from miopyx.tools import cli
+from miopyx.values import config
 
 GPU, CPU, ACCELERATOR = 4, 2, 8
 POCL_VERSION = "OpenCL 3.0 PoCL HSTR: {}-x86_64-pc-linux-gnu-{}"
@@ -113,7 +116,7 @@ def info_of(name="pocl-some-cpu-pthread_4", **more):
 
 
 def test_importing_touches_no_device():
-    code = "import sys, miopyx.device, miopyx.cli; sys.exit('pyopencl' in sys.modules)"
+    code = "import sys, miopyx.device.devices, miopyx.tools.cli; sys.exit('pyopencl' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
 
 
@@ -141,7 +144,8 @@ def test_no_pyopencl(monkeypatch):
 def test_no_runtime(tmp_path):
     (tmp_path / "empty").mkdir()
     environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "empty")}
-    code = ("from miopyx import device; print([i.name for i in device.discover() if 'pyopencl' not in i.library], "
+    code = ("from miopyx.device import devices as device; "
+            "print([i.name for i in device.discover() if 'pyopencl' not in i.library], "
             "device.problems(), device.ranked()[-1].kind)")
     done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True,
                           check=True)

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from miopyx.driver import data, listing, main, report, run, verify
-from miopyx.driver.options import ADDITIONS, FLAGS, Command, UsageError, parse_flags, parse_line
-from miopyx.driver.problem import DIRECTIONS, make
+from miopyx.tools.driver import data, listing, main, report, run, verify
+from miopyx.tools.driver.options import ADDITIONS, FLAGS, Command, UsageError, parse_flags, parse_line
+from miopyx.tools.driver.problem import DIRECTIONS, make
 
 FORWARD, DATA, WEIGHTS = DIRECTIONS
 SMALL = ["-n", "2", "-c", "6", "-k", "20", "-H", "9", "-W", "8", "-p", "1", "-q", "1"]

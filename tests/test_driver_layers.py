@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from miopyx.driver import data, families, layer, main, run
-from miopyx.driver.families import FAMILIES, LAYERS
-from miopyx.driver.options import ADDITIONS, Command, UsageError, parse_flags, parse_line
+from miopyx.tools.driver import data, families, layer, main, run
+from miopyx.tools.driver.families import FAMILIES, LAYERS
+from miopyx.tools.driver.options import ADDITIONS, Command, UsageError, parse_flags, parse_line
 
 SIZES = "-n 3 -c 6 -H 9 -W 8"
 # Small lines of every operation, and how many results each verifies.

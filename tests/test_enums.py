@@ -92,7 +92,7 @@ def test_unknown_numbers_are_refused():
 
 
 def test_c_constants_have_the_same_numbers():
-    text = (SOURCES / "_types.h").read_text(encoding="utf-8")
+    text = (SOURCES / "values" / "_types.h").read_text(encoding="utf-8")
     constants = {name: int(number) for name, number in re.findall(r"\bMX_(\w+) = (\d+)", text)}
     of_c = {"HALF": "Half", "FLOAT": "Float", "INT32": "Int32", "INT8": "Int8", "BFLOAT16": "BFloat16",
             "DOUBLE": "Double", "FLOAT8": "Float8", "BFLOAT8": "BFloat8", "INT64": "Int64"}

@@ -5,10 +5,11 @@ import pytest
 from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
-from miopyx import TensorDescriptor, find
-from miopyx._problem import ConvProblem
-from miopyx._ranking import Candidate
+from miopyx import TensorDescriptor
+from miopyx.choose import find
+from miopyx.choose._ranking import Candidate
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 
@@ -243,7 +244,7 @@ def test_profiling(new_handle, rng):
 def test_find_on_a_queue_without_profiling(opencl_name, rng):
     import pyopencl
 
-    context = pyopencl.Context([miopyx.device.find(opencl_name).handle])
+    context = pyopencl.Context([miopyx.device.devices.find(opencl_name).handle])
     queue = pyopencl.CommandQueue(context)
     handle = miopyx.miopenCreateWithStream(queue)
     problem = Problem(handle, rng)

@@ -7,9 +7,10 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import _ranking, _survey, databases, find, preparing, programs, records, switches
 from miopyx._core import Solver
-from miopyx._problem import ConvProblem
+from miopyx.choose import _ranking, _survey, find, preparing, switches
+from miopyx.database import records
+from miopyx.database import store as databases
 from miopyx.errors import (
     AllocFailedError,
     BadParmError,
@@ -17,6 +18,8 @@ from miopyx.errors import (
     InvalidValueError,
     MIOpenNotImplementedError,
 )
+from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import programs
 from miopyx.solvers import registry
 
 MODES = {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5}

@@ -6,9 +6,12 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import _key, _survey, config, databases, find, records, tuning
-from miopyx._problem import ConvProblem
-from miopyx.configurations import config_text, parse_config
+from miopyx.choose import _survey, find, tuning
+from miopyx.database import records, store
+from miopyx.problem import _key
+from miopyx.problem._problem import ConvProblem
+from miopyx.values import config
+from miopyx.values.configurations import config_text, parse_config
 
 
 def struct_of(problem, direction=0):
@@ -23,7 +26,7 @@ def again(opencl_name, user_folder, setting, tmp_path):
     made = []
 
     def fresh():
-        databases.forget()
+        store.forget()
         made.append(miopyx.Handle(opencl_name))
         return made[-1]
 
@@ -67,7 +70,7 @@ def test_searched_stored_and_used(again, searches, rng, direction):
     results = exhaustive(problem, direction)
     assert set(searches) == set(solvers)
     searches.clear()
-    stored = databases.of(problem.handle.device.info).tuned(struct_of(problem, direction))
+    stored = store.of(problem.handle.device.info).tuned(struct_of(problem, direction))
     assert set(stored) == {s.name for s in solvers}
     for handle in (problem.handle, again()):  # this process and the next
         problem = Problem(handle, rng)
@@ -93,7 +96,7 @@ def with_choice(problem):
 
 
 def put(problem, solver, text, direction=0):
-    databases.of(problem.handle.device.info).store_tuned(struct_of(problem, direction), solver.name, text)
+    store.of(problem.handle.device.info).store_tuned(struct_of(problem, direction), solver.name, text)
 
 
 def another(problem, solver):
@@ -136,7 +139,7 @@ def test_enforce_where_something_is_tuned(again, searches, rng, setting, value, 
     problem = Problem(again(), rng)
     exhaustive(problem, flag=flag)
     assert (solver in searches) == searched
-    stored = databases.of(problem.handle.device.info).tuned(struct_of(problem)).get(solver.name)
+    stored = store.of(problem.handle.device.info).tuned(struct_of(problem)).get(solver.name)
     if value == "DB_CLEAN" and not flag:
         assert stored is None
     elif not searched:
@@ -155,7 +158,7 @@ def test_enforce_where_nothing_is_tuned(again, searches, rng, setting, value, fl
     problem = Problem(again(), rng)
     exhaustive(problem, flag=flag)
     assert bool(searches) == searched
-    assert bool(databases.of(problem.handle.device.info).tuned(struct_of(problem))) == searched
+    assert bool(store.of(problem.handle.device.info).tuned(struct_of(problem))) == searched
 
 
 def test_a_known_problem_is_searched_when_that_is_asked_for(again, searches, rng):
@@ -176,7 +179,7 @@ def test_a_search_that_was_stopped_goes_on(again, searches, rng, setting):
     setting(MIOPEN_TUNING_TIME_MS_MAX="7200000", MIOPEN_TUNING_PATIENCE="1")
     exhaustive(Problem(again(), rng))
     assert searches == [solver], "the search was not at its end"
-    assert solver.name in databases.of(problem.handle.device.info).tuned(struct_of(problem))
+    assert solver.name in store.of(problem.handle.device.info).tuned(struct_of(problem))
     exhaustive(Problem(again(), rng))
     assert searches == [solver], "it is now"
 
@@ -193,7 +196,7 @@ def test_interrupted(again, rng, monkeypatch):
     monkeypatch.setattr(tuning, "tune", interrupted)
     with pytest.raises(KeyboardInterrupt):
         exhaustive(problem)
-    assert len(databases.of(problem.handle.device.info).tuned(struct_of(problem))) == 1
+    assert len(store.of(problem.handle.device.info).tuned(struct_of(problem))) == 1
     assert problem.plan(0, solution_id=solver.id) is not None
 
 
@@ -206,19 +209,19 @@ def test_nothing_works_in_a_search(again, rng, monkeypatch):
 
     monkeypatch.setattr(tuning, "tune", hopeless)
     assert exhaustive(problem), "the defaults are timed all the same"
-    assert databases.of(problem.handle.device.info).tuned(struct_of(problem)) == {}
+    assert store.of(problem.handle.device.info).tuned(struct_of(problem)) == {}
 
 
 def test_the_user_perf_db_is_miopens_text(again, rng):
     problem = Problem(again(), rng)
     exhaustive(problem)
-    path = databases.of(problem.handle.device.info).user_perf.path
+    path = store.of(problem.handle.device.info).user_perf.path
     line = path.read_bytes().splitlines()[-1]
     key, items = records.split(line)
     assert key == _key.perf_key(struct_of(problem))
     assert key == b"2x6x9x8x1x3x3x1x10x2x1x1x0x1x1x0x1x1x0x0x1xNCHWxFP32xF"
     values, stamp, skipped = records.read_perf(items)
-    assert stamp == databases.of(problem.handle.device.info).stamp
+    assert stamp == store.of(problem.handle.device.info).stamp
     assert not skipped
     assert set(values) == {s.name for s in tunable(problem)}
 
@@ -228,7 +231,7 @@ def test_the_host_has_nothing_to_tune(user_folder, rng):
         problem = Problem(handle, rng)
         assert not tunable(problem)
         assert exhaustive(problem)
-        assert not databases.of(handle.device.info).user_perf.path.exists()
+        assert not store.of(handle.device.info).user_perf.path.exists()
 
 
 def test_limits_of_a_budget(again, rng, monkeypatch):

@@ -16,9 +16,9 @@ from solver_checks import arguments, immediate, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._key import find_key, parse_find_key
-from miopyx._problem import ConvProblem
-from miopyx._reference import _conv
+from miopyx.host import _conv
+from miopyx.problem._key import find_key, parse_find_key
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 NAMES = ("float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -161,7 +161,7 @@ def test_seeds_and_threads(rng, name):
 
 
 def test_the_environment_has_the_last_word():
-    code = ("import numpy as np, miopyx; from miopyx._problem import ConvProblem\n"
+    code = ("import numpy as np, miopyx; from miopyx.problem._problem import ConvProblem\n"
             "x = miopyx.TensorDescriptor('float8_e4m3fnuz', (1, 1, 4, 4))\n"
             "w = miopyx.TensorDescriptor('float8_e4m3fnuz', (1, 1, 1, 1))\n"
             "for mode in (0, 1):\n"

@@ -41,19 +41,20 @@ def test_what_ptxas_reports_is_read(bench):
 
 def test_entries_of_the_cache_are_those_of_the_device(bench, opencl_handle, monkeypatch):
     """A program that was just built is found with its binary; a damaged entry is not."""
-    from miopyx import config, programs
+    from miopyx.runtime import programs
+    from miopyx.values import config
 
     monkeypatch.setattr(programs, "_later", {})  # what other tests left takes minutes to write
-    programs.build(opencl_handle.device, "activation.cl", "-D TYPE=float")
+    programs.build(opencl_handle.device, "layers/activation.cl", "-D TYPE=float")
     programs.store()
     found = {(file, options) for file, options, _ in bench("registers").entries(opencl_handle.device.info)}
-    assert ("activation.cl", "-D TYPE=float") in found
+    assert ("layers/activation.cl", "-D TYPE=float") in found
     for path in Path(config.cache_dir(), "programs").glob("*/*.bin"):
         data = path.read_bytes()
-        if b"\nfile: 'activation.cl'" in data:
+        if b"\nfile: 'layers/activation.cl'" in data:
             path.write_bytes(data[:-1])
     found = {file for file, _, _ in bench("registers").entries(opencl_handle.device.info)}
-    assert "activation.cl" not in found
+    assert "layers/activation.cl" not in found
 
 
 def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):

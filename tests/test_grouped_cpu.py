@@ -9,7 +9,7 @@ from guarded import ROUNDOFF
 from solver_checks import Example, check_twice, descriptors
 
 from miopyx import TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 SOLVERS = tuple(registry.BY_NAME[name] for name in ("CpuGroupedFwd", "CpuGroupedBwd", "CpuGroupedWrw"))

@@ -12,7 +12,7 @@ from solver_checks import Example, check, plan
 
 import miopyx
 from miopyx import TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 NAMES = ("CpuImplicitGemmFwd", "CpuImplicitGemmBwd")

@@ -8,7 +8,7 @@ import pytest
 from cases_reader import conv_cases
 from solver_checks import Example, check
 
-from miopyx.solvers.conv._implicit_gpu import GpuImplicitGemmBwd, GpuImplicitGemmFwd, GpuImplicitGemmWrw
+from miopyx.solvers.conv.gpu._implicit import GpuImplicitGemmBwd, GpuImplicitGemmFwd, GpuImplicitGemmWrw
 
 SOLVERS = (GpuImplicitGemmFwd(), GpuImplicitGemmBwd(), GpuImplicitGemmWrw())
 

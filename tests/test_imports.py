@@ -14,8 +14,8 @@ from miopyx import enums
 HEAVY = {
     "bz2", "concurrent.futures", "email", "hashlib", "importlib.metadata", "inspect", "json", "onnx",
     "platformdirs", "pyopencl", "secrets", "signal", "socket", "statistics", "subprocess", "tempfile", "zipfile",
-    "miopyx.api.commands", "miopyx.api.logged", "miopyx.cli", "miopyx.compiling", "miopyx.dbtool",
-    "miopyx.measurements", "miopyx.onnx", "miopyx.tuning",
+    "miopyx.api.commands", "miopyx.api.logged", "miopyx.tools.cli", "miopyx.choose.compiling", "miopyx.tools.db",
+    "miopyx.choose.measurements", "miopyx.tools.onnx", "miopyx.choose.tuning",
 }
 FIRST = """
 import numpy as np, miopyx

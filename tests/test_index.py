@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from miopyx import ConvolutionDescriptor, Handle, TensorDescriptor
-from miopyx._problem import ConvProblem
 from miopyx.errors import BadParmError
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.conv import _index
 

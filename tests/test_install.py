@@ -38,7 +38,7 @@ def test_package_is_complete_and_holds_no_sources():
     travelling = (".py", ".pyi", ".cl", ".txt")
     assert files(PACKAGE, *travelling) == files(SOURCES, *travelling), "the installation is older than the sources"
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".pyx", ".pxd", ".c")]
-    assert (PACKAGE / "kernels" / "common.h").exists()
+    assert (PACKAGE / "kernels" / "include/common.h").exists()
 
 
 def test_import_touches_no_device_and_nothing_large_but_numpy(tmp_path):

@@ -9,7 +9,7 @@ from guarded import Tensor, strides_of
 from solver_checks import plan
 
 from miopyx import TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 

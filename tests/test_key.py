@@ -7,9 +7,9 @@ import pytest
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._key import find_key, parse_find_key, parse_perf_key, perf_key
-from miopyx._problem import ConvProblem
 from miopyx.errors import BadParmError
+from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 ROUNDS = 2000

@@ -16,10 +16,12 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, _problem, config, logs
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.api import _convolution, _tensor, logged
-from miopyx.driver import options
-from miopyx.driver import problem as driver_problem
+from miopyx.problem import _problem
+from miopyx.tools.driver import options
+from miopyx.tools.driver import problem as driver_problem
+from miopyx.values import config, logs
 
 PREFIX = "MIOpen(OpenCL): "
 DIRECTIONS = ("Forward", "BackwardData", "BackwardWeights")
@@ -221,7 +223,7 @@ def test_a_forked_child_reports_for_itself():
     """Even where a thread of the parent holds our lock at that moment."""
     _, err = python("""
 import os, threading
-from miopyx import logs
+from miopyx.values import logs
 
 logs.warn_once("a", "parent and child")
 held, free = threading.Event(), threading.Event()
@@ -250,7 +252,7 @@ logs.warn_once("a", "parent and child")
 def test_a_variable_that_does_not_parse_is_reported_once_and_counts_as_not_set():
     out, err = python("""
 import miopyx
-from miopyx import logs
+from miopyx.values import logs
 logs.logger.info("no")
 logs.logger.warning("yes")
 print(miopyx.miopenGetTensorDescriptorSize(miopyx.TensorDescriptor()))
@@ -701,7 +703,7 @@ def test_logging_changes_no_result():
 def test_off_means_the_compiled_functions_themselves():
     out, err = python("""
 import sys, miopyx
-from miopyx import _plan
+from miopyx.engine import _plan
 from miopyx.api import _convolution, _handle, _tensor
 
 for module in (_convolution, _handle, _tensor):
@@ -716,7 +718,7 @@ print("miopyx.api.logged" in sys.modules)
 def test_on_the_functions_keep_their_names_signatures_and_texts():
     out, _ = python("""
 import inspect, miopyx
-from miopyx import _plan
+from miopyx.engine import _plan
 from miopyx.api import _convolution, _handle, _tensor
 
 for module in (_convolution, _tensor):
@@ -764,7 +766,8 @@ def test_the_driver_repeats_a_printed_call(tmp_path, rng, handles, capsys):
     arguments = [shlex.split(line, comments=True)[4:] for line in capsys.readouterr().err.splitlines()]
     (tmp_path / "list.txt").write_text("".join(shlex.join(line) + " -V 1 -i 1\n" for line in arguments))
     done = subprocess.run(
-        [sys.executable, "-P", "-c", "import sys; from miopyx.driver import main; sys.exit(main())", "conv", "--file",
-         str(tmp_path / "list.txt"), "--device", "host"], capture_output=True, text=True, timeout=120, check=False)
+        [sys.executable, "-P", "-c", "import sys; from miopyx.tools.driver import main; sys.exit(main())", "conv",
+         "--file", str(tmp_path / "list.txt"), "--device", "host"],
+        capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("HostImplicitGemm") == 3

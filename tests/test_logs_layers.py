@@ -10,9 +10,9 @@ from test_logs import PREFIX, SWITCHES, fresh, python  # noqa: F401 - an autouse
 import miopyx as mi
 from miopyx import TensorDescriptor
 from miopyx.api import commands, logged
-from miopyx.driver import families, main
-from miopyx.driver.families import FAMILIES
-from miopyx.driver.options import parse_line
+from miopyx.tools.driver import families, main
+from miopyx.tools.driver.families import FAMILIES
+from miopyx.tools.driver.options import parse_line
 
 LAYOUTS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)}
 TYPES = ("float32", "float16", "bfloat16", "float64")

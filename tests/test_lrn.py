@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import miopyx
 from miopyx import LRNDescriptor, TensorDescriptor
-from miopyx.ops._lrn import LRNProblem
+from miopyx.problem._lrn import LRNProblem
 
 WITHIN, CROSS = 0, 1
 DTYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in ("float16", "float32", "bfloat16", "float64")}

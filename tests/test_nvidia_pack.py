@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from miopyx import programs
+from miopyx.runtime import programs
 
 # PoCL says which loops it does not unroll.
 pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
@@ -28,7 +28,7 @@ SHAPES = [  # images, groups, channels of a group, h, w
 def build(opencl_handle):
     """Return a function from an entry and its definitions to a kernel, and the queue that runs it."""
     queue, built = opencl_handle.queue, {}
-    source = (programs.KERNELS / "conv_nvidia_pack.cl").read_text(encoding="utf-8")
+    source = (programs.KERNELS / "conv/nvidia/pack.cl").read_text(encoding="utf-8")
 
     def kernel(entry, **defines):
         key = entry, *sorted(defines.items())
@@ -45,7 +45,7 @@ def up(value, multiple):
 
 
 def divisor(d):
-    """Return what kernels/conv_nvidia_quotient.h divides by d with."""
+    """Return what kernels/conv/nvidia/quotient.h divides by d with."""
     shift = (d - 1).bit_length()
     return -(-(1 << 31 + shift) // d), shift
 

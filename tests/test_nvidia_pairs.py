@@ -11,7 +11,7 @@ from solver_checks import plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 SOLVERS = ("NvPairsFwd", "NvPairsBwd", "NvPairsWrw")

@@ -63,12 +63,12 @@ LOCAL_MEMORY = 226 * 1024  # of a work-group, which the driver does not report
 def local_memory(file: str, options: str) -> int:
     """Return the bytes of local memory that the arrays of a kernel have."""
     d = {name: int(value) for name, _, value in (word.partition("=") for word in options.split()) if value.isdigit()}
-    if file == "conv_nvidia_hopper.cl":
+    if file == "conv/nvidia/hopper.cl":
         x, w = d["BP"] * 128, d["BF"] * 128
         size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w + 8 * (2 * d["STAGES"] + 2)
         size += 0 if d["X_ACROSS"] else d["BP"] * 8
         return size + d["RUNS_OF_PIXELS"] * 128 * d["BP"] // d["WG_COLUMNS"]
-    if file == "conv_nvidia_hopper_rows.cl":
+    if file == "conv/nvidia/hopper_rows.cl":
         position, mirrored = (16, 2) if d["CHUNKS"] else (128, 1)
         size = d["PLANES"] * (d["BLOCKS"] + mirrored) * 64 * position + d["DEPTHS"] * d["BF"] * 128 + 16 * d["BLOCKS"]
         return size + d["RUNS_OF_PIXELS"] * 4 * 128 * d["BF"]

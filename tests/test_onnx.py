@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.runner import Runner
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, device
-from miopyx.onnx import Backend, BackendRep
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.device import devices
+from miopyx.tools.onnx import Backend, BackendRep
 
 # How many node cases of one node onnx 1.23 has.
 NODE_CASES = {
@@ -529,9 +530,9 @@ def test_a_device_with_memory_of_its_own(opencl_name, monkeypatch, rng):
             uploads.append(array.shape)
             return super().upload(array)
 
-    info = device.find(opencl_name)._replace(kind="gpu")
+    info = devices.find(opencl_name)._replace(kind="gpu")
     with monkeypatch.context() as patch:
-        patch.setattr(device, "find", lambda _: info)
+        patch.setattr(devices, "find", lambda _: info)
         handle = Counting(opencl_name)
     with handle:
         assert not handle.device.shares_memory

@@ -7,10 +7,12 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, _plan, programs
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx._core import Arg, KernelSpec, Solution, Step
-from miopyx._problem import ConvProblem
+from miopyx.engine import _plan
 from miopyx.errors import BadParmError
+from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import programs
 from miopyx.solvers import registry
 
 N, C, K = 3, 5, 7

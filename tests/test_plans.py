@@ -18,9 +18,9 @@ from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
+from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, UnknownError
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 
@@ -265,7 +265,7 @@ def test_workspace_limit(new_handle, rng, after_find):
 
 def test_solutions_by_index_never_run_anything(handle, rng, monkeypatch):
     problem = Problem(handle, rng)
-    monkeypatch.setattr(miopyx.find, "find", lambda *a: pytest.fail("a search nobody asked for"))
+    monkeypatch.setattr(miopyx.choose.find, "find", lambda *a: pytest.fail("a search nobody asked for"))
     problem.call("GetSolution", 0, 9)
     problem.plan(0)
 

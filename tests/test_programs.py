@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import miopyx
-from miopyx import _opencl, config, logs, programs
 from miopyx._core import KernelSpec
 from miopyx.errors import InternalError, UnknownError
+from miopyx.runtime import _opencl, programs
+from miopyx.values import config, logs
 
-FILE, OPTIONS = "conv_bias.cl", "-D ROWS=1"
+FILE, OPTIONS = "layers/bias.cl", "-D ROWS=1"
 FIELDS = ("file", "options", "platform", "platform version", "device", "isa", "driver", "library", "source", "binary")
 
 
@@ -229,7 +230,7 @@ def test_all_that_a_binary_depends_on_is_part_of_the_key(device):
     heads = [programs.header(device.info._replace(**{name: value}), FILE, OPTIONS)
              for name, value in changes.items()]
     heads += [programs.header(device.info, FILE, OPTIONS), programs.header(device.info, FILE, OPTIONS + " "),
-              programs.header(device.info, "conv_im2col.cl", OPTIONS)]
+              programs.header(device.info, "conv/im2col.cl", OPTIONS)]
     assert len(set(heads)) == len(heads)
     # A name may hold anything and still ends where its line ends.
     odd = programs.header(device.info._replace(device_name='a\nisa: "b"'), FILE, OPTIONS)
@@ -361,7 +362,7 @@ def test_a_build_failure_carries_the_log(device, folder):
 
 
 def test_sources():
-    text = programs.source("conv_bias.cl")
+    text = programs.source("layers/bias.cl")
     assert "#include" not in text
     assert "mx_bias_problem" in text
     with pytest.raises(InternalError):
@@ -440,7 +441,7 @@ CHILD = """
 import json, sys
 import numpy as np
 import miopyx
-from miopyx import _opencl
+from miopyx.runtime import _opencl
 counts = {"source": 0, "binary": 0}
 def counting(kind, function):
     def call(*arguments):
@@ -499,7 +500,7 @@ import json, multiprocessing, sys
 def work(name):
     import miopyx
     from miopyx._core import KernelSpec
-    miopyx.Handle(name).program(KernelSpec("conv_bias.cl", "bias_backward", ROWS=1))
+    miopyx.Handle(name).program(KernelSpec("layers/bias.cl", "bias_backward", ROWS=1))
 if __name__ == "__main__":
     child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
     child.start()
@@ -529,7 +530,7 @@ def test_processes_at_once(opencl_name, tmp_path):
 # What a process does in which no file that we write may grow beyond 4 KiB; drivers' own files may.
 LIMITED = """
 import logging, resource
-from miopyx import config
+from miopyx.values import config
 logging.basicConfig()
 write = config.write_atomically
 def limited(path, data):

@@ -3,11 +3,14 @@
 import pytest
 from random_layers import random_layer
 
-from miopyx import _key, _ranking, _survey, databases, records
-from miopyx._ranking import Candidate, FindRecord
-from miopyx._survey import Refusal
+from miopyx.choose import _ranking, _survey
+from miopyx.choose._ranking import Candidate, FindRecord
+from miopyx.choose._survey import Refusal
+from miopyx.database import records
+from miopyx.database import store as databases
+from miopyx.database.records import FindItem
 from miopyx.errors import BadParmError
-from miopyx.records import FindItem
+from miopyx.problem import _key
 from miopyx.solvers import registry
 
 PROBLEMS = 60

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from miopyx import records
+from miopyx.database import records
 
 ROUNDS = 20_000
 NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:[iI][nN][fF]|[nN][aA][nN])")

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from miopyx._reference import _bias, _conv
 from miopyx.errors import BadParmError
+from miopyx.host import _bias, _conv
 
 FORWARD, DATA, WEIGHTS = range(3)
 TYPE = {"float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6}
@@ -499,7 +499,7 @@ VARIANTS = ("baseline", "avx2", "avx512")
 def test_variants(variant):
     """Each instruction set, as far as the CPU has it; a better one than that falls back."""
     out = in_child("""
-from miopyx._reference._kernels import isa
+from miopyx.host._kernels import isa
 print(isa())
 for seed in range(1000, 1080):
     t.run_case(t.random_case(t.np.random.default_rng(seed)), seed)

@@ -12,8 +12,9 @@ CHILD = textwrap.dedent("""
     import json, sys, time
     import numpy as np
     import miopyx
-    from miopyx import _opencl, find
-    from miopyx._problem import ConvProblem
+    from miopyx.runtime import _opencl
+    from miopyx.choose import find
+    from miopyx.problem._problem import ConvProblem
 
     device, what = sys.argv[1:]
     counts = {"compiled": 0, "loaded": 0, "timed": 0}

@@ -7,10 +7,12 @@ from collections import Counter
 import pytest
 from random_layers import random_layer
 
-from miopyx import ConvolutionDescriptor, Solver, TensorDescriptor, _survey, config, switches
-from miopyx._problem import BiasProblem
+from miopyx import ConvolutionDescriptor, Solver, TensorDescriptor
+from miopyx.choose import _survey, switches
 from miopyx.errors import BadParmError, InvalidValueError
+from miopyx.problem._problem import BiasProblem
 from miopyx.solvers import registry
+from miopyx.values import config
 
 PROBLEMS = 2000
 SWITCHES = [name for name in config.VARIABLES if name.startswith((
@@ -128,8 +130,9 @@ def test_what_is_no_problem_of_a_solver(handle, rng):
 
 def test_bad_switches_of_a_new_process(tmp_path):
     """The first survey of a process, with a switch set from the start."""
-    code = ("import miopyx\nfrom miopyx import _survey, ConvolutionDescriptor as C, TensorDescriptor as T\n"
-            "from miopyx._problem import ConvProblem\nd = T('float32', (1, 1, 4, 4)); w = T('float32', (1, 1, 1, 1))\n"
+    code = ("import miopyx\nfrom miopyx import ConvolutionDescriptor as C, TensorDescriptor as T\n"
+            "from miopyx.choose import _survey\nfrom miopyx.problem._problem import ConvProblem\n"
+            "d = T('float32', (1, 1, 4, 4)); w = T('float32', (1, 1, 1, 1))\n"
             "h = miopyx.Handle('host')\np = ConvProblem(0, d, w, d, C())\n"
             "print(len(_survey.applicable(h, p)), {r.why for r in _survey.refusals(h, p) if r.solver.on_host "
             "and r.solver.direction == 0})")

@@ -12,7 +12,8 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import miopyx
-from miopyx import BadParmError, MIOpenNotImplementedError, TensorDescriptor, UnknownError, device, enums
+from miopyx import BadParmError, MIOpenNotImplementedError, TensorDescriptor, UnknownError, enums
+from miopyx.device import devices as device
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int8", "int32")

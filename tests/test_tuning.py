@@ -23,13 +23,15 @@ from problems import Problem
 from solver_checks import arguments, immediate, plan
 
 import miopyx
-from miopyx import ConvolutionDescriptor, TensorDescriptor, config, tuning
-from miopyx._invoker import Invoker
-from miopyx._problem import ConvProblem
-from miopyx.configurations import config_text, parse_config
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.choose import tuning
+from miopyx.choose.tuning import Limits, Tried, configurations, search
+from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, InvalidValueError, UnknownError
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.tuning import Limits, Tried, configurations, search
+from miopyx.values import config
+from miopyx.values.configurations import config_text, parse_config
 
 DEFAULT = (0, 0)
 FINAL_RUNS = (1 + tuning.FINALISTS) * tuning.FINAL_ROUNDS
@@ -535,7 +537,7 @@ def test_no_folder_no_file(rng):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from miopyx.tuning import Tried, search
+from miopyx.choose.tuning import Tried, search
 
 runs = 0
 def measure(values):
@@ -778,7 +780,7 @@ def test_a_real_failure_does_not_end_a_search(opencl_handle, rng, monkeypatch):
 
     def run(invoker):
         if invoker.config != default:
-            handle.program(miopyx._core.KernelSpec("conv_gemm_cpu.cl", "gemm_nn", N_VECTORS=9))
+            handle.program(miopyx._core.KernelSpec("conv/cpu/gemm.cl", "gemm_nn", N_VECTORS=9))
         return 1.0
 
     result = tuning.tune(handle, problem, solver, run, limits=Limits(iterations=3))

@@ -10,7 +10,7 @@ from solver_checks import Example, check, plan, problem_of
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx._problem import ConvProblem
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 LAYOUTS = ("packed", "channels last")

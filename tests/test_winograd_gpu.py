@@ -10,7 +10,7 @@ from cases_reader import ConvCase, conv_case
 from guarded import LAYOUTS
 from solver_checks import Example, check, problem_of
 
-from miopyx.solvers.conv import _winograd_gpu as winograd
+from miopyx.solvers.conv.gpu import _winograd as winograd
 
 SOLVERS = {
     2: (winograd.GpuWinogradF2Fwd(), winograd.GpuWinogradF2Bwd(), winograd.GpuWinogradF2Wrw()),

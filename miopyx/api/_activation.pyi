@@ -1,11 +1,11 @@
 from typing import SupportsFloat, TypeAlias
 
-from .._buffers import _Data
-from .._descriptors import TensorDescriptor, _Int
-from .._handle import Handle
-from .._plan import Plan
-from ..enums import miopenActivationMode_t
-from ..ops._activation import ActivationDescriptor
+from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
+from miopyx.enums import miopenActivationMode_t
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._descriptors import TensorDescriptor, _Int
+from miopyx.runtime._buffers import _Data
 
 _Real: TypeAlias = SupportsFloat
 

@@ -7,20 +7,20 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from .._descriptors cimport TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker
-from .._plan cimport Plan
-from .._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
-from ..ops._activation cimport (
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._plan cimport Plan
+from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
+from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationDescriptor, as_activation, read_backward,
 )
 from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
 
-from .._descriptors import destroy
-from ..errors import UnknownError
-from ..ops._activation import ActivationProblem
+from miopyx.problem._descriptors import destroy
+from miopyx.errors import UnknownError
+from miopyx.problem._activation import ActivationProblem
 
 cdef tuple _FORWARD = ("x", "y", "workSpace")
 cdef tuple _BACKWARD = ("y", "dy", "x", "dx", "workSpace")

@@ -7,16 +7,16 @@ activation): mean and biased variance, inv = 1 / sqrt(variance + epsilon), y = s
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from .._args cimport to_double, to_flag
-from .._descriptors cimport TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker
-from .._plan cimport Plan
-from .._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_SCALARS, MX_SLOTS
-from ..ops._batchnorm cimport BN_EPSILON, BN_FACTOR, BatchNormProblem, derive, to_mode
+from miopyx.values._args cimport to_double, to_flag
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._plan cimport Plan
+from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_SCALARS, MX_SLOTS
+from miopyx.problem._batchnorm cimport BN_EPSILON, BN_FACTOR, BatchNormProblem, derive, to_mode
 from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
 
-from ..errors import BadParmError, UnknownError
+from miopyx.errors import BadParmError, UnknownError
 
 # What callers call descriptors, buffers and numbers.
 cdef tuple _FORWARD_DESCS = ("xDesc", "yDesc", *("bnScaleBiasMeanVarDesc",) * 4)

@@ -1,10 +1,8 @@
 from typing import SupportsFloat, TypeAlias
 
-from .._buffers import _Data
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int, _Ints
-from .._handle import Handle
-from .._plan import Plan
-from ..enums import (
+from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
+from miopyx.enums import (
     miopenConvBwdDataAlgorithm_t,
     miopenConvBwdWeightsAlgorithm_t,
     miopenConvFwdAlgorithm_t,
@@ -12,7 +10,9 @@ from ..enums import (
     miopenConvolutionFindMode_t,
     miopenConvolutionMode_t,
 )
-from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int, _Ints
+from miopyx.runtime._buffers import _Data
+from miopyx.values.structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 _Real: TypeAlias = SupportsFloat
 

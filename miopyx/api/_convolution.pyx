@@ -8,25 +8,27 @@ descriptors to one body in the forward sense (x, w, y).
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport to_double, to_flag, to_int, to_int64
-from .._core cimport SLOT_W, SLOT_X, SLOT_Y
-from .._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
-from .._learnt cimport learnt
-from .._plan cimport Plan, make_plan
-from .._problem cimport BiasProblem, ConvProblem, fill_conv
-from .._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
-from ..ops._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
+from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
+from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
+from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
+from miopyx.values._learnt cimport learnt
+from miopyx.engine._plan cimport Plan, make_plan
+from miopyx.problem._problem cimport BiasProblem, ConvProblem, fill_conv
+from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
+from miopyx.problem._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
 from ._operation cimport launch, prepare
 
-from .. import _ranking, config, enums, find, preparing
-from .._descriptors import (
+from miopyx.choose import _ranking, find, preparing
+from miopyx.values import config
+from miopyx import enums
+from miopyx.problem._descriptors import (
     destroy, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
-from ..enums import miopenConvolutionMode_t
-from ..errors import BadParmError, UnknownError
-from ..structs import miopenConvAlgoPerf_t, miopenConvSolution_t
+from miopyx.enums import miopenConvolutionMode_t
+from miopyx.errors import BadParmError, UnknownError
+from miopyx.values.structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
 # The enumerations of algorithms, of each direction and of all, by number; made when they are first asked for.
@@ -429,7 +431,7 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
 cdef object _explaining(Handle h, ConvProblem p, Invoker invoker, object chosen, object limit, int64_t known):
     """Return what a plan calls when somebody asks why; few do."""
     def explaining():
-        from ..explain import explain
+        from miopyx.choose.explain import explain
 
         return explain(h, p, invoker, chosen, limit, known != learnt)
     return explaining

@@ -3,13 +3,13 @@ from typing import Any, Final, SupportsFloat
 
 import pyopencl
 
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
-from .._handle import Handle as _Handle
-from .._plan import Plan
-from ..enums import miopenBatchNormMode_t, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t, miopenTensorOp_t
-from ..ops._activation import ActivationDescriptor
-from ..ops._lrn import LRNDescriptor
-from ..ops._pooling import PoolingDescriptor
+from miopyx.engine._handle import Handle as _Handle
+from miopyx.engine._plan import Plan
+from miopyx.enums import miopenBatchNormMode_t, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t, miopenTensorOp_t
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
+from miopyx.problem._lrn import LRNDescriptor
+from miopyx.problem._pooling import PoolingDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 

@@ -1,10 +1,10 @@
 """Handle functions of miopen.h, library version and error strings."""
 
-from .._args cimport to_flag
+from miopyx.values._args cimport to_flag
 
-from .._handle import Handle as _Handle
-from ..enums import miopenStatus_t
-from ..errors import BadParmError
+from miopyx.engine._handle import Handle as _Handle
+from miopyx.enums import miopenStatus_t
+from miopyx.errors import BadParmError
 
 from ._activation import plan_activation_backward, plan_activation_forward
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training

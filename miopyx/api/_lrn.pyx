@@ -6,19 +6,17 @@ Names and argument order are the header's; output pointers became return values 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from .._args cimport to_double, to_flag
-from .._descriptors cimport TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker
-from .._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
-from ..ops._lrn cimport (
-    LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes,
-)
+from miopyx.values._args cimport to_double, to_flag
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker
+from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
+from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
 from ._operation cimport call_number, launch, plan_of, prepare
 
-from .._descriptors import destroy
-from ..errors import UnknownError
-from ..ops._lrn import LRNProblem
+from miopyx.problem._descriptors import destroy
+from miopyx.errors import UnknownError
+from miopyx.problem._lrn import LRNProblem
 
 cdef tuple _FORWARD = ("x", "y", "workSpace", "")
 cdef tuple _BACKWARD = ("y", "dy", "x", "dx", "workSpace", "")

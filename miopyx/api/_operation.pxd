@@ -3,10 +3,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._handle cimport Handle
-from .._invoker cimport Invoker
-from .._plan cimport Plan
-from .._problem cimport Problem
+from miopyx.engine._handle cimport Handle
+from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._plan cimport Plan
+from miopyx.problem._problem cimport Problem
 
 
 cdef inline int64_t call_number(int what, int flags) noexcept:

@@ -7,13 +7,13 @@ make one where there is none, and hands its buffers to `launch`.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport to_double
-from .._handle cimport Handle, as_handle
-from .._invoker cimport OWN, Invoker, call_t, execute
-from .._plan cimport Plan, make_plan
-from .._problem cimport Problem
+from miopyx.values._args cimport to_double
+from miopyx.engine._handle cimport Handle, as_handle
+from miopyx.engine._invoker cimport OWN, Invoker, call_t, execute
+from miopyx.engine._plan cimport Plan, make_plan
+from miopyx.problem._problem cimport Problem
 
-from .. import preparing
+from miopyx.choose import preparing
 
 cdef enum:
     OPERATION = -2000      # in a handle's table: problems say themselves which operation they are
@@ -66,7 +66,7 @@ cdef object _identity(object problem_of):
 
 cdef object _explaining(Handle handle, Problem problem, Invoker invoker):
     def explaining():
-        from ..explain import explain_first
+        from miopyx.choose.explain import explain_first
 
         return explain_first(handle, problem, invoker)
     return explaining

@@ -1,10 +1,10 @@
 from typing import Any
 
-from .._descriptors import TensorDescriptor, _Int, _Ints
-from .._handle import Handle
-from .._plan import Plan
-from ..enums import miopenIndexType_t, miopenPoolingMode_t, miopenPoolingWorkspaceIndexMode_t
-from ..ops._pooling import PoolingDescriptor
+from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
+from miopyx.enums import miopenIndexType_t, miopenPoolingMode_t, miopenPoolingWorkspaceIndexMode_t
+from miopyx.problem._descriptors import TensorDescriptor, _Int, _Ints
+from miopyx.problem._pooling import PoolingDescriptor
 
 def miopenCreatePoolingDescriptor() -> PoolingDescriptor: ...
 def miopenSetPoolingIndexType(poolDesc: PoolingDescriptor, index_type: miopenIndexType_t | _Int) -> None: ...

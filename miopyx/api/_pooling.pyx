@@ -3,18 +3,20 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport checked_mul, to_flag, to_int
-from .._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker, workspace_bytes
-from .._problem cimport Problem
-from .._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
-from ..ops._pooling cimport POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size
+from miopyx.values._args cimport checked_mul, to_flag, to_int
+from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker, workspace_bytes
+from miopyx.problem._problem cimport Problem
+from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
+from miopyx.problem._pooling cimport (
+    POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size,
+)
 from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
 
-from .._descriptors import destroy
-from ..errors import BadParmError, UnknownError
-from ..ops._pooling import PoolingProblem, set_index_mode, set_index_type, set_pooling
+from miopyx.problem._descriptors import destroy
+from miopyx.errors import BadParmError, UnknownError
+from miopyx.problem._pooling import PoolingProblem, set_index_mode, set_index_type, set_pooling
 
 cdef tuple _FORWARD_NAMES = ("x", "y", "workSpace", "workSpace")
 cdef tuple _BACKWARD_NAMES = ("dy", "dx", "workSpace", "workSpace")

@@ -6,18 +6,18 @@ Names and argument order are the header's; output pointers became return values 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from .._args cimport to_double
-from .._descriptors cimport TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker
-from .._types cimport MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD
-from ..ops._softmax cimport (
+from miopyx.values._args cimport to_double
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker
+from miopyx.values._types cimport MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD
+from miopyx.problem._softmax cimport (
     ACCURATE, CHANNEL, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxDescriptor, as_softmax, to_algorithm,
     to_mode,
 )
 from ._operation cimport call_number, launch, plan_of, prepare
 
-from ..ops._softmax import SoftmaxProblem
+from miopyx.problem._softmax import SoftmaxProblem
 
 cdef tuple _FORWARD = ("x", "y", "workSpace")
 cdef tuple _BACKWARD = ("y", "dy", "dx", "workSpace")

@@ -1,5 +1,5 @@
-from .._descriptors import TensorDescriptor, _DataType, _Int, _Ints
-from ..enums import miopenDataType_t, miopenTensorLayout_t
+from miopyx.enums import miopenDataType_t, miopenTensorLayout_t
+from miopyx.problem._descriptors import TensorDescriptor, _DataType, _Int, _Ints
 
 def miopenCreateTensorDescriptor() -> TensorDescriptor: ...
 def miopenSet4dTensorDescriptor(

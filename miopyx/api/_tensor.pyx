@@ -5,12 +5,12 @@ Names and argument order are the header's; output pointers became return values 
 
 from libc.stdint cimport int64_t
 
-from .._args cimport checked_mul, to_int
-from .._descriptors cimport TensorDescriptor, as_tensor, to_data_type
+from miopyx.values._args cimport checked_mul, to_int
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, to_data_type
 
-from .._descriptors import destroy, set_cast_type, set_tensor, set_tensor_layout
-from ..enums import miopenDataType_t
-from ..errors import BadParmError
+from miopyx.problem._descriptors import destroy, set_cast_type, set_tensor, set_tensor_layout
+from miopyx.enums import miopenDataType_t
+from miopyx.errors import BadParmError
 
 # Making a member of an IntEnum from its number costs more than the rest of a getter.
 cdef list _DATA_TYPES = [None] * 10

@@ -8,24 +8,24 @@ from cpython.object cimport PyObject
 from libc.math cimport isinf, trunc
 from libc.stdint cimport int64_t, uint64_t
 
-from .._args cimport to_double, to_flag, to_int, to_int64
-from .._descriptors cimport TensorDescriptor, as_tensor
-from .._handle cimport Handle, as_handle, recall
-from .._invoker cimport Invoker
-from .._plan cimport Plan
-from .._reference._kernels cimport kernels
-from .._types cimport (
+from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._plan cimport Plan
+from miopyx.host._kernels cimport kernels
+from miopyx.values._types cimport (
     MX_CAST_TENSOR, MX_INT8, MX_INT32, MX_INT64, MX_OP_TENSOR, MX_SCALARS, MX_SCALE_TENSOR, MX_SET_TENSOR,
     MX_TRANSFORM_TENSOR,
 )
-from ..ops._tensor_ops cimport (
+from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_RAW, TensorProblem, copies_only,
 )
 from ._operation cimport call_number, launch, plan_of, prepare
 
 from operator import index
 
-from ..errors import BadParmError
+from miopyx.errors import BadParmError
 
 cdef tuple _OP_BUFFERS = ("A", "B", "C", "workSpace")
 cdef tuple _ONE_BUFFER = ("y", "workSpace")

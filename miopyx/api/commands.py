@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from .._descriptors import TensorDescriptor
+from miopyx.problem._descriptors import TensorDescriptor
 
 _SUFFIX = {"float32": "", "float16": "fp16", "bfloat16": "bfp16", "float64": "fp64"}
 # Axes from the outermost to the innermost in memory, the driver's default first.

@@ -15,19 +15,21 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from .. import _plan, logs
-from .._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
-from .._handle import Handle
-from .._plan import Plan
-from ..ops._activation import ActivationDescriptor
-from ..ops._lrn import LRNDescriptor
-from ..ops._pooling import PoolingDescriptor
-from ..ops._softmax import SoftmaxDescriptor
+from miopyx.engine import _plan
+from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
+from miopyx.problem._lrn import LRNDescriptor
+from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.problem._softmax import SoftmaxDescriptor
+from miopyx.values import logs
+
 from . import _activation, _batchnorm, _convolution, _handle, _lrn, _pooling, _softmax, _tensor, _tensor_ops
 from .commands import as_in_the_header, braces, builder, commented, layout
 
 if TYPE_CHECKING:
-    from .._buffers import _Data
+    from miopyx.runtime._buffers import _Data
 
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax)

@@ -6,49 +6,38 @@ its own); ours start at 1001.
 
 from __future__ import annotations
 
-from .._core import Solver
-from ..errors import BadParmError
-from . import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
-from .conv import (
-    _depthwise,
-    _fft,
-    _gemm,
-    _grouped_cpu,
-    _host,
-    _implicit_cpu,
-    _implicit_cpu_nhwc,
-    _implicit_cpu_weights,
-    _implicit_gpu,
-    _naive,
-    _nvidia,
-    _nvidia_few,
-    _nvidia_grouped,
-    _nvidia_int8,
-    _nvidia_pairs,
-    _nvidia_small,
-    _nvidia_wgmma,
-    _winograd_cpu,
-    _winograd_gpu,
-)
+from miopyx._core import Solver
+from miopyx.errors import BadParmError
+
+from .conv import _fft, _gemm, _host, _naive
+from .conv.cpu import _grouped as _cpu_grouped
+from .conv.cpu import _implicit as _cpu_implicit
+from .conv.cpu import _implicit_nhwc, _implicit_weights
+from .conv.cpu import _winograd as _cpu_winograd
+from .conv.gpu import _depthwise
+from .conv.gpu import _implicit as _gpu_implicit
+from .conv.gpu import _winograd as _gpu_winograd
+from .conv.nvidia import _few, _grouped, _int8, _mma, _pairs, _small, _wgmma
+from .layers import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (
-    _nvidia_wgmma.NvWgmmaFwd(), _nvidia_wgmma.NvWgmmaBwd(), _nvidia_wgmma.NvWgmmaWrw(),
-    _nvidia_pairs.NvPairsFwd(), _nvidia_pairs.NvPairsBwd(), _nvidia_pairs.NvPairsWrw(),
-    _nvidia.NvImplicitGemmFwd(), _nvidia.NvImplicitGemmBwd(), _nvidia.NvImplicitGemmWrw(),
-    _nvidia_int8.NvInt8Fwd(), _nvidia_few.NvFewChannelsFwd(), _nvidia_few.NvFewChannelsWrw(),
-    _nvidia_small.NvSmallFwd(), _nvidia_small.NvSmallBwd(), _nvidia_small.NvSmallWrw(),
-    _nvidia_grouped.NvGroupedFwd(), _nvidia_grouped.NvGroupedBwd(), _nvidia_grouped.NvGroupedWrw(),
+    _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(),
+    _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(),
+    _mma.NvImplicitGemmFwd(), _mma.NvImplicitGemmBwd(), _mma.NvImplicitGemmWrw(),
+    _int8.NvInt8Fwd(), _few.NvFewChannelsFwd(), _few.NvFewChannelsWrw(),
+    _small.NvSmallFwd(), _small.NvSmallBwd(), _small.NvSmallWrw(),
+    _grouped.NvGroupedFwd(), _grouped.NvGroupedBwd(), _grouped.NvGroupedWrw(),
     _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
-    _grouped_cpu.CpuGroupedFwd(), _grouped_cpu.CpuGroupedBwd(), _grouped_cpu.CpuGroupedWrw(),
-    _winograd_cpu.CpuWinogradF4Fwd(), _winograd_cpu.CpuWinogradF4Bwd(), _winograd_cpu.CpuWinogradF4Wrw(),
-    _winograd_cpu.CpuWinogradF2Fwd(), _winograd_cpu.CpuWinogradF2Bwd(), _winograd_cpu.CpuWinogradF2Wrw(),
-    _winograd_gpu.GpuWinogradF4Fwd(), _winograd_gpu.GpuWinogradF4Bwd(), _winograd_gpu.GpuWinogradF4Wrw(),
-    _winograd_gpu.GpuWinogradF2Fwd(), _winograd_gpu.GpuWinogradF2Bwd(), _winograd_gpu.GpuWinogradF2Wrw(),
-    _implicit_gpu.GpuImplicitGemmFwd(), _implicit_gpu.GpuImplicitGemmBwd(), _implicit_gpu.GpuImplicitGemmWrw(),
-    _implicit_cpu.CpuImplicitGemmFwd(), _implicit_cpu.CpuImplicitGemmBwd(),
-    _implicit_cpu_weights.CpuImplicitGemmWrw(),
-    _implicit_cpu_nhwc.CpuImplicitGemmNhwcFwd(), _implicit_cpu_nhwc.CpuImplicitGemmNhwcBwd(),
-    _implicit_cpu_nhwc.CpuImplicitGemmNhwcWrw(),
+    _cpu_grouped.CpuGroupedFwd(), _cpu_grouped.CpuGroupedBwd(), _cpu_grouped.CpuGroupedWrw(),
+    _cpu_winograd.CpuWinogradF4Fwd(), _cpu_winograd.CpuWinogradF4Bwd(), _cpu_winograd.CpuWinogradF4Wrw(),
+    _cpu_winograd.CpuWinogradF2Fwd(), _cpu_winograd.CpuWinogradF2Bwd(), _cpu_winograd.CpuWinogradF2Wrw(),
+    _gpu_winograd.GpuWinogradF4Fwd(), _gpu_winograd.GpuWinogradF4Bwd(), _gpu_winograd.GpuWinogradF4Wrw(),
+    _gpu_winograd.GpuWinogradF2Fwd(), _gpu_winograd.GpuWinogradF2Bwd(), _gpu_winograd.GpuWinogradF2Wrw(),
+    _gpu_implicit.GpuImplicitGemmFwd(), _gpu_implicit.GpuImplicitGemmBwd(), _gpu_implicit.GpuImplicitGemmWrw(),
+    _cpu_implicit.CpuImplicitGemmFwd(), _cpu_implicit.CpuImplicitGemmBwd(),
+    _implicit_weights.CpuImplicitGemmWrw(),
+    _implicit_nhwc.CpuImplicitGemmNhwcFwd(), _implicit_nhwc.CpuImplicitGemmNhwcBwd(),
+    _implicit_nhwc.CpuImplicitGemmNhwcWrw(),
     _fft.FftFwd(), _fft.FftBwd(), _fft.FftWrw(),
     _gemm.GemmFwd1x1(), _gemm.GemmFwd1x1Stride2(), _gemm.GemmFwdBatched(), _gemm.GemmFwdRest(),
     _gemm.GemmBwd1x1(), _gemm.GemmBwd1x1Stride2(), _gemm.GemmBwdBatched(), _gemm.GemmBwdRest(),

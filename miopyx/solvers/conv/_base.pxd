@@ -3,11 +3,11 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Problem, Solution, Solver
-from miopyx._problem cimport ConvProblem
-from miopyx._types cimport mx_conv_problem, mx_tensor
+from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 cdef enum:
-    BLOCK_TERMS = 1024     # that one accumulator takes, as in kernels/common.h
+    BLOCK_TERMS = 1024     # that one accumulator takes, as in kernels/include/common.h
     GPU_TERMS = 4096       # likewise on GPUs where a program has no totals: they take registers
 
 

@@ -1,4 +1,4 @@
-from ..._core import Solver
+from miopyx._core import Solver
 
 class ConvSolver(Solver):
     @property

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Problem, Solution, Solver, in_table
-from miopyx._problem cimport ConvProblem
-from miopyx._types cimport (
+from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._types cimport (
     MX_AXES, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32,
     mx_conv_problem, mx_tensor,
 )

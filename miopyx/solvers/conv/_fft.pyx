@@ -15,13 +15,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
-from miopyx._descriptors cimport type_size
-from miopyx._types cimport (
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
-from miopyx.solvers.conv._nvidia_common cimport span, stride_of, up
+from ._base cimport ConvSolver, type_token
+from .nvidia._common cimport span, stride_of, up
 
 cdef enum:
     DIRECT = 1
@@ -42,7 +42,7 @@ cdef enum:
 cdef int64_t WORKSPACE_LIMIT = 4 << 30
 cdef double LEAST_INDEX = 0.02       # above a last resort's
 
-# The structs of kernels/conv_fft.h and conv_fft_product.cl, which explain them.
+# The structs of kernels/conv/fft.h and conv/fft_product.cl, which explain them.
 cdef struct mx_fft_tiles:
     int64_t rows, first, across, down, channels, blocks
     int64_t n, g, c, h, w, height, width
@@ -287,10 +287,10 @@ cdef Step _transform_step(Device dev, const mx_conv_problem* p, const plan_t* q,
     shape = Arg.value_of((<const unsigned char*> g)[:sizeof(mx_fft_tiles)])
     groups = (_ceil(g.rows, 2 if q.h == 1 else 1) * items, g.blocks, p.groups)
     if inverse:
-        spec = KernelSpec("conv_fft_inverse.cl", "fft_inverse", SCALAR="double" if wide else "float", **defines)
+        spec = KernelSpec("conv/fft_inverse.cl", "fft_inverse", SCALAR="double" if wide else "float", **defines)
         args = (spectra, tensor, shape, Arg.alpha(wide), Arg.beta(wide))
     else:
-        spec = KernelSpec("conv_fft_forward.cl", "fft_forward", **defines)
+        spec = KernelSpec("conv/fft_forward.cl", "fft_forward", **defines)
         args = (tensor, spectra, shape)
     return Step(spec, args, groups, (items, 1, 1))
 
@@ -310,7 +310,7 @@ cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, m
     args = (Arg.slot_of(SLOT_WORKSPACE, q.size, a), Arg.slot_of(SLOT_WORKSPACE, q.size, b),
             Arg.slot_of(SLOT_WORKSPACE, q.size, c),
             Arg.value_of((<const unsigned char*> g)[:sizeof(mx_fft_product)]))
-    return Step(KernelSpec("conv_fft_product.cl", "fft_product", **defines), args, size, local)
+    return Step(KernelSpec("conv/fft_product.cl", "fft_product", **defines), args, size, local)
 
 
 cdef class _Fft(ConvSolver):

@@ -11,15 +11,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
-from miopyx._descriptors cimport type_size
-from miopyx._types cimport (
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token,
-)
-from miopyx.solvers.conv._index cimport columns_index, gemm_index
-from miopyx.solvers.conv._matmul cimport (
+from ._base cimport ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token
+from ._index cimport columns_index, gemm_index
+from ._matmul cimport (
     fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
     wide_scalars,
 )
@@ -151,7 +149,7 @@ cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
 
 
 cdef Step _im2col(Device dev, const mx_conv_problem* p, int64_t first, int64_t images):
-    spec = KernelSpec("conv_im2col.cl", "im2col", X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0)
+    spec = KernelSpec("conv/im2col.cl", "im2col", X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0)
     cdef int64_t size = type_size(<int> p.x.type)
     args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_WORKSPACE, size), Arg.value_of(problem_bytes(p)),
             Arg.value_of(struct.pack("q", first)), Arg.value_of(struct.pack("q", images)))
@@ -160,7 +158,7 @@ cdef Step _im2col(Device dev, const mx_conv_problem* p, int64_t first, int64_t i
 
 cdef Step _col2im(Device dev, const mx_conv_problem* p, int64_t column_type, int64_t first, int64_t images):
     cdef bint wide = wide_scalars(dev, p.x.type)
-    spec = KernelSpec("conv_im2col.cl", "col2im", X_TYPE=type_token(p.x.type), COL_TYPE=type_token(column_type),
+    spec = KernelSpec("conv/im2col.cl", "col2im", X_TYPE=type_token(p.x.type), COL_TYPE=type_token(column_type),
                       ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
                       ACC="double" if wide else "float")
     args = (Arg.slot_of(SLOT_WORKSPACE, type_size(<int> column_type)), Arg.slot_of(SLOT_X, type_size(<int> p.x.type)),
@@ -252,7 +250,7 @@ cdef Step _cnhw(Device dev, const mx_conv_problem* p, str entry, int from_slot, 
                 int64_t planes, int64_t plane, bint scaled):
     cdef bint wide = wide_scalars(dev, p.x.type)
     cdef int64_t size = type_size(<int> p.x.type)
-    spec = KernelSpec("conv_cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0,
+    spec = KernelSpec("conv/cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0,
                       SCALAR="double" if wide else "float",
                       ACC="double" if wide else "float")
     args = (Arg.slot_of(from_slot, size, from_offset), Arg.slot_of(to_slot, size),

@@ -1,9 +1,9 @@
-"""The host path: implicit GEMM in float64, any type, strides and rank (see miopyx/_reference)."""
+"""The host path: implicit GEMM in float64, any type, strides and rank (see miopyx/host)."""
 
 from miopyx._core cimport Device, Solution, Step
-from miopyx._reference._conv cimport host_conv
-from miopyx._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, mx_conv_problem
-from miopyx.solvers.conv._base cimport ConvSolver, sum_terms
+from miopyx.host._conv cimport host_conv
+from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, mx_conv_problem
+from ._base cimport ConvSolver, sum_terms
 
 cdef enum:
     IMPLICIT_GEMM = 5

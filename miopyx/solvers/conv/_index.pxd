@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._types cimport mx_conv_problem
+from miopyx.values._types cimport mx_conv_problem
 
 
 cdef double gemm_index(const mx_conv_problem* p, int64_t rounds) noexcept nogil

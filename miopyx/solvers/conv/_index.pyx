@@ -7,11 +7,11 @@ has timed; they predict no time.  The models know the shape, the type and, for W
 from libc.math cimport ceil
 from libc.stdint cimport int64_t
 
-from miopyx._problem cimport ConvProblem
-from miopyx._types cimport (
+from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, mx_conv_problem,
 )
-from miopyx.solvers.conv._base cimport is_pointwise
+from ._base cimport is_pointwise
 
 from miopyx.errors import BadParmError
 

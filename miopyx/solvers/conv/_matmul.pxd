@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, Step
 
-# The struct of kernels/common.h: strides in elements; groups and images are independent products, `reduce` blocks of k
-# are summed.
+# The struct of kernels/include/common.h: strides in elements; groups and images are independent products,
+# `reduce` blocks of k are summed.
 cdef struct mx_gemm:
     int64_t m, n, k
     int64_t a_m, a_k

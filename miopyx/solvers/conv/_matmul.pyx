@@ -8,12 +8,12 @@ import struct
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Step
-from miopyx._descriptors cimport type_size
-from miopyx._types cimport MX_DOUBLE, MX_INT8, MX_INT32
-from miopyx.solvers.conv._base cimport type_token, vector_lanes
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport MX_DOUBLE, MX_INT8, MX_INT32
+from ._base cimport type_token, vector_lanes
 
 cdef enum:
-    LARGEST_TILE = 64    # sums of a work-item of conv_gemm_gpu.cl: more do not fit its registers
+    LARGEST_TILE = 64    # sums of a work-item of conv/gpu/gemm.cl: more do not fit its registers
 
 # Each definition with its values in ascending order and the one that is usual where nothing was tuned.
 cdef tuple NN = (
@@ -131,7 +131,7 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     if not dev.is_cpu:
         side = tuned["SIDE"]
         groups = _ceil(g.n, side * tuned["EACH_N"]) * _ceil(g.m, side * tuned["EACH_M"]) * g.groups * g.images
-        return Step(KernelSpec("conv_gemm_gpu.cl", "gemm_tiled", **defines), args, (side * side * groups,),
+        return Step(KernelSpec("conv/gpu/gemm.cl", "gemm_tiled", **defines), args, (side * side * groups,),
                     (side * side,))
     defines["VEC"] = _vector(dev, c.type)
     if _along_n(g):
@@ -140,4 +140,4 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     else:
         blocks = _ceil(g.m, tuned["NT_CHUNK"]) * _ceil(g.n, tuned["NT_CHUNK"])
         entry, defines["PARTS"] = "gemm_nt", 2
-    return Step(KernelSpec("conv_gemm_cpu.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))
+    return Step(KernelSpec("conv/cpu/gemm.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

@@ -6,11 +6,11 @@ Takes every type, layout, stride, rank and group count, needs no workspace; the 
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
-from miopyx._descriptors cimport type_size
-from miopyx._types cimport (
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, problem_bytes, spatial_size, sum_terms, type_token
+from ._base cimport ConvSolver, problem_bytes, spatial_size, sum_terms, type_token
 
 cdef enum:
     DIRECT = 1
@@ -47,7 +47,7 @@ cdef class _DirectNaive(ConvSolver):
         # alpha and beta scale an int32 in double: float would lose its low bits.
         cdef bint wide = out.type == MX_DOUBLE or (out.type == MX_INT32 and dev.fp64)
         spec = KernelSpec(
-            "conv_direct_naive.cl", self.entry, X_TYPE=type_token(p.x.type), W_TYPE=type_token(p.w.type),
+            "conv/naive.cl", self.entry, X_TYPE=type_token(p.x.type), W_TYPE=type_token(p.w.type),
             Y_TYPE=type_token(p.y.type), ACC="int" if integer else "double" if dev.fp64 else "float",
             SCALAR="double" if wide else "float",
             INDEX="int" if max(_elements(&p.x), _elements(&p.w), _elements(&p.y)) < INT_LIMIT - group else "long",

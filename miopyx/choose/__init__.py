@@ -1,0 +1,1 @@
+"""Which solver: finding, ranking, searching, explaining."""

@@ -1,0 +1,27 @@
+"""What is known of the solvers that can run a problem, and in what order to try them."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Solver
+from miopyx.engine._handle cimport Handle
+from miopyx.problem._problem cimport ConvProblem
+
+
+cdef class Candidate:
+    cdef readonly Solver solver
+    cdef readonly double time          # milliseconds
+    cdef readonly int64_t workspace    # bytes
+    cdef readonly str source           # "found" (by this handle), "user" or "system" (a database), "index", "forced"
+    cdef readonly bint measured        # found, or from a database
+
+    cdef tuple _all(self)
+
+
+cdef class FindRecord:
+    cdef readonly list candidates      # fastest first
+    cdef readonly list skipped         # Refusals
+    cdef readonly list failed          # solvers
+    cdef readonly bint partial, current
+
+
+cdef list best_first(Handle handle, ConvProblem problem)

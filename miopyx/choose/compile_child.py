@@ -1,0 +1,116 @@
+"""The child process that compiles: takes sources on its standard input and answers with binaries.
+
+A script of its own, since a driver that aborts must take nobody else along.  Started by `compiling`, which also says
+where the package lies, so that this file alone needs nothing but the standard library to talk.
+
+Both sides speak in frames: two lengths, an object as JSON, bytes.  The first frame names the device, each further one
+is a job; each gets one frame in reply, whose "why" is empty where all went well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import IO, Any
+
+_LENGTHS = struct.Struct("<QQ")
+_MAX_BYTES = 1 << 30
+
+
+def send(stream: IO[bytes], fields: dict[str, Any], payload: bytes = b"") -> None:
+    """Write one frame."""
+    text = json.dumps(fields).encode()
+    stream.write(_LENGTHS.pack(len(text), len(payload)) + text + payload)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
+    """Read one frame; None at the end of the stream, wherever it comes, or where this is no frame."""
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) != _LENGTHS.size:
+        return None
+    text_length, payload_length = _LENGTHS.unpack(lengths)
+    if text_length > _MAX_BYTES or payload_length > _MAX_BYTES:
+        return None
+    text, payload = stream.read(text_length), stream.read(payload_length)
+    if len(text) != text_length or len(payload) != payload_length:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return (fields, payload) if isinstance(fields, dict) else None
+
+
+class Compiler:
+    """One device, opened in this process."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        for library in wanted["preload"]:
+            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        from miopyx.device import devices
+        from miopyx.runtime import _opencl, programs
+
+        same = [info for info in devices.discover() if programs.identity(info) == wanted["identity"]]
+        if not same:
+            raise LookupError("a child process does not see this device")
+        # Devices that differ in nothing that binaries depend on are as good, but the same place is the likeliest.
+        same.sort(key=lambda info: [info.platform_index, info.device_index] != wanted["place"])
+        _opencl.load(devices.loader_path())
+        self.context, self.queue = devices.open_device(same[0])
+        self.device = self.queue.device
+
+    def build(self, source: bytes, options: str) -> bytes:
+        """Return the binary of a source."""
+        from miopyx.runtime import _opencl
+
+        program = _opencl.program_from_source(self.context.int_ptr, self.device.int_ptr, source, options.encode())
+        binary = program.binary()
+        if binary is None:
+            raise LookupError("the driver gives no binary of a program")
+        return binary
+
+
+def main() -> int:
+    # Drivers print to standard output, and the compilers that they start may read standard input: both pipes move to
+    # descriptors of our own, which no other program inherits.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    first = receive(requests)
+    if first is None:
+        return 1
+    sys.path[:] = first[0]["path"]
+    try:
+        compiler = Compiler(first[0])
+    except Exception as e:
+        send(replies, {"why": reason(e)})
+        return 1
+    send(replies, {"why": ""})
+    while (job := receive(requests)) is not None:
+        fields, source = job
+        signal.alarm(fields["seconds"])  # ends this process should nobody be left to do it
+        try:
+            binary = compiler.build(source, fields["options"])
+        except Exception as e:
+            send(replies, {"why": reason(e)})
+        else:
+            send(replies, {"why": ""}, binary)
+        signal.alarm(0)
+    return 0
+
+
+def reason(error: Exception) -> str:
+    """Return an error's text; ours carry theirs apart from the status."""
+    return str(getattr(error, "message", "") or error or type(error).__name__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""Many programs made ready at once: from the cache, in threads, or in child processes where a driver may abort.
+
+MIOPEN_COMPILE_PARALLEL_LEVEL says how many programs are compiled at a time; 0 is half of the usable cores.  They are
+compiled
+
+* one after the other in this process, where that is 1;
+* in threads, where the driver's compiler takes several at a time and was never seen to abort;
+* in child processes elsewhere: PoCL holds one lock around its compiler, and LLVM ends the process on what it cannot
+  compile.  A child needs about a second before its first program, so there is one for every four programs.  A single
+  one gains no time: it is started only for as many as a search has, which must not end half way.  Fewer programs are
+  compiled one after the other in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from miopyx.device import icd, probing
+from miopyx.errors import MIOpenError, UnknownError
+from miopyx.runtime import programs
+from miopyx.values import config
+
+from . import compile_child
+
+if TYPE_CHECKING:
+    from miopyx._core import Device, KernelSpec
+    from miopyx.device.devices import DeviceInfo
+    from miopyx.engine._handle import Handle
+    from miopyx.runtime._opencl import Program
+
+SECONDS = 300
+_START_SECONDS = 120
+_THREADS_ARE_SAFE = {"nvidia", "intel", "amd"}
+_PROGRAMS_A_CHILD = 4
+_PROGRAMS_OF_A_SEARCH = 12
+_log = logging.getLogger("miopyx")
+
+
+class Failure(NamedTuple):
+    """A program that could not be made, and why, with the compiler's log."""
+
+    spec: KernelSpec
+    why: str
+
+
+def ahead(handle: Handle, specs: Iterable[KernelSpec | None], seconds: int = SECONDS) -> list[Failure]:
+    """Make the programs of many kernels ready on a handle; return those that could not be made.
+
+    Parameters
+    ----------
+    handle : Handle
+        Gets the programs: `Handle.program` has them at once from then on.
+    specs : iterable of KernelSpec or None
+        As solutions' steps name them.  None, a host function, is passed over, and so is what the handle has.
+    seconds : int
+        How long one program may take in a child process; nothing can end a build in this one.
+
+    Raises
+    ------
+    BadParmError
+        If the handle was destroyed.
+    InvalidValueError
+        If MIOPEN_COMPILE_PARALLEL_LEVEL is negative.
+    """
+    start = time.monotonic()
+    batch = _Batch(handle)
+    different = {(spec.file, spec.options): spec for spec in specs if spec is not None}
+    wanted = [spec for spec in different.values() if not handle.has_program(spec)]
+    missing = [spec for spec in wanted if not batch.make(spec, programs.cached)]
+    if missing:
+        workers, children = _way(handle.device.info.runtime, len(missing))
+        left = _in_children(batch, missing, workers, seconds) if children else missing
+        _in_threads(batch, left, 1 if children else workers)
+        _log.info("%d programs made ready in %.1f s (%d compiled, %d failed, %d at a time%s)", len(wanted),
+                  time.monotonic() - start, len(missing), len(batch.failures), workers,
+                  " in child processes" if children else "")
+    return batch.failures
+
+
+def _way(runtime: str, count: int) -> tuple[int, bool]:
+    """Return how many programs to compile at a time, and whether in child processes."""
+    level: int = config.get("MIOPEN_COMPILE_PARALLEL_LEVEL")
+    most = level or max(1, len(os.sched_getaffinity(0)) // 2)
+    if runtime in _THREADS_ARE_SAFE:
+        return min(most, count), False
+    children = min(most, count // _PROGRAMS_A_CHILD)
+    pays = children > 1 or (children == 1 and level != 1 and count >= _PROGRAMS_OF_A_SEARCH)
+    return (children, True) if pays and probing._python() is not None else (1, False)
+
+
+class _Batch:
+    """Programs in the making for one handle."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle, self.device = handle, handle.device
+        self.failures: list[Failure] = []
+
+    def make(self, spec: KernelSpec, function: Callable[[Device, str, str], Program | None]) -> bool:
+        """Keep what a function returns for a device, a file and options; False if that is None."""
+        try:
+            program = function(self.device, spec.file, spec.options)
+        except MIOpenError as e:
+            self.failures.append(Failure(spec, str(e)))
+            return True
+        if program is not None:
+            self.handle.keep_program(spec, program, self.device)
+        return program is not None
+
+
+def _in_threads(batch: _Batch, specs: list[KernelSpec], workers: int) -> None:
+    if workers == 1:
+        for spec in specs:
+            batch.make(spec, programs.build)
+        return
+    executor = ThreadPoolExecutor(workers, "miopyx-compile")
+    try:
+        for future in [executor.submit(batch.make, spec, programs.build) for spec in specs]:
+            future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _in_children(batch: _Batch, specs: list[KernelSpec], workers: int, seconds: int) -> list[KernelSpec]:
+    """Compile in child processes, one a thread; return what is left where none can be started."""
+    pending = deque(specs)
+    children: list[_Child] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        child: _Child | None = None
+        try:
+            while pending and not stop.is_set():
+                if child is None:
+                    try:
+                        child = _Child()
+                        children.append(child)
+                        child.open(batch.device.info)
+                    except (OSError, UnknownError) as e:
+                        _log.info("a compiler process could not be started: %s", e)
+                        return
+                    continue
+                try:
+                    spec = pending.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                batch.make(spec, functools.partial(_build_in, child, seconds))
+                if child.gone:
+                    child.close()
+                    child = None
+        finally:
+            if child is not None:
+                child.close()
+
+    with ThreadPoolExecutor(workers, "miopyx-compile") as executor:
+        try:
+            for future in [executor.submit(work) for _ in range(workers)]:
+                future.result()
+        finally:
+            # After an interrupt.  Who appends a child later than this finds the event set before its first job.
+            stop.set()
+            for child in children:
+                child.kill()
+    return list(pending)
+
+
+def _build_in(child: _Child, seconds: int, device: Device, file: str, options: str) -> Program:
+    return programs.adopt(device, file, options, child.build(file, options, seconds))
+
+
+def _command() -> list[str]:
+    # By file name and with -P, as probes are started: modules beside the file have common names.
+    return [probing._python() or "", "-P", "-W", "ignore", str(Path(__file__).with_name("compile_child.py"))]
+
+
+class _Child:
+    """A process that compiles; `gone` is set once it died or was killed for being late."""
+
+    def __init__(self) -> None:
+        self.gone, self._late, self._reaped = False, False, False
+        self._lock = threading.Lock()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the child)
+        try:
+            self._process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=self._stderr, start_new_session=True)
+        except BaseException:
+            self._stderr.close()
+            raise
+
+    def open(self, info: DeviceInfo) -> None:
+        """Let the child open a device; UnknownError if it cannot."""
+        why, _ = self._ask(_START_SECONDS, {
+            "path": [path for path in sys.path if isinstance(path, str)], "preload": icd.preloads(),
+            "identity": programs.identity(info), "place": [info.platform_index, info.device_index]})
+        if why:
+            raise UnknownError(why)
+
+    def build(self, file: str, options: str, seconds: int) -> bytes:
+        """Return the binary of a kernel file; UnknownError with the compiler's log, or with how the child ended."""
+        why, binary = self._ask(seconds, {"options": options, "seconds": seconds}, programs.source(file).encode())
+        if why:
+            raise UnknownError(f"{file}: {why}")
+        return binary
+
+    def _ask(self, seconds: int, request: dict[str, Any], payload: bytes = b"") -> tuple[str, bytes]:
+        """Return why not, and the answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        timer = threading.Timer(seconds, self._end_late)
+        timer.daemon = True
+        timer.start()
+        reply = None
+        try:
+            # The pipe may break while we write; and the child may have said why before it went.
+            with contextlib.suppress(OSError):
+                compile_child.send(self._process.stdin, request, payload)
+            with contextlib.suppress(OSError):
+                reply = compile_child.receive(self._process.stdout)
+        finally:
+            timer.cancel()
+        self.gone = reply is None or self._late
+        if reply is None:
+            return self._end(seconds), b""
+        return str(reply[0].get("why", "no answer that makes sense")), reply[1]
+
+    def _end(self, seconds: int) -> str:
+        """Return how a child ended that gave no answer."""
+        self._reap()
+        code = self._process.returncode
+        lines = probing._last_lines(probing._tail(self._stderr))
+        if self._late:
+            return f"no answer within {seconds} s from the compiler process{lines}"
+        try:
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        except ValueError:
+            how = f"signal {-code}"
+        return f"the compiler process died with {how}{lines}"
+
+    def _end_late(self) -> None:
+        self._late = True
+        self.kill()
+
+    def kill(self) -> None:
+        """End the child and the compilers that it started, from any thread."""
+        with self._lock:
+            if not self._reaped:  # else its id may be another process's by now
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        self.kill()
+        with self._lock:
+            self._reaped = True
+            self._process.wait()
+
+    def close(self) -> None:
+        """End the child and give everything back."""
+        self._reap()
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+            assert stream is not None
+            with contextlib.suppress(OSError):  # what a broken pipe still holds
+                stream.close()

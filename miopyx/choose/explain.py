@@ -1,0 +1,88 @@
+"""Why a plan runs what it runs, and not something else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from miopyx.engine._handle import Handle
+from miopyx.engine._invoker import Invoker
+from miopyx.problem._problem import ConvProblem, Problem
+from miopyx.solvers import registry
+
+from ._ranking import Candidate, candidates, ranked_by
+from ._survey import refusals
+
+
+class Explanation(NamedTuple):
+    """What a plan runs, from where that is known, and for every other solver why not."""
+
+    problem: str
+    device: str
+    chosen: Candidate
+    origin: str
+    config: tuple[int, ...]
+    kernels: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        c = self.chosen
+        time = f", {c.time:.4g} ms" if c.measured else ""
+        lines = [
+            f"{self.problem} on {self.device}",
+            f"solver    {c.solver.id}/{c.solver.name} ({self.origin}{time})",
+            *([f"config    {','.join(map(str, self.config))}"] if self.config else []),
+            f"workspace {c.workspace} bytes",
+            f"kernels   {', '.join(self.kernels)}",
+        ]
+        width = max((len(name) for name, _ in self.others), default=0)
+        return "\n".join(lines + [f"not {name:<{width}}  {why}" for name, why in self.others])
+
+
+def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
+            limit: int | None = None, learnt_since: bool = False) -> Explanation:
+    """Return which solver runs, from where, and for every other one why not.
+
+    `learnt_since` says that more may be known now than when the choice was made.
+    """
+    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
+    seen = False
+    for other in candidates(handle, problem):
+        if other.solver is chosen.solver:
+            seen = True
+            continue
+        about = f"{other.time:.4g} ms measured" if other.measured else f"index {10 / other.time:.3g}"
+        if limit is not None and other.workspace > limit:
+            why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
+        elif chosen.source == "forced":
+            why = f"another was asked for ({about})"
+        elif not seen and learnt_since:
+            why = f"ranks higher by what was learnt since ({about})"
+        elif not seen:
+            why = "could not be prepared on this device"
+        elif other.solver.last_resort:
+            why = f"last resort ({about})"
+        else:
+            why = f"ranks lower ({about})"
+        others.append((f"{other.solver.id}/{other.solver.name}", why))
+    origin = {"found": "measured by Find", "user": "from the user's find-db", "system": "from the system's find-db",
+              "index": f"chosen by {ranked_by()}", "forced": "asked for"}[chosen.source]
+    launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
+    kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
+    return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others))
+
+
+def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
+    """Return which solver runs an operation that is not a convolution, and why not those before it."""
+    launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
+    lines = [
+        f"{problem!r} on {handle.device.name}",
+        f"solver    {prepared.solver.id}/{prepared.solver.name} (the first that applies)",
+        f"workspace {prepared.solution.workspace} bytes",
+        f"kernels   {', '.join(name if n == 1 else f'{n} x {name}' for name, n in launches.items())}",
+    ]
+    for solver in registry.OTHERS[type(problem).__name__]:
+        if solver is not prepared.solver:
+            why = solver.why_not(handle.device, problem) or "another one comes first"
+            lines.append(f"not {solver.id}/{solver.name}  {why}")
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""Measured times as JSON lines, one for each measurement of a (problem, solver, configuration, device).
+
+They are what a heuristic is trained on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from miopyx._core import Solver
+from miopyx.database import store
+from miopyx.engine._handle import Handle
+from miopyx.problem import _key
+from miopyx.problem._problem import ConvProblem
+from miopyx.values import config, logs
+
+
+def write(handle: Handle, problem: ConvProblem, solver: Solver, values: tuple[int, ...], time: float,
+          runs: int) -> None:
+    """Add a line to the file that MIOPYX_MEASUREMENTS names, if it names one.
+
+    `time` is what counted of `runs` runs in milliseconds of the device's clock (their median; in a search, of two the
+    less), `values` the solver's configuration.
+    """
+    path: str = config.get("MIOPYX_MEASUREMENTS")
+    if not path:
+        return
+    import json
+
+    info = handle.device.info
+    line = (json.dumps({
+        "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,
+        "config": list(values), "workspace": solver.workspace_size(handle.device, problem), "time_ms": time,
+        "runs": runs, "device": info.name, "compute_units": info.compute_units,
+        "stamp": store.of(info).stamp,
+    }) + "\n").encode()
+    try:
+        # One write at the end of the file: lines of several processes do not mix.
+        # Nobody may read at the other end of a pipe.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            if os.write(descriptor, line) < len(line):
+                os.write(descriptor, b"\n")  # what follows must not be glued to a part of a line
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+    except OSError as e:
+        logs.warn_once(path, "times cannot be added to %s: %s", path, e.strerror, function="measurements")

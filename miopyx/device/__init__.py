@@ -1,0 +1,1 @@
+"""Finding OpenCL devices, probing them in a child process, ranking them."""

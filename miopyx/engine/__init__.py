@@ -1,0 +1,1 @@
+"""What a repeated call touches: handles, invokers, plans, the workspace arena."""

@@ -1,0 +1,95 @@
+"""Handles: a device, its queue, and all that was prepared for it."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
+from ._arena cimport Arena
+from miopyx._core cimport Device
+from miopyx.values._lock cimport mx_lock
+from miopyx.problem._problem cimport Problem
+
+cdef struct entry_t:
+    uint64_t hash
+    int64_t what
+    PyObject* problem    # owned, as is the value
+    PyObject* value
+
+cdef enum:
+    STAMPS = 7           # descriptors of a call, at most
+
+cdef struct memo_t:
+    uint64_t stamp[STAMPS]  # of descriptors
+    int64_t call         # which function asked, and all that is not in a descriptor
+    PyObject* value      # the table's
+
+
+cdef class Handle:
+    cdef readonly Device device
+    cdef readonly object queue           # pyopencl CommandQueue, None on the host
+    cdef readonly dict found             # problem bytes -> what Find measured
+    cdef readonly bint profiling
+    cdef readonly double kernel_time     # ms of the last call while profiling was on
+    cdef void* queue_ptr
+    cdef bint alive, queue_profiles
+    cdef long long born                  # fork generation
+    cdef dict programs
+    cdef entry_t* table                  # open addressing over a power of two, at most half full
+    cdef size_t table_mask, table_count
+    cdef memo_t* memo                    # pairs, over a power of two
+    cdef size_t memo_mask, memo_lost
+    cdef Arena arena                     # None until a call needs workspace
+    cdef tuple allocator                 # the user's allocator, deallocator and their context, None for OpenCL's
+    cdef mx_lock lock
+    cdef object __weakref__
+
+    cdef int require_alive(self) except -1
+    cdef object lookup(self, const void* data, size_t size, int64_t what)
+    cdef int keep(self, Problem problem, int64_t what, object value) except -1
+    cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,
+                         size_t size)
+    cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept
+    cdef int _grow_table(self) except -1
+    cdef int _clear(self) except -1
+    cdef int _grow_memo(self) except -1
+    cdef int _forget_memo(self) noexcept
+    cdef int drop_arena(self) except -1
+    cdef int reserve_arena(self, int64_t need) except -1
+
+
+cdef Handle check_handle(object handle)
+
+
+cdef inline Handle as_handle(object handle):
+    """`handle` where it is a live handle, else the error that says what it is."""
+    if isinstance(handle, Handle):
+        (<Handle> handle).require_alive()
+        return <Handle> handle
+    return check_handle(handle)
+
+
+cdef inline size_t memo_index(const uint64_t* stamp, int count, int64_t call) noexcept:
+    cdef uint64_t h = <uint64_t> call * 0x165667B19E3779F9ULL
+    cdef int i
+    for i in range(count):
+        h = (h ^ stamp[i]) * 0x9E3779B97F4A7C15ULL
+        h ^= h >> 29
+    return h >> 32
+
+
+cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64_t call):
+    """Return what was remembered for a call with descriptors of these stamps, or None.
+
+    A call has always the same number of descriptors.
+    """
+    cdef memo_t* m
+    cdef int i, j
+    if handle.memo != NULL:
+        m = &handle.memo[2 * (memo_index(stamp, count, call) & handle.memo_mask)]
+        for i in range(2):
+            if m[i].call == call and m[i].value != NULL:
+                for j in range(count):
+                    if m[i].stamp[j] != stamp[j]:
+                        break
+                else:
+                    return <object> m[i].value
+    return None

@@ -1,0 +1,467 @@
+"""Handles: a device, its in-order queue, and everything prepared for it.
+
+What was prepared for a problem lies in a table under the problem's bytes and a number that says what it is: a solver's
+id, an algorithm (see `find`), or one of the answers below.  In front of the table stands a memo by the stamps of the
+descriptors, so that a call whose descriptors are as they were neither checks nor packs them again.
+"""
+
+import os
+import weakref
+
+import numpy
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memset
+
+from ._arena cimport make_arena
+from miopyx._core cimport Device, KernelSpec
+from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
+from miopyx.runtime._opencl cimport check, cl, cl_int, fork_generation
+from miopyx.problem._problem cimport Problem, hash_bytes
+
+from miopyx.runtime import _buffers, _opencl, programs
+from miopyx.values import config as environment
+from miopyx.errors import AllocFailedError, BadParmError, UnknownError
+
+cdef enum:
+    TABLE_START = 16       # entries
+    MEMO_START = 64        # pairs
+    MEMO_MOST = 4096
+
+# Handles that may have to be abandoned after a fork.
+cdef object live = weakref.WeakSet()
+
+
+def _after_fork_in_child():
+    """Leave behind what does not survive: locks that another thread held, and pyopencl's objects.
+
+    The latter are leaked, since releasing them in the child may hang in the driver.
+    """
+    cdef Handle handle
+    for handle in list(live):
+        mx_lock_make(&handle.lock)
+        handle.profiling = False
+        if handle.queue is not None:
+            Py_INCREF(handle.queue)
+            Py_INCREF(handle.device.context)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef class Handle:
+    """A device, its in-order queue, and everything prepared for it: programs, invokers, found times, workspace.
+
+    Parameters
+    ----------
+    device : str, pyopencl.CommandQueue or None
+        None takes the best device that works (MIOPYX_DEVICE, else GPUs, then OpenCL CPUs, then the host); a text names
+        one as ``miopyx doctor`` prints it, ``"host"`` for the host path; a queue is used as it is (in-order only).
+
+    A handle may be used by several threads of a process, not across fork.
+    """
+
+    def __init__(self, device=None):
+        from miopyx.device import devices as devices
+
+        if device is None or isinstance(device, str):
+            self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
+                        else devices.best(), None)
+        else:
+            self.set_queue(device)
+
+    def __cinit__(self, *args, **kwargs):
+        self.found, self.programs = {}, {}
+        self.born = fork_generation
+        if mx_lock_make(&self.lock) != 0:
+            raise AllocFailedError("no memory for a handle's lock")
+        live.add(self)
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.table_mask + 1 if self.table != NULL else 0):
+            Py_XDECREF(self.table[i].problem)
+            Py_XDECREF(self.table[i].value)
+        free(self.table)
+        free(self.memo)
+        if self.queue_ptr != NULL and self.born == fork_generation:
+            if self.arena is not None and self.arena.deallocator is not None:
+                cl.clFinish(self.queue_ptr)
+            cl.clReleaseCommandQueue(self.queue_ptr)
+
+    cdef int require_alive(self) except -1:
+        if not self.alive:
+            raise BadParmError("handle was destroyed", "handle", self, "a live handle")
+        if self.born != fork_generation and not self.device.is_host:
+            raise UnknownError("handle was made before fork: OpenCL does not survive it, make a new one", "handle",
+                               self, "a handle of this process")
+        return 0
+
+    def _adopt(self, info, queue):
+        """Take a device, and its own queue where none is given; return the programs that are left behind."""
+        from miopyx.device import devices as devices
+
+        context, left = None, []
+        if info.kind != "host":
+            _opencl.load(devices.loader_path())
+            _buffers.know_buffer(*devices.memory_types())
+            if queue is None:
+                context, queue = devices.open_device(info)
+            else:
+                context = queue.context
+        if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
+                or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
+            # Programs and invokers belong to a context and a device, times to a device.
+            left = list(self.programs.values())
+            self._clear()
+            self.drop_arena()
+            self.device = Device(info, context)
+        elif queue is not None and queue != self.queue:
+            devices.follow(queue, self.queue)  # calls of both work in the same memory
+        if self.queue_ptr != NULL:
+            cl.clReleaseCommandQueue(self.queue_ptr)
+            self.queue_ptr = NULL
+        self.queue = queue
+        if queue is not None:
+            self.queue_ptr = <void*> <size_t> queue.int_ptr
+            check(cl.clRetainCommandQueue(self.queue_ptr), "clRetainCommandQueue")
+            self.queue_profiles = devices.queue_profiles(queue)
+        self.alive = True
+        return left
+
+    def set_queue(self, queue):
+        """Use another queue from now on (miopenSetStream)."""
+        from miopyx.device import devices as devices
+
+        if queue is None:
+            raise UnknownError("Error setting stream to nullptr", "streamID", None, "a pyopencl.CommandQueue")
+        if self.device is not None:
+            self.require_alive()
+            if self.device.is_host:
+                raise BadParmError("a host handle has no queue", "streamID", queue, None)
+        info = devices.from_queue(queue)
+        acquire(&self.lock)
+        try:
+            if self.profiling and not devices.queue_profiles(queue):
+                raise BadParmError("profiling is on and the queue was made without CL_QUEUE_PROFILING_ENABLE",
+                                   "streamID", queue, "a queue that profiles")
+            left = self._adopt(info, queue)
+        finally:
+            mx_lock_drop(&self.lock)
+        programs.store(left)
+
+    def stream(self):
+        """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
+        self.require_alive()
+        acquire(&self.lock)  # Find may be timing on a queue of its own
+        try:
+            return self.queue
+        finally:
+            mx_lock_drop(&self.lock)
+
+    def set_profiling(self, bint enable):
+        """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""
+        self.require_alive()
+        acquire(&self.lock)  # Find's times must not be switched off under it
+        try:
+            if enable and not self.device.is_host and not self.queue_profiles:
+                raise BadParmError("the queue was made without CL_QUEUE_PROFILING_ENABLE", "enable", True, False)
+            self.profiling = enable
+        finally:
+            mx_lock_drop(&self.lock)
+
+    def timing(self):
+        """Return a context in which each call's kernels are timed, on a queue of our own where the user's cannot."""
+        return _Timing(self)
+
+    def last_kernel_time(self):
+        """Milliseconds of the last call while profiling was on (miopenGetKernelTime)."""
+        self.require_alive()
+        return self.kernel_time
+
+    def finish(self):
+        """Wait until everything enqueued has run."""
+        cdef cl_int code
+        cdef void* ptr
+        self.require_alive()
+        _queue, ptr = self.queue, self.queue_ptr  # both stay, should another thread move the handle meanwhile
+        if ptr != NULL:
+            with nogil:
+                code = cl.clFinish(ptr)
+            check(code, "clFinish")
+
+    def destroy(self):
+        """Let go of everything; using the handle afterwards is a BadParmError.
+
+        What the cache of programs lacks of this handle's is written, which on PoCL takes part of a second a program.
+        """
+        acquire(&self.lock)
+        try:
+            if self.alive and self.born == fork_generation:
+                self.drop_arena()
+            left = list(self.programs.values())
+            self.alive = False
+            self._clear()
+        finally:
+            mx_lock_drop(&self.lock)
+        programs.store(left)
+
+    def __enter__(self):
+        self.require_alive()
+        return self
+
+    def __exit__(self, *exc):
+        self.destroy()
+
+    def __repr__(self):
+        return f"<Handle {self.device.name if self.device is not None else None}{'' if self.alive else ' destroyed'}>"
+
+    def program(self, KernelSpec spec not None):
+        """Return the built program of `spec`; a handle builds each once."""
+        key = (spec.file, spec.options)
+        program = self.programs.get(key)
+        if program is None:
+            acquire(&self.lock)
+            try:
+                program = self.programs.get(key)
+                if program is None:
+                    program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
+            finally:
+                mx_lock_drop(&self.lock)
+        return program
+
+    def has_program(self, KernelSpec spec not None):
+        """Return whether `program` has this one at once."""
+        self.require_alive()
+        return (spec.file, spec.options) in self.programs
+
+    def keep_program(self, KernelSpec spec not None, program not None, Device device not None):
+        """Take a program that was made elsewhere for `device`, unless the handle has left it.
+
+        Takes no lock: the thread that waits for others to make programs may hold the handle's.
+        """
+        if device is self.device:
+            self.programs.setdefault((spec.file, spec.options), program)
+
+    # The table.  Nothing is ever removed but by a new value for the same problem and number.
+
+    cdef object lookup(self, const void* data, size_t size, int64_t what):
+        """Return what is kept for a problem's bytes under a number, or None."""
+        cdef entry_t* entry
+        if self.table == NULL:
+            return None
+        entry = self._place(data, size, what, hash_bytes(data, size))
+        return None if entry.value == NULL else <object> entry.value
+
+    cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept:
+        """Return the entry of a problem and a number, or the empty one where it belongs."""
+        cdef size_t i = _start(h, what) & self.table_mask
+        cdef Problem problem
+        cdef entry_t* entry
+        while True:
+            entry = &self.table[i]
+            if entry.value == NULL:
+                return entry
+            if entry.hash == h and entry.what == what:
+                problem = <Problem> entry.problem
+                if problem.size == size and memcmp(problem.data, data, size) == 0:
+                    return entry
+            i = (i + 1) & self.table_mask
+
+    cdef int keep(self, Problem problem, int64_t what, object value) except -1:
+        """Keep a value for a problem under a number, in place of the one that stood there."""
+        cdef entry_t* entry
+        cdef PyObject* before
+        if 2 * (self.table_count + 1) > self.table_mask + 1:
+            self._grow_table()
+        entry = self._place(problem.data, problem.size, what, hash_bytes(problem.data, problem.size))
+        before = entry.value
+        if before == <PyObject*> value:
+            return 0
+        Py_INCREF(value)
+        entry.value = <PyObject*> value
+        if before != NULL:
+            self._forget_memo()  # it borrows from the table
+            Py_DECREF(<object> before)
+            return 0
+        Py_INCREF(problem)
+        entry.problem, entry.what = <PyObject*> problem, what
+        entry.hash = hash_bytes(problem.data, problem.size)
+        self.table_count += 1
+        return 0
+
+    cdef int _grow_table(self) except -1:
+        cdef entry_t* old = self.table
+        cdef size_t i, j, size = self.table_mask + 1 if old != NULL else 0
+        cdef size_t mask = 2 * size - 1 if size else TABLE_START - 1
+        cdef entry_t* new = <entry_t*> calloc(mask + 1, sizeof(entry_t))
+        if new == NULL:
+            raise AllocFailedError("no memory for a handle's table", "entries", mask + 1)
+        for i in range(size):
+            if old[i].value != NULL:
+                j = _start(old[i].hash, old[i].what) & mask
+                while new[j].value != NULL:
+                    j = (j + 1) & mask
+                new[j] = old[i]
+        self.table, self.table_mask = new, mask
+        free(old)
+        return 0
+
+    cdef int _clear(self) except -1:
+        """Forget what was prepared."""
+        cdef entry_t* table = self.table
+        cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
+        self._forget_memo()
+        self.table, self.table_mask, self.table_count = NULL, 0, 0
+        self.found, self.programs = {}, {}
+        for i in range(size):
+            Py_XDECREF(table[i].problem)
+            Py_XDECREF(table[i].value)
+        free(table)
+        return 0
+
+    cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,
+                         size_t size):
+        """Return what is kept for a problem, as `lookup` does, and let `recall` find it by the descriptors' stamps."""
+        cdef memo_t* m
+        cdef int i
+        value = self.lookup(data, size, what)
+        if value is None:
+            return None
+        if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
+            self._grow_memo()
+        m = &self.memo[2 * (memo_index(stamp, count, call) & self.memo_mask)]
+        self.memo_lost += m[1].value != NULL
+        m[1] = m[0]
+        for i in range(count):
+            m.stamp[i] = stamp[i]
+        m.call, m.value = call, <PyObject*> value
+        return value
+
+    cdef int _grow_memo(self) except -1:
+        cdef size_t pairs = 4 * (self.memo_mask + 1) if self.memo != NULL else MEMO_START
+        cdef memo_t* new = <memo_t*> calloc(2 * pairs, sizeof(memo_t))
+        if new == NULL:
+            raise AllocFailedError("no memory for a handle's memo", "entries", 2 * pairs)
+        free(self.memo)
+        self.memo, self.memo_mask, self.memo_lost = new, pairs - 1, 0
+        return 0
+
+    cdef int _forget_memo(self) noexcept:
+        if self.memo != NULL:
+            memset(self.memo, 0, 2 * (self.memo_mask + 1) * sizeof(memo_t))
+        return 0
+
+    def register(self, invoker not None, int64_t id):
+        """Keep `invoker` under `id`, replacing what stood there."""
+        self.keep(invoker.problem, id, invoker)
+
+    def invoker(self, Problem problem not None, int64_t id):
+        """Return the invoker registered under `id`, or None."""
+        return self.lookup(problem.data, problem.size, id)
+
+    # Managed workspace: one buffer a handle that only grows.  The queue is in-order, so users of it never overlap.
+
+    cdef int reserve_arena(self, int64_t need) except -1:
+        """See to it that the managed workspace has `need` bytes.  May run the user's allocator."""
+        if self.arena is None or self.arena.binding.size < need:
+            self.drop_arena()
+            allocator, deallocator, context = self.allocator or (None, None, None)
+            arena = make_arena(need, <void*> self.device.context_ptr, allocator, deallocator, context)
+            self.drop_arena()  # an allocator that called us left one here
+            self.arena = arena
+        return 0
+
+    cdef int drop_arena(self) except -1:
+        """Give the managed workspace back; the driver keeps its own memory until what uses it has run."""
+        arena = self.arena
+        if arena is not None and arena.deallocator is not None:
+            self.finish()
+        self.arena = None
+        return 0
+
+    def set_allocator(self, allocator, deallocator, context):
+        """Take the managed workspace from `allocator(context, size)` (miopenSetAllocator)."""
+        self.require_alive()
+        if allocator is None and deallocator is None:
+            if context is not None:
+                raise UnknownError("a context without an allocator", "allocatorContext", context, None)
+        elif not callable(allocator):
+            raise BadParmError("not callable", "allocator", allocator, "allocator(context, size)")
+        elif not callable(deallocator):
+            raise BadParmError("not callable", "deallocator", deallocator, "deallocator(context, memory)")
+        acquire(&self.lock)
+        try:
+            self.drop_arena()
+            self.allocator = None if allocator is None else (allocator, deallocator, context)
+        finally:
+            mx_lock_drop(&self.lock)
+
+    # Memory for people who do not want to talk to pyopencl.
+
+    def upload(self, array):
+        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host."""
+        self.require_alive()
+        if self.device.is_host:
+            return numpy.array(array, copy=True, order="C")
+        from miopyx.device import devices as devices
+
+        return devices.upload(self.queue, numpy.ascontiguousarray(array))
+
+    def download(self, buffer, array):
+        """Fill the C-contiguous `array` from memory that `upload` made, waiting for what is enqueued."""
+        self.require_alive()
+        if not array.flags.c_contiguous:
+            raise BadParmError("array is not C-contiguous", "array", array.strides, "C-contiguous")
+        if self.device.is_host:
+            if buffer.nbytes < array.nbytes:
+                raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
+                                   f">= {array.nbytes} bytes")
+            array.reshape(-1).view("u1")[...] = buffer.reshape(-1).view("u1")[:array.nbytes]
+        else:
+            from miopyx.device import devices as devices
+
+            devices.download(self.queue, buffer, array)
+        return array
+
+
+cdef Handle check_handle(object handle):
+    raise BadParmError("not a handle", "handle", handle, "a Handle")
+
+
+cdef inline uint64_t _start(uint64_t h, int64_t what) noexcept:
+    return (h + <uint64_t> what * 0x9E3779B97F4A7C15ULL) >> 20
+
+
+class _Timing:
+    def __init__(self, Handle handle):
+        self.handle = handle
+
+    def __enter__(self):
+        cdef Handle handle = self.handle
+        acquire(&handle.lock)
+        self.profiling, self.queue = handle.profiling, None
+        try:
+            if handle.queue is not None and not handle.queue_profiles:
+                from miopyx.device import devices as devices
+
+                handle.finish()
+                self.queue = handle.queue
+                handle._adopt(handle.device.info, devices.timing_queue(self.queue))
+            handle.profiling = True
+        except BaseException:
+            mx_lock_drop(&handle.lock)
+            raise
+
+    def __exit__(self, *exc):
+        cdef Handle handle = self.handle
+        try:
+            handle.profiling = self.profiling
+            if self.queue is not None:
+                handle.finish()
+                handle._adopt(handle.device.info, self.queue)
+        finally:
+            mx_lock_drop(&handle.lock)

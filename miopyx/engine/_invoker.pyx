@@ -1,0 +1,613 @@
+"""Invokers: solutions ready to run, and the call that binds buffers to them and runs them.
+
+A call checks what it has not seen before.  Each slot of an invoker remembers which buffer it held and what was found
+right about it; the same buffer again is only asked whether it was released.  Kernels are told what changed.
+"""
+
+from os import urandom
+from time import perf_counter
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+from ._arena cimport Arena, make_arena
+from miopyx.values._args cimport to_int64
+from miopyx.runtime._buffers cimport (
+    SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array,
+    is_released, layout_t, raise_released, tensor_bytes, unbind,
+)
+from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Solver, Step
+from ._handle cimport Handle
+from miopyx.values._lock cimport acquire, mx_lock_drop
+from miopyx.runtime._opencl cimport (
+    CL_MAP_READ, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl, cl_int, cl_uint,
+    cl_ulong, fork_generation,
+)
+from miopyx.problem._problem cimport Problem, same_layout
+from miopyx.values._types cimport mx_tensor
+
+from miopyx.errors import AllocFailedError, BadParmError, UnknownError, error
+
+cdef enum:
+    # About ten microseconds on the host: letting go of the GIL and getting it back costs as much as a tiny problem.
+    QUICK_FLOPS = 1 << 17
+    QUICK_BYTES = 1 << 16
+    WORKSPACE_ALIGNMENT = 16  # bytes: kernels of GPUs keep vectors in it
+
+# Of Arg.ticket: begins anywhere, so that what another process or an earlier call left in a workspace is no ticket.
+cdef cl_ulong tickets = int.from_bytes(urandom(6), "little") << 16
+
+
+cdef class Invoker:
+    """A solution ready to run: kernels created, constant arguments set.
+
+    `config` is one that the solver accepts; None takes its default.
+    """
+
+    def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None, tuple config=None):
+        cdef int i
+        cdef int64_t bytes = 0
+        self.solver, self.problem, self.data, self.device = solver, problem, problem.data, handle.device
+        self.slot = <slot_t*> calloc(problem.count + 1, sizeof(slot_t))
+        if self.slot == NULL:
+            raise AllocFailedError("no memory for an invoker")
+        self.count = problem.count
+        self.born = fork_generation
+        self.config = solver.default_config(handle.device, problem) if config is None else config
+        self.solution = solver.solution(handle.device, problem, self.config)
+        for i in range(self.count):
+            self.slot[i].need = problem.raw[i]
+            if problem.tensor[i] != NULL:
+                self.slot[i].need = tensor_bytes(problem.tensor[i])
+                fill_layout(&self.slot[i].layout, problem.tensor[i], problem.rank[i])
+            bytes += self.slot[i].need
+        self.slot[self.count].need = self.solution.workspace
+        if not handle.device.is_cpu:
+            self.slot[self.count].width = WORKSPACE_ALIGNMENT
+        self.quick = problem.flops < QUICK_FLOPS and bytes < QUICK_BYTES
+        self.steps = <step_t*> calloc(len(self.solution.steps), sizeof(step_t))
+        if self.steps == NULL:
+            raise AllocFailedError("no memory for an invoker")
+        for step in self.solution.steps:
+            self.step_count += 1  # first: a step that fails half way owns memory, too
+            self._prepare(handle, &self.steps[self.step_count - 1], step)
+
+    def __dealloc__(self):
+        cdef int i
+        if self.slot != NULL:
+            for i in range(self.count + 1):
+                unbind(&self.slot[i].bound[0])
+                unbind(&self.slot[i].bound[1])
+            free(self.slot)
+        if self.steps == NULL:
+            return
+        for i in range(self.step_count):
+            if self.steps[i].kernel != NULL and self.born == fork_generation:
+                cl.clReleaseKernel(self.steps[i].kernel)
+            free(self.steps[i].slots)
+            free(self.steps[i].scalars)
+        free(self.steps)
+
+    cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1:
+        cdef Arg arg
+        cdef Program program
+        cdef cl_uint index = 0
+        cdef const char* value
+        cdef int i, slot
+        s.function = step.function
+        s.dims, s.choose_local = step.dims, step.choose_local
+        for i in range(3):
+            s.global_size[i], s.local_size[i] = step.global_size[i], step.local_size[i]
+        if step.spec is None:
+            return 0
+        program = handle.program(step.spec)
+        s.ticket_index = -1
+        s.kernel = program.kernel(step.spec.entry.encode())
+        s.slots = <slot_arg_t*> calloc(len(step.args), sizeof(slot_arg_t))
+        s.scalars = <scalar_arg_t*> calloc(len(step.args), sizeof(scalar_arg_t))
+        if s.slots == NULL or s.scalars == NULL:
+            raise AllocFailedError("no memory for an invoker")
+        for arg in step.args:
+            if arg.kind == ARG_VALUE:
+                value = arg.value
+                check(cl.clSetKernelArg(s.kernel, index, len(arg.value), value), f"clSetKernelArg({index})")
+                index += 1
+            elif arg.kind == ARG_TICKET:
+                s.ticket_index = index
+                index += 1
+            elif arg.kind == ARG_SLOT:
+                s.slots[s.slot_count].index = index
+                slot = self.count if arg.slot == SLOT_WORKSPACE else arg.slot
+                s.slots[s.slot_count].slot = slot
+                self.slot[slot].width = max(self.slot[slot].width, arg.width)
+                s.slots[s.slot_count].width, s.slots[s.slot_count].offset = arg.width, arg.offset
+                s.slots[s.slot_count].start = -1
+                s.slot_count += 1
+                index += 2
+            else:
+                s.scalars[s.scalar_count].index, s.scalars[s.scalar_count].width = index, arg.width
+                s.scalars[s.scalar_count].which = arg.slot
+                s.scalar_count += 1
+                index += 1
+        return 0
+
+    cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1:
+        """Run all steps.  Everything was checked before."""
+        cdef void* pointers[SLOTS]
+        cdef int i, status, threads = self.device.threads
+        for i in range(self.count + 1):
+            pointers[i] = slots[i].ptr
+        cdef bint profile = handle.profiling  # once: another thread may switch it
+        start = perf_counter() if profile else 0.0
+        if self.quick:
+            status = self._run_steps(pointers, scalars, threads)
+        else:
+            with nogil:
+                status = self._run_steps(pointers, scalars, threads)
+        if status != 0:
+            raise error(status, f"{self.solver.name} failed")
+        if profile:
+            handle.kernel_time = (perf_counter() - start) * 1e3
+        return 0
+
+    cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil:
+        cdef int i, status = 0
+        for i in range(self.step_count):
+            status = self.steps[i].function(self.data, slots, scalars, threads)
+            if status != 0:
+                break
+        return status
+
+    cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars, int first,
+                         int last) except -1:
+        """Enqueue steps first ... last - 1; kernels are told what they do not know yet.  Everything was checked before.
+
+        The constant steps, which take no scalars, run alone or not at all.
+        """
+        global tickets
+        cdef int i, j
+        cdef step_t* s
+        cdef slot_arg_t* a
+        cdef binding_t* b
+        cdef int64_t start
+        cdef float narrow
+        cdef double wide
+        cdef void* event = NULL
+        cdef bint new_scalars
+        cdef bint profile = handle.profiling
+        cdef double elapsed = 0
+        # By their bits: 0 and -0 are not the same.
+        new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(self.scalars)) != 0
+        self.scalars_bound = False  # should a call below fail half way
+        for i in range(first, last):
+            s = &self.steps[i]
+            for j in range(s.slot_count):
+                a = &s.slots[j]
+                b = slots[a.slot]
+                if b.serial == 0 or b.serial != a.serial:
+                    a.serial = 0
+                    if b.kind == SVM_MEMORY:
+                        check(cl.clSetKernelArgSVMPointer(s.kernel, a.index, b.ptr), "clSetKernelArgSVMPointer")
+                    else:
+                        check(cl.clSetKernelArg(s.kernel, a.index, sizeof(void*), &b.ptr), "clSetKernelArg")
+                    a.serial = b.serial
+                start = b.offset + a.offset
+                if start != a.start:
+                    a.start = -1
+                    start = start // a.width
+                    check(cl.clSetKernelArg(s.kernel, a.index + 1, sizeof(int64_t), &start), "clSetKernelArg")
+                    a.start = b.offset + a.offset
+            if new_scalars:
+                for j in range(s.scalar_count):
+                    wide = scalars[s.scalars[j].which]
+                    narrow = <float> wide
+                    check(cl.clSetKernelArg(s.kernel, s.scalars[j].index, s.scalars[j].width,
+                                            <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
+                          "clSetKernelArg")
+            if s.ticket_index >= 0:
+                tickets += 1 << 16
+                check(cl.clSetKernelArg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "clSetKernelArg")
+            check(cl.clEnqueueNDRangeKernel(handle.queue_ptr, s.kernel, s.dims, NULL, s.global_size,
+                                            NULL if s.choose_local else s.local_size, 0, NULL,
+                                            &event if profile else NULL), "clEnqueueNDRangeKernel")
+            if profile:
+                elapsed += _event_ms(event)
+        if last == self.step_count:
+            memcpy(self.scalars, scalars, sizeof(self.scalars))
+            self.scalars_bound = True
+        if profile:
+            handle.kernel_time = elapsed
+        return 0
+
+
+cdef double _event_ms(void* event) except? -1:
+    """Wait for a kernel and return its time; releases the event."""
+    cdef cl_ulong start = 0, end = 0
+    cdef cl_int code
+    with nogil:
+        code = cl.clWaitForEvents(1, &event)
+        if code == 0:
+            code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, 8, &start, NULL)
+        if code == 0:
+            code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, 8, &end, NULL)
+        cl.clReleaseEvent(event)
+    check(code, "reading a kernel's time")
+    return <double> (end - start) * 1e-6
+
+
+cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                 Arena packed) except -1:
+    """Check and bind the memory of a call, then run it; `scalars` are MX_SCALARS numbers.
+
+    A workspace size of OWN takes the handle's own arena, or `packed` where that is not None: what `pack` returned.
+    Nothing is launched unless everything fits.
+    """
+    cdef int64_t need = invoker.slot[invoker.count].need
+    _require_ready(handle, invoker)
+    if call.workspace_size != OWN and call.workspace_size < need:
+        raise UnknownError("workspace is smaller than the solution needs", "workSpaceSize", call.workspace_size,
+                           f">= {need} bytes")
+    if handle.device.is_host:
+        return _execute_host(handle, invoker, call, names, scalars)
+    # The arena and the kernels' arguments belong to one call at a time; waiting, for a kernel's time or for host
+    # memory, lets go of the GIL.
+    acquire(&handle.lock)
+    try:
+        _require_ready(handle, invoker)  # another thread may have had the lock
+        _execute_device(handle, invoker, call, names, scalars, packed)
+    finally:
+        mx_lock_drop(&handle.lock)
+    return 0
+
+
+cdef inline int _require_ready(Handle handle, Invoker invoker) except -1:
+    handle.require_alive()
+    if invoker.device is not handle.device:
+        raise BadParmError("prepared for a context that the handle has left", "handle", handle, "a new plan")
+    return 0
+
+
+cdef int _execute_host(Handle handle, Invoker invoker, const call_t* call, tuple names,
+                       const double* scalars) except -1:
+    cdef binding_t bound[SLOTS]
+    cdef binding_t* slots[SLOTS]
+    cdef Problem problem = invoker.problem
+    cdef slot_t* s
+    cdef int i, slot, count = invoker.count
+    cdef list held = None  # until the call is over
+    for i in range(count + 1):
+        bound[i].kind, bound[i].ptr = UNBOUND, NULL
+        slots[i] = &bound[i]
+    for i in range(call.count):
+        slot = call.order[i]
+        if slot >= 0:
+            s = &invoker.slot[slot]
+            keep = bind_host(<object> call.data[i], <str> names[i], problem.tensor[slot],
+                             &s.layout if problem.tensor[slot] != NULL else NULL, s.need,
+                             problem.written >> slot & 1, slots[slot])
+            if keep is not None:
+                held = _with(held, keep)
+    if call.workspace_size > 0 and invoker.slot[count].need > 0:
+        held = _with(held, bind_host(<object> call.data[call.count], <str> names[call.count], NULL, NULL,
+                                     call.workspace_size, True, slots[count]))
+    _require_ready(handle, invoker)
+    _require_apart(problem, call, names, slots, invoker.slot)
+    return invoker._run_host(handle, slots, scalars)
+
+
+cdef inline list _with(list held, object keep):
+    if held is None:
+        return [keep]
+    held.append(keep)
+    return held
+
+
+cdef int _execute_device(Handle handle, Invoker invoker, const call_t* call, tuple names,
+                         const double* scalars, Arena packed) except -1:
+    cdef binding_t* slots[SLOTS]
+    cdef binding_t none
+    cdef Arena arena = packed  # held until the kernels are enqueued
+    cdef int first = 0 if packed is None else invoker.solution.constant
+    cdef int i, count = invoker.count
+    cdef int64_t need = invoker.slot[count].need
+    none.kind, none.temporary = UNBOUND, False
+    for i in range(count + 1):
+        slots[i] = &none
+    if call.workspace_size == OWN and need != 0 and packed is None:
+        handle.reserve_arena(need)  # first: it may run Python code, which could call us again
+        arena = handle.arena
+    if not _is_as_before(invoker, call, names, slots):
+        return _execute_anew(handle, invoker, call, names, scalars, slots, packed)
+    if arena is not None:
+        slots[count] = &arena.binding
+    return invoker._run_device(handle, slots, scalars, first, invoker.step_count)
+
+
+cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, binding_t** slots) except -1:
+    """Whether all memory is what one of the last two calls passed, each in its slot; `slots` gets it.
+
+    What the last call passed was found right together; of other combinations nothing may overlap.
+    """
+    cdef bound_t* s
+    cdef slot_t* held
+    cdef int place[SLOTS]
+    cdef int i, slot, count = invoker.count
+    cdef bint with_workspace = call.workspace_size != OWN and invoker.slot[count].need != 0
+    cdef bint together = invoker.apart and (invoker.workspace_apart or not with_workspace)
+    cdef const PyObject* data
+    for i in range(call.count + with_workspace):
+        slot = call.order[i] if i < call.count else count
+        if slot >= 0:
+            data = call.data[i]
+            held = &invoker.slot[slot]
+            place[slot] = held.current
+            s = &held.bound[place[slot]]
+            if not is_bound(s, <object> data):
+                together = False
+                place[slot] = 1 - place[slot]
+                s = &held.bound[place[slot]]
+                if not is_bound(s, <object> data):
+                    return False
+            if slot == count and s.b.size < call.workspace_size:
+                return False
+            if is_released(s.memory):
+                raise_released(<object> data, <str> names[i])
+            slots[slot] = &s.b
+    if not together:
+        _require_apart(invoker.problem, call, names, slots, invoker.slot)
+        for i in range(call.count + with_workspace):
+            slot = call.order[i] if i < call.count else count
+            if slot >= 0:
+                invoker.slot[slot].current = place[slot]
+        invoker.apart, invoker.workspace_apart = True, with_workspace
+    return True
+
+
+cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                       binding_t** slots, Arena packed) except -1:
+    """Bind what is new.  What is remembered changes only when everything was found right."""
+    cdef Arena arena = packed
+    cdef int first = 0 if packed is None else invoker.solution.constant
+    cdef Device dev = handle.device
+    cdef Problem problem = invoker.problem
+    cdef int i, slot, count = invoker.count
+    cdef int64_t need = invoker.slot[count].need
+    # What is looked at may call us again, and bind the same slots: they change when nothing of Python's runs any more.
+    cdef binding_t mine[SLOTS]
+    cdef bound_t fresh
+    cdef bound_t* s
+    cdef slot_t* held
+    cdef int place[SLOTS]
+    cdef bint blocking = False
+    cdef object data
+    cdef str name
+    cdef int64_t calls = invoker.calls_anew + 1
+    cdef list kept = []
+    memset(&fresh, 0, sizeof(fresh))
+    invoker.calls_anew = calls
+    for i in range(count + 1):
+        place[i] = invoker.slot[i].current
+    try:
+        for i in range(call.count + 1):
+            slot = call.order[i] if i < call.count else count
+            if slot < 0 or (slot == count and (need == 0 or call.workspace_size == OWN)):
+                continue
+            data = <object> call.data[i]
+            name = <str> names[i]
+            held = &invoker.slot[slot]
+            s = _found(held.bound, &place[slot], data, name, kept)
+            if s == NULL or (slot == count and s.b.size < call.workspace_size):
+                if slot < count:
+                    kept.append(bind_device(data, name, problem.tensor[slot],
+                                            &held.layout if problem.tensor[slot] != NULL else NULL, held.need,
+                                            problem.written >> slot & 1, dev.shares_memory,
+                                            <void*> dev.context_ptr, &fresh))
+                else:
+                    kept.append(bind_device(data, name, NULL, NULL, call.workspace_size, True, dev.shares_memory,
+                                            <void*> dev.context_ptr, &fresh))
+                if held.width > 1 and fresh.b.offset % held.width:  # tensors were looked at, other memory was not
+                    raise BadParmError("misaligned offset", name, fresh.b.offset, f"multiple of {held.width}")
+                place[slot] = 1 - held.current
+                s = &held.bound[place[slot]]
+                unbind(s)
+                s[0] = fresh
+                memset(&fresh, 0, sizeof(fresh))
+            mine[slot] = s.b
+            slots[slot] = &mine[slot]
+            blocking = blocking or s.b.temporary
+        _require_ready(handle, invoker)
+        _require_apart(problem, call, names, slots, invoker.slot)
+        if need != 0 and call.workspace_size == OWN:
+            if arena is None:
+                handle.reserve_arena(need)
+                arena = handle.arena
+            slots[count] = &arena.binding
+        for i in range(count + 1):
+            invoker.slot[i].current = place[i]
+        invoker.apart = calls == invoker.calls_anew
+        invoker.workspace_apart = need != 0 and call.workspace_size != OWN
+        invoker._run_device(handle, slots, scalars, first, invoker.step_count)
+        if blocking:
+            _wait_and_sync(handle, slots, count + 1)
+    finally:
+        unbind(&fresh)
+        _release_temporaries(slots, count + 1)
+    return 0
+
+
+cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name):
+    """Run the constant steps on the weights `data`, which belong in `slot`, and wait for them.
+
+    Returns a workspace that nobody else writes to, for later calls of `execute`; None where no step is constant.
+    """
+    cdef Problem problem = invoker.problem
+    cdef slot_t* s = &invoker.slot[slot]
+    cdef const layout_t* layout = &s.layout if problem.tensor[slot] != NULL else NULL
+    cdef Arena arena = None
+    cdef binding_t* slots[SLOTS]
+    cdef binding_t none
+    cdef bound_t bound
+    cdef int i, count = invoker.count
+    memset(&none, 0, sizeof(none))
+    memset(&bound, 0, sizeof(bound))
+    for i in range(count + 1):
+        slots[i] = &none
+    slots[slot] = &bound.b
+    _require_ready(handle, invoker)
+    if handle.device.is_host:
+        bind_host(data, name, problem.tensor[slot], layout, s.need, False, &bound.b)
+        return None
+    acquire(&handle.lock)
+    try:
+        _keep = bind_device(data, name, problem.tensor[slot], layout, s.need, False, handle.device.shares_memory,
+                            <void*> handle.device.context_ptr, &bound)
+        if s.width > 1 and bound.b.offset % s.width:
+            raise BadParmError("misaligned offset", name, bound.b.offset, f"multiple of {s.width}")
+        _require_ready(handle, invoker)  # looking at `data` may run Python code
+        if invoker.solution.constant > 0:
+            arena = make_arena(invoker.slot[count].need, <void*> handle.device.context_ptr, None, None, None)
+            slots[count] = &arena.binding
+            invoker._run_device(handle, slots, invoker.scalars, 0, invoker.solution.constant)
+            handle.finish()
+    finally:
+        _release_temporaries(slots, count + 1)
+        unbind(&bound)
+        mx_lock_drop(&handle.lock)
+    return arena
+
+
+cdef bound_t* _found(bound_t* bound, int* place, object data, str name, list kept) except? NULL:
+    """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither.
+
+    `kept` gets what must live until the call is over.
+    """
+    cdef bound_t* s
+    cdef int _way
+    for _way in range(2):
+        s = &bound[place[0]]
+        if is_bound(s, data):
+            if is_released(s.memory):
+                raise_released(data, name)
+            return s
+        if s.shape != NULL:
+            base = is_bound_array(s, data, name)
+            if base is not None:
+                kept.append(base)
+                return s
+        place[0] = 1 - place[0]
+    return NULL
+
+
+cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1:
+    """What `execute` checks before it launches anything, for a caller that will launch several solutions."""
+    cdef bound_t bound[SLOTS]
+    cdef binding_t* slots[SLOTS]
+    cdef slot_t wanted[SLOTS]
+    cdef slot_t* s
+    cdef Device dev = handle.device
+    cdef const mx_tensor* tensor
+    cdef const layout_t* layout
+    cdef int i, slot, count = problem.count
+    cdef list kept = []
+    memset(bound, 0, sizeof(bound))
+    memset(wanted, 0, sizeof(wanted))
+    for i in range(count + 1):
+        slots[i] = &bound[i].b
+        s = &wanted[i]
+        s.need = call.workspace_size if i == count else problem.raw[i]
+        if i < count and problem.tensor[i] != NULL:
+            s.need = tensor_bytes(problem.tensor[i])
+            fill_layout(&s.layout, problem.tensor[i], problem.rank[i])
+    try:
+        for i in range(call.count + 1):
+            slot = call.order[i] if i < call.count else count
+            if slot < 0 or (slot == count and call.workspace_size == 0):
+                continue
+            s = &wanted[slot]
+            tensor = problem.tensor[slot] if slot < count else NULL
+            layout = &s.layout if tensor != NULL else NULL
+            output = slot == count or problem.written >> slot & 1
+            if dev.is_host:
+                kept.append(bind_host(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
+                                      slots[slot]))
+            else:
+                kept.append(bind_device(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
+                                        dev.shares_memory, <void*> dev.context_ptr, &bound[slot]))
+        _require_apart(problem, call, names, slots, wanted)
+    finally:
+        _release_temporaries(slots, count + 1)
+        for i in range(count + 1):
+            unbind(&bound[i])
+    return 0
+
+
+cdef int64_t workspace_bytes(object workspace_size) except -1:
+    """The workSpaceSize of a caller."""
+    cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
+    if size < 0:
+        raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
+    return size
+
+
+cdef int _release_temporaries(binding_t** slots, int count) noexcept:
+    cdef int i
+    for i in range(count):
+        if slots[i].temporary:
+            slots[i].temporary = False
+            cl.clReleaseMemObject(slots[i].ptr)
+    return 0
+
+
+cdef int _require_apart(Problem problem, const call_t* call, tuple names, binding_t** slots,
+                        const slot_t* wanted) except -1:
+    """What is written, outputs and the workspace, must not share memory with anything, unless it may lie in place."""
+    cdef int i, j, count = problem.count
+    for i in range(count + 1):
+        if i < count and not problem.written >> i & 1:
+            continue
+        for j in range(count + 1):
+            if i != j and _overlap(slots[i], slots[j], wanted[i].need, wanted[j].need):
+                if (i == problem.output and j < count and problem.in_place >> j & 1
+                        and slots[i].root_offset == slots[j].root_offset
+                        and same_layout(problem.tensor[i], problem.tensor[j])):
+                    continue
+                raise BadParmError(f"shares memory with {names[_argument(call, i)]}", names[_argument(call, j)],
+                                   f"{wanted[j].need} bytes at {slots[j].root_offset}", "memory of its own")
+    return 0
+
+
+cdef int _argument(const call_t* call, int slot) noexcept:
+    cdef int i
+    for i in range(call.count):
+        if call.order[i] == slot:
+            return i
+    return call.count
+
+
+cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64_t need_b) noexcept:
+    if a.kind == UNBOUND or b.kind == UNBOUND or need_a == 0 or need_b == 0 or a.root != b.root:
+        return False
+    return a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a
+
+
+cdef int _wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
+    """Host memory was lent to the device: wait, and map it, which is when OpenCL promises its content."""
+    cdef cl_int code
+    cdef int j
+    cdef void* address
+    with nogil:
+        code = cl.clFinish(handle.queue_ptr)
+    check(code, "clFinish")
+    for j in range(count):
+        if slots[j].temporary:
+            address = cl.clEnqueueMapBuffer(handle.queue_ptr, slots[j].ptr, CL_TRUE, CL_MAP_READ, 0, slots[j].size, 0,
+                                            NULL, NULL, &code)
+            check(code, "clEnqueueMapBuffer")
+            check(cl.clEnqueueUnmapMemObject(handle.queue_ptr, slots[j].ptr, address, 0, NULL, NULL),
+                  "clEnqueueUnmapMemObject")
+    with nogil:
+        code = cl.clFinish(handle.queue_ptr)
+    check(code, "clFinish")
+    return 0

@@ -1,0 +1,368 @@
+# cython: cdivision=True
+"""Pooling on the host, forward and backward, in rows of doubles.
+
+A row runs along w, or along c where neighbours in memory are channels.  Backward is a gather: each row of dx collects
+from the windows that contain it, so that no two tasks write one element and sums have one order.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
+
+from ._common cimport ALLOC_FAILED, at_least, at_most, ceil_div
+from ._kernels cimport kernels
+from ._pool cimport TASKS, acquire_threads, default_arithmetic, release_threads, restore_arithmetic, run_tasks
+from miopyx.values._types cimport MX_POOLING_FORWARD, mx_pooling_problem, mx_tensor
+from miopyx.problem._pooling cimport INDEX_IMAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT
+
+cdef struct pooling_t:
+    const mx_pooling_problem* p
+    const mx_tensor* target    # the tensor that is written
+    char* source
+    char* result
+    char* indices              # NULL where there are none
+    int64_t block, rows        # rows of a task, and all of them
+    int64_t row                # room for a row of any of the tensors
+    double* scratch            # for each worker: a row that was read, a row to write, a row of indices
+
+# Along one axis: taps or windows first ... last - 1.
+cdef struct range_t:
+    int64_t first, last
+
+
+cdef inline range_t taps_inside(int64_t start, int64_t window, int64_t length) noexcept nogil:
+    """The taps of a window beginning at `start` that lie in the image."""
+    cdef range_t r
+    r.first, r.last = at_least(0, -start), at_most(window, length - start)
+    return r
+
+
+cdef inline range_t windows_with(const mx_pooling_problem* p, int axis, int64_t at) noexcept nogil:
+    """The windows that contain position `at` of an axis, 0 ... 2."""
+    cdef range_t r
+    cdef int64_t first = at + p.pad[axis] - p.window[axis] + 1
+    r.first = ceil_div(first, p.step[axis]) if first > 0 else 0
+    r.last = at_most((at + p.pad[axis]) // p.step[axis] + 1, p.y.len[2 + axis])
+    return r
+
+
+cdef inline int64_t divisor(const mx_pooling_problem* p, int axis, int64_t window) noexcept nogil:
+    """By how much one axis divides an average."""
+    cdef range_t r
+    if p.mode == POOL_INCLUSIVE:
+        return p.window[axis]
+    r = taps_inside(window * p.step[axis] - p.pad[axis], p.window[axis], p.x.len[2 + axis])
+    return r.last - r.first
+
+
+cdef inline int64_t place(const mx_tensor* t, int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) noexcept nogil:
+    return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4]
+
+
+cdef inline int64_t index_place(const mx_tensor* y, int64_t n, int64_t c, int64_t d, int64_t h,
+                                int64_t w) noexcept nogil:
+    """Indices are packed whatever y is."""
+    return (((n * y.len[1] + c) * y.len[2] + d) * y.len[3] + h) * y.len[4] + w
+
+
+cdef int store_indices(const pooling_t* c, int64_t at, int64_t stride, const int64_t* row, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if c.p.index_type == 0:
+        for i in range(n):
+            (<uint8_t*> c.indices)[at + i * stride] = <uint8_t> row[i]
+    elif c.p.index_type == 1:
+        for i in range(n):
+            (<uint16_t*> c.indices)[at + i * stride] = <uint16_t> row[i]
+    elif c.p.index_type == 2:
+        for i in range(n):
+            (<uint32_t*> c.indices)[at + i * stride] = <uint32_t> row[i]
+    else:
+        for i in range(n):
+            (<int64_t*> c.indices)[at + i * stride] = row[i]
+    return 0
+
+
+cdef int load_indices(const pooling_t* c, int64_t at, int64_t stride, int64_t* row, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if c.p.index_type == 0:
+        for i in range(n):
+            row[i] = (<uint8_t*> c.indices)[at + i * stride]
+    elif c.p.index_type == 1:
+        for i in range(n):
+            row[i] = (<uint16_t*> c.indices)[at + i * stride]
+    elif c.p.index_type == 2:
+        for i in range(n):
+            row[i] = (<uint32_t*> c.indices)[at + i * stride]
+    else:
+        for i in range(n):
+            row[i] = (<int64_t*> c.indices)[at + i * stride]
+    return 0
+
+
+cdef int fold_max(const double* line, int64_t stride, double* best, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if stride == 1:
+        for i in range(n):
+            best[i] = line[i] if line[i] > best[i] else best[i]
+    elif stride == 2:
+        for i in range(n):
+            best[i] = line[2 * i] if line[2 * i] > best[i] else best[i]
+    else:
+        for i in range(n):
+            best[i] = line[i * stride] if line[i * stride] > best[i] else best[i]
+    return 0
+
+
+cdef int fold_max_index(const double* line, int64_t stride, double* best, int64_t* index, int64_t code,
+                        int64_t code_step, int64_t n) noexcept nogil:
+    """As fold_max, with the index of what is folded in: code, code + code_step, ..."""
+    cdef int64_t i
+    cdef double value
+    cdef bint above
+    for i in range(n):
+        value = line[i * stride]
+        above = value > best[i]
+        best[i] = value if above else best[i]
+        index[i] = code + i * code_step if above else index[i]
+    return 0
+
+
+cdef int fold_sum(const double* line, int64_t stride, double* total, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if stride == 1:
+        for i in range(n):
+            total[i] += line[i]
+    elif stride == 2:
+        for i in range(n):
+            total[i] += line[2 * i]
+    else:
+        for i in range(n):
+            total[i] += line[i * stride]
+    return 0
+
+
+cdef int clear(const pooling_t* c, double* row, int64_t* index, double value, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        row[i] = value
+    if c.indices != NULL:
+        for i in range(n):
+            index[i] = 0
+    return 0
+
+
+cdef int forward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_t h, double* line, double* out,
+                     int64_t* index) noexcept nogil:
+    """One row of y along w."""
+    cdef const mx_pooling_problem* p = t.p
+    cdef const mx_tensor* x = &p.x
+    cdef const mx_tensor* y = &p.y
+    cdef int64_t start_d = d * p.step[0] - p.pad[0], start_h = h * p.step[1] - p.pad[1], step = p.step[2]
+    cdef range_t in_d = taps_inside(start_d, p.window[0], x.len[2])
+    cdef range_t in_h = taps_inside(start_h, p.window[1], x.len[3])
+    cdef int64_t kd, kh, kw, first, last, begin, code, base, i, lines
+    cdef int64_t kw_first = at_least(0, p.pad[2] - (y.len[4] - 1) * step)
+    cdef int64_t kw_last = at_most(p.window[2], x.len[4] + p.pad[2])
+    cdef bint image = p.index_mode == INDEX_IMAGE
+    clear(t, out, index, -INFINITY if p.mode == POOL_MAX else 0, y.len[4])
+    for kd in range(in_d.first, in_d.last):
+        for kh in range(in_h.first, in_h.last):
+            kernels.load_row(t.source, x.type, place(x, n, c, start_d + kd, start_h + kh, 0), x.stride[4], line,
+                             x.len[4])
+            base = ((start_d + kd) * x.len[3] + start_h + kh) * x.len[4]
+            for kw in range(kw_first, kw_last):
+                begin = kw - p.pad[2]
+                first = ceil_div(-begin, step) if begin < 0 else 0
+                last = at_most((x.len[4] - 1 - begin) // step + 1, y.len[4])
+                if last <= first:
+                    continue
+                begin += first * step
+                if p.mode != POOL_MAX:
+                    fold_sum(line + begin, step, out + first, last - first)
+                elif t.indices == NULL:
+                    fold_max(line + begin, step, out + first, last - first)
+                else:
+                    code = base + begin if image else (kd * p.window[1] + kh) * p.window[2] + kw
+                    fold_max_index(line + begin, step, out + first, index + first, code, step if image else 0,
+                                   last - first)
+    if p.mode != POOL_MAX:
+        lines = divisor(p, 0, d) * divisor(p, 1, h)
+        for i in range(y.len[4]):
+            out[i] /= <double> (lines * divisor(p, 2, i))
+    kernels.store_row(t.result, y.type, place(y, n, c, d, h, 0), y.stride[4], out, y.len[4])
+    if t.indices != NULL:
+        store_indices(t, index_place(y, n, c, d, h, 0), 1, index, y.len[4])
+    return 0
+
+
+cdef int forward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, double* line, double* out,
+                          int64_t* index) noexcept nogil:
+    """One row of y along w, all its channels."""
+    cdef const mx_pooling_problem* p = t.p
+    cdef const mx_tensor* x = &p.x
+    cdef const mx_tensor* y = &p.y
+    cdef int64_t start_d = d * p.step[0] - p.pad[0], start_h = h * p.step[1] - p.pad[1], start_w
+    cdef range_t in_d = taps_inside(start_d, p.window[0], x.len[2])
+    cdef range_t in_h = taps_inside(start_h, p.window[1], x.len[3])
+    cdef range_t in_w
+    cdef int64_t kd, kh, kw, w, code, i, channels = x.len[1], lines = divisor(p, 0, d) * divisor(p, 1, h)
+    cdef double divide_by
+    for w in range(y.len[4]):
+        start_w = w * p.step[2] - p.pad[2]
+        in_w = taps_inside(start_w, p.window[2], x.len[4])
+        clear(t, out, index, -INFINITY if p.mode == POOL_MAX else 0, channels)
+        for kd in range(in_d.first, in_d.last):
+            for kh in range(in_h.first, in_h.last):
+                for kw in range(in_w.first, in_w.last):
+                    kernels.load_row(t.source, x.type, place(x, n, 0, start_d + kd, start_h + kh, start_w + kw),
+                                     x.stride[1], line, channels)
+                    if p.mode != POOL_MAX:
+                        fold_sum(line, 1, out, channels)
+                    elif t.indices == NULL:
+                        fold_max(line, 1, out, channels)
+                    else:
+                        if p.index_mode == INDEX_IMAGE:
+                            code = ((start_d + kd) * x.len[3] + start_h + kh) * x.len[4] + start_w + kw
+                        else:
+                            code = (kd * p.window[1] + kh) * p.window[2] + kw
+                        fold_max_index(line, 1, out, index, code, 0, channels)
+        if p.mode != POOL_MAX:
+            divide_by = <double> (lines * divisor(p, 2, w))
+            for i in range(channels):
+                out[i] /= divide_by
+        kernels.store_row(t.result, y.type, place(y, n, 0, d, h, w), y.stride[1], out, channels)
+        if t.indices != NULL:
+            store_indices(t, index_place(y, n, 0, d, h, w), y.len[2] * y.len[3] * y.len[4], index, channels)
+    return 0
+
+
+cdef int backward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_t h, double* line, double* out,
+                      int64_t* index) noexcept nogil:
+    """One row of dx along w."""
+    cdef const mx_pooling_problem* p = t.p
+    cdef const mx_tensor* x = &p.x
+    cdef const mx_tensor* y = &p.y
+    cdef range_t on_d = windows_with(p, 0, d), on_h = windows_with(p, 1, h)
+    cdef int64_t kd, kh, kw, od, oh, ow, begin, first, last, code, code_step, lines, step = p.step[2]
+    cdef int64_t kw_first = at_least(0, p.pad[2] - (y.len[4] - 1) * step)
+    cdef int64_t kw_last = at_most(p.window[2], x.len[4] + p.pad[2])
+    cdef bint image = p.index_mode == INDEX_IMAGE
+    clear(t, out, index, 0, x.len[4])
+    code_step = step if image else 0
+    for od in range(on_d.first, on_d.last):
+        for oh in range(on_h.first, on_h.last):
+            kd, kh = d - od * p.step[0] + p.pad[0], h - oh * p.step[1] + p.pad[1]
+            kernels.load_row(t.source, y.type, place(y, n, c, od, oh, 0), y.stride[4], line, y.len[4])
+            if t.indices != NULL:
+                load_indices(t, index_place(y, n, c, od, oh, 0), 1, index, y.len[4])
+            else:
+                lines = divisor(p, 0, od) * divisor(p, 1, oh)
+                for ow in range(y.len[4]):
+                    line[ow] /= <double> (lines * divisor(p, 2, ow))
+            for kw in range(kw_first, kw_last):
+                begin = kw - p.pad[2]
+                first = ceil_div(-begin, step) if begin < 0 else 0
+                last = at_most((x.len[4] - 1 - begin) // step + 1, y.len[4])
+                if t.indices == NULL:
+                    for ow in range(first, last):
+                        out[begin + ow * step] += line[ow]
+                else:
+                    code = (d * x.len[3] + h) * x.len[4] + begin if image else \
+                        (kd * p.window[1] + kh) * p.window[2] + kw
+                    for ow in range(first, last):
+                        if index[ow] == code + ow * code_step:
+                            out[begin + ow * step] += line[ow]
+    kernels.store_row(t.result, x.type, place(x, n, c, d, h, 0), x.stride[4], out, x.len[4])
+    return 0
+
+
+cdef int backward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, double* line, double* out,
+                           int64_t* index) noexcept nogil:
+    """One row of dx along w, all its channels."""
+    cdef const mx_pooling_problem* p = t.p
+    cdef const mx_tensor* x = &p.x
+    cdef const mx_tensor* y = &p.y
+    cdef range_t on_d = windows_with(p, 0, d), on_h = windows_with(p, 1, h), on_w
+    cdef int64_t od, oh, ow, w, i, code, channels = x.len[1]
+    cdef double divide_by
+    for w in range(x.len[4]):
+        on_w = windows_with(p, 2, w)
+        clear(t, out, index, 0, channels)
+        for od in range(on_d.first, on_d.last):
+            for oh in range(on_h.first, on_h.last):
+                for ow in range(on_w.first, on_w.last):
+                    kernels.load_row(t.source, y.type, place(y, n, 0, od, oh, ow), y.stride[1], line, channels)
+                    if t.indices == NULL:
+                        divide_by = <double> (divisor(p, 0, od) * divisor(p, 1, oh) * divisor(p, 2, ow))
+                        for i in range(channels):
+                            out[i] += line[i] / divide_by
+                        continue
+                    load_indices(t, index_place(y, n, 0, od, oh, ow), y.len[2] * y.len[3] * y.len[4], index, channels)
+                    if p.index_mode == INDEX_IMAGE:
+                        code = (d * x.len[3] + h) * x.len[4] + w
+                    else:
+                        code = ((d - od * p.step[0] + p.pad[0]) * p.window[1] + h - oh * p.step[1] + p.pad[1]) \
+                            * p.window[2] + w - ow * p.step[2] + p.pad[2]
+                    for i in range(channels):
+                        out[i] += line[i] if index[i] == code else 0
+        kernels.store_row(t.result, x.type, place(x, n, 0, d, h, w), x.stride[1], out, channels)
+    return 0
+
+
+cdef inline bint channels_last(const mx_tensor* t) noexcept nogil:
+    return t.len[1] > 1 and (t.len[4] == 1 or t.stride[1] < t.stride[4])
+
+
+cdef void pooling_task(void* context, int64_t task, int worker) noexcept nogil:
+    """Some rows of the result."""
+    cdef const pooling_t* t = <const pooling_t*> context
+    cdef const mx_tensor* r = t.target
+    cdef bint channels = channels_last(r), forward = t.p.what == MX_POOLING_FORWARD
+    cdef double* line = t.scratch + 3 * worker * t.row
+    cdef double* out = line + t.row
+    cdef int64_t* index = <int64_t*> (out + t.row)
+    cdef int64_t row, n, c, d, h, at
+    for row in range(task * t.block, at_most((task + 1) * t.block, t.rows)):
+        at, h = row // r.len[3], row % r.len[3]
+        at, d = at // r.len[2], at % r.len[2]
+        if channels:
+            if forward:
+                forward_channels(t, at, d, h, line, out, index)
+            else:
+                backward_channels(t, at, d, h, line, out, index)
+            continue
+        n, c = at // r.len[1], at % r.len[1]
+        if forward:
+            forward_row(t, n, c, d, h, line, out, index)
+        else:
+            backward_row(t, n, c, d, h, line, out, index)
+
+
+cdef int host_pooling(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:
+    cdef const mx_pooling_problem* p = <const mx_pooling_problem*> problem
+    cdef pooling_t t
+    cdef int width
+    cdef unsigned arithmetic
+    cdef double work
+    t.p = p
+    t.target = &p.y if p.what == MX_POOLING_FORWARD else &p.x
+    t.source, t.result = <char*> slots[<int> POOL_IN], <char*> slots[<int> POOL_OUT]
+    t.indices = <char*> slots[<int> POOL_INDICES] if p.save else NULL
+    t.rows = t.target.len[0] * t.target.len[2] * t.target.len[3]
+    if not channels_last(t.target):
+        t.rows *= t.target.len[1]
+    t.block = ceil_div(t.rows, 4 * TASKS)
+    t.row = at_least(at_least(p.x.len[4], p.y.len[4]), p.x.len[1])
+    work = <double> p.y.len[0] * p.y.len[1] * p.y.len[2] * p.y.len[3] * p.y.len[4]
+    work *= <double> p.window[0] * p.window[1] * p.window[2]
+    width = acquire_threads(work, threads)
+    t.scratch = <double*> malloc(3 * width * t.row * sizeof(double))
+    if t.scratch == NULL:
+        release_threads(width)
+        return ALLOC_FAILED
+    arithmetic = default_arithmetic()
+    run_tasks(pooling_task, &t, ceil_div(t.rows, t.block), width)
+    restore_arithmetic(arithmetic)
+    release_threads(width)
+    free(t.scratch)
+    return 0

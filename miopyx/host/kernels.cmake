@@ -1,0 +1,22 @@
+# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.  The pool has state
+# and a place of its own: each target below is the one module that its C code is linked into.
+set(folder "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/host")
+set(target miopyx_host__kernels)
+
+function(miopyx_variant name)
+  add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
+  target_compile_definitions(miopyx_kernels_${name} PRIVATE MX_VARIANT=${name})
+  target_compile_options(miopyx_kernels_${name} PRIVATE -O3 ${ARGN})
+  target_include_directories(miopyx_kernels_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
+endfunction()
+
+miopyx_variant(baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+  miopyx_variant(avx2 -mavx2 -mfma -mf16c)
+  miopyx_variant(avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
+  target_compile_definitions(${target} PRIVATE MX_X86_VARIANTS)
+endif()
+target_sources(${target} PRIVATE "${folder}/choose.c")
+
+target_sources(miopyx_host__pool PRIVATE "${folder}/pool.c")

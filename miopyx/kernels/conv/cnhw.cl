@@ -1,0 +1,113 @@
+/* Transposes between images and one matrix of all images, for 1x1 convolutions without padding, whose outputs lie on a
+ * grid of every step-th place of x.
+ *
+ *     t[channel][n][p], packed: p = (do * Ho + ho) * Wo + wo runs over the places of y
+ *
+ *     to_cnhw_sampled       t = x at the grid        (x, t, problem)
+ *     to_cnhw               t = y                    (y, t, problem)
+ *     from_cnhw             y from t                 (t, y, problem, alpha, beta)
+ *     from_cnhw_scattered   dx from t at the grid    (t, x, problem, alpha, beta); zero takes t's place elsewhere
+ *
+ * Shape: filter 1, pad 0, any steps and tensor strides.  Ownership, with no local memory:
+ *   ROWS = 1, for CPUs, local size 1: one work-item moves the plane of one image and channel; global: N * channels
+ *   ROWS = 0, for GPUs: one work-item moves one element; global, rounded up to any local size:
+ *             N * C * Do * Ho * Wo for to_cnhw_sampled, the elements of x for from_cnhw_scattered, else those of y
+ */
+#ifndef X_TYPE /* storage type of x (dx) */
+#define X_TYPE float
+#endif
+#ifndef Y_TYPE /* storage type of y (dy) */
+#define Y_TYPE X_TYPE
+#endif
+#ifndef T_TYPE /* storage type of t */
+#define T_TYPE X_TYPE
+#endif
+#ifndef ROWS /* work-items: 1 large ones, 0 one for each element */
+#define ROWS 0
+#endif
+#include "include/common.h"
+
+#if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(Y_TYPE) || !MX_IS_STORAGE(T_TYPE)
+#error "X_TYPE, Y_TYPE and T_TYPE must each be half, float, double, bfloat16, int8 or int32"
+#endif
+
+/* The header of the loop (ROWS) or of the condition that leads to places n c d h w of a tensor that has the lengths of
+ * `extent` but for its channels. */
+#if ROWS
+#define KERNEL __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+#define FOR_EACH_PLACE(extent, channels)                                                              \
+    const long n = (long)get_group_id(0) / (channels), c = (long)get_group_id(0) % (channels);        \
+    for (long d = 0; d < (extent).len[2]; d++)                                                        \
+        for (long h = 0; h < (extent).len[3]; h++)                                                    \
+            for (long w = 0; w < (extent).len[4]; w++)
+#else
+#define KERNEL __kernel
+#define FOR_EACH_PLACE(extent, channels)                                                              \
+    INDEX i = (INDEX)get_global_id(0);                                                                \
+    const long w = i % (INDEX)(extent).len[4];                                                        \
+    i /= (INDEX)(extent).len[4];                                                                      \
+    const long h = i % (INDEX)(extent).len[3];                                                        \
+    i /= (INDEX)(extent).len[3];                                                                      \
+    const long d = i % (INDEX)(extent).len[2];                                                        \
+    i /= (INDEX)(extent).len[2];                                                                      \
+    const long c = i % (INDEX)(channels), n = i / (INDEX)(channels);                                  \
+    if (n < (extent).len[0])
+#endif
+
+/* Where t holds image n and channel c for place d h w of y. */
+static inline long in_t(const mx_tensor y, long n, long c, long d, long h, long w)
+{
+    return (((c * y.len[0] + n) * y.len[2] + d) * y.len[3] + h) * y.len[4] + w;
+}
+
+KERNEL void to_cnhw_sampled(__global const STORAGE(X_TYPE) *restrict x, long x_offset,
+                            __global STORAGE(T_TYPE) *restrict t, long t_offset, const mx_conv_problem p)
+{
+    FOR_EACH_PLACE(p.y, p.x.len[1]) {
+        const long from = x_offset + mx_offset(p.x, n, c, d * p.step[0], h * p.step[1], w * p.step[2]);
+        COPY(T_TYPE, t, t_offset + in_t(p.y, n, c, d, h, w), X_TYPE, x, from);
+    }
+}
+
+KERNEL void to_cnhw(__global const STORAGE(Y_TYPE) *restrict y, long y_offset, __global STORAGE(T_TYPE) *restrict t,
+                    long t_offset, const mx_conv_problem p)
+{
+    FOR_EACH_PLACE(p.y, p.y.len[1]) {
+        const long from = y_offset + mx_offset(p.y, n, c, d, h, w);
+        COPY(T_TYPE, t, t_offset + in_t(p.y, n, c, d, h, w), Y_TYPE, y, from);
+    }
+}
+
+KERNEL void from_cnhw(__global const STORAGE(T_TYPE) *restrict t, long t_offset, __global STORAGE(Y_TYPE) *restrict y,
+                      long y_offset, const mx_conv_problem p, const SCALAR alpha, const SCALAR beta)
+{
+    FOR_EACH_PLACE(p.y, p.y.len[1]) {
+        const ACC value = (ACC)LOAD(T_TYPE)(t, t_offset + in_t(p.y, n, c, d, h, w));
+        const long to = y_offset + mx_offset(p.y, n, c, d, h, w);
+        STORE_MIXED(Y_TYPE, y, to, value, alpha, beta);
+    }
+}
+
+KERNEL void from_cnhw_scattered(__global const STORAGE(T_TYPE) *restrict t, long t_offset,
+                                __global STORAGE(X_TYPE) *restrict x, long x_offset, const mx_conv_problem p,
+                                const SCALAR alpha, const SCALAR beta)
+{
+#if ROWS
+    long next = 0; /* the place in y for the next w on the grid: counted, because dividing each w would cost more */
+#endif
+    FOR_EACH_PLACE(p.x, p.x.len[1]) {
+        const long od = (INDEX)d / (INDEX)p.step[0], oh = (INDEX)h / (INDEX)p.step[1];
+#if ROWS
+        const long ow = w == 0 ? 0 : next;
+        next = ow + (w == ow * p.step[2]);
+#else
+        const long ow = (INDEX)w / (INDEX)p.step[2];
+#endif
+        const bool on_grid = d == od * p.step[0] && h == oh * p.step[1] && w == ow * p.step[2];
+        ACC value = 0;
+        if (on_grid && od < p.y.len[2] && oh < p.y.len[3] && ow < p.y.len[4])
+            value = (ACC)LOAD(T_TYPE)(t, t_offset + in_t(p.y, n, c, od, oh, ow));
+        const long to = x_offset + mx_offset(p.x, n, c, d, h, w);
+        STORE_MIXED(X_TYPE, x, to, value, alpha, beta);
+    }
+}

@@ -1,0 +1,357 @@
+/* Matrix products for CPU devices: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
+ *
+ * Shape: any m n k, batches and `reduce` (see mx_gemm in include/common.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
+ * strides; gemm_nt wants a_k == 1 and b_k == 1, C has any strides.
+ * Ownership: one work-item, alone in its group, computes a block of C and sums over all of k and `reduce` in one fixed
+ * order, so that results do not depend on the number of cores.
+ * NDRange: local (1, 1, 1), global (blocks, groups, images), where with integer division rounding up
+ *     gemm_nn: blocks = (m / M_CHUNK) * ((n / VEC) / N_VECTORS)
+ *     gemm_nt: blocks = (m / NT_CHUNK) * (n / NT_CHUNK)
+ * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results; NT_K_BLOCK does change those of
+ * gemm_nt, whose sums over several blocks are taken in another order.
+ * Local memory: none; blocks of A, B and C are kept in private arrays that fit a core's caches.
+ * Nothing outside the matrices is read: edges are filled with zeros or repeat the last row, and are not stored.
+ */
+#ifndef A_TYPE /* storage types */
+#define A_TYPE float
+#endif
+#ifndef B_TYPE
+#define B_TYPE A_TYPE
+#endif
+#ifndef C_TYPE
+#define C_TYPE A_TYPE
+#endif
+#ifndef PARTS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
+#define PARTS 3
+#endif
+#ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
+#define VEC 16
+#endif
+#ifndef TILE_ROWS /* gemm_nn: rows of a tile; 8 x 3 sums, a row of B and an element of A fill 32 vector registers */
+#define TILE_ROWS 8
+#endif
+#ifndef N_VECTORS /* gemm_nn: vectors side by side in a tile, 1 to 4 */
+#define N_VECTORS 3
+#endif
+#ifndef M_CHUNK /* gemm_nn: rows of a work-item, which share one copy of a panel of B */
+#define M_CHUNK 64
+#endif
+#ifndef K_BLOCK /* gemm_nn: depth of that panel */
+#define K_BLOCK 256
+#endif
+#ifndef NT_CHUNK /* gemm_nt: rows and columns of a work-item; a multiple of 4 */
+#define NT_CHUNK 32
+#endif
+#ifndef NT_K_BLOCK /* gemm_nt: how far along k before turning to the next tile; a multiple of VEC */
+#define NT_K_BLOCK 512
+#endif
+#include "include/common.h"
+
+#if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
+#error "A_TYPE, B_TYPE and C_TYPE must each be a type of include/common.h"
+#endif
+#if VEC != 4 && VEC != 8 && VEC != 16
+#error "VEC must be 4, 8 or 16"
+#endif
+#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || M_CHUNK < 1 || K_BLOCK < 1 || BLOCK_TERMS % K_BLOCK != 0
+#error "TILE_ROWS, N_VECTORS, M_CHUNK or K_BLOCK out of range"
+#endif
+#if NT_CHUNK % 4 != 0 || NT_K_BLOCK % VEC != 0
+#error "NT_CHUNK or NT_K_BLOCK out of range"
+#endif
+
+/* Rows of a work-item in whole tiles: no chunk gets more when rows are dealt out evenly. */
+#define CHUNK_ROWS ((M_CHUNK + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS)
+
+typedef MX_JOIN(ACC, VEC) vec;
+#define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
+#define LOAD_VEC MX_JOIN(vload, VEC)
+DEFINE_LONG_SUMS(vec)
+
+#if PARTS & 1
+
+/* The first `count` elements at p, then zeros. */
+static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
+{
+    ACC lanes[VEC];
+    for (int i = 0; i < VEC; i++)
+        lanes[i] = i < count ? (ACC)LOAD(B_TYPE)(p, i) : (ACC)0;
+    return LOAD_VEC(0, lanes);
+}
+
+/* sums[TILE_ROWS][N_VECTORS] += A[TILE_ROWS][depth] * panel[depth][N_VECTORS], where the first V vectors count; row[]
+ * are offsets. */
+#define DEFINE_MULTIPLY(V)                                                                            \
+    static inline void multiply_##V(vec *restrict sums, const vec *restrict panel,                    \
+                                    __global const STORAGE(A_TYPE) *restrict A, const long *row,      \
+                                    long a_k, long depth)                                             \
+    {                                                                                                 \
+        vec s[TILE_ROWS][V];                                                                          \
+        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                s[i][j] = sums[i * N_VECTORS + j];                                                    \
+        for (long k = 0; k < depth; k++, A += a_k, panel += N_VECTORS)                                \
+            _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                                   \
+                const vec a = (vec)((ACC)LOAD(A_TYPE)(A, row[i]));                                    \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                         \
+                    s[i][j] += a * panel[j];                                                          \
+            }                                                                                         \
+        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                sums[i * N_VECTORS + j] = s[i][j];                                                    \
+    }
+DEFINE_MULTIPLY(1)
+#if N_VECTORS > 1
+DEFINE_MULTIPLY(2)
+#endif
+#if N_VECTORS > 2
+DEFINE_MULTIPLY(3)
+#endif
+#if N_VECTORS > 3
+DEFINE_MULTIPLY(4)
+#endif
+
+/* The columns of a tile in a chunk of rows. */
+APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                   const SCALAR alpha, const SCALAR beta)
+{
+    /* Chunks of rows and tiles of columns differ by one unit at most, so that the last is no sliver. */
+    const long row_blocks = (g->m + TILE_ROWS - 1) / TILE_ROWS, chunks = (g->m + M_CHUNK - 1) / M_CHUNK;
+    const long vectors = (g->n + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
+    const long chunk = id % chunks, tile = id / chunks;
+    const long m0 = chunk * row_blocks / chunks * TILE_ROWS;
+    const long m1 = min((chunk + 1) * row_blocks / chunks * TILE_ROWS, g->m);
+    const long v0 = tile * vectors / tiles, n0 = v0 * VEC;
+    const int used = (int)((tile + 1) * vectors / tiles - v0);
+    const long columns = min(g->n - n0, (long)used * VEC);
+    const int whole = (int)(columns / VEC);
+
+    A += group * g->a_g + image * g->a_i + m0 * g->a_m;
+    B += group * g->b_g + image * g->b_i + n0;
+
+    const long tile_rows = (m1 - m0 + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS], totals[CHUNK_ROWS * N_VECTORS * 2];
+    for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
+        sums[i] = (vec)((ACC)0);
+    /* Blocks of terms end where they do whatever K_BLOCK is. */
+    long terms = 0;
+    bool settled = false;
+    for (long block = 0; block < g->reduce; block++)
+        for (long k0 = 0; k0 < g->k; k0 += K_BLOCK) {
+            if (terms > 0 && (k0 == 0 ? terms + min(g->k, (long)BLOCK_TERMS) > BLOCK_TERMS : k0 % BLOCK_TERMS == 0)) {
+                settle(!settled, sums, totals, tile_rows * N_VECTORS);
+                settled = true;
+                terms = 0;
+            }
+            terms += min(g->k - k0, (long)K_BLOCK);
+            const long depth = min(g->k - k0, (long)K_BLOCK);
+            __global const STORAGE(B_TYPE) *b = B + block * g->b_r + k0 * g->b_k;
+            for (long k = 0; k < depth; k++, b += g->b_k) {
+                for (int j = 0; j < whole; j++)
+                    panel[k * N_VECTORS + j] = TO_VEC(VLOAD(B_TYPE)(b, j * VEC));
+                if (whole < used)
+                    panel[k * N_VECTORS + whole] = load_first(b + whole * VEC, columns - whole * VEC);
+            }
+            __global const STORAGE(A_TYPE) *a = A + block * g->a_r + k0 * g->a_k;
+            for (long m = 0; m0 + m < m1; m += TILE_ROWS) {
+                long row[TILE_ROWS];
+                for (int i = 0; i < TILE_ROWS; i++)
+                    row[i] = min(m + i, m1 - m0 - 1) * g->a_m;
+                vec *s = sums + m * N_VECTORS;
+#if N_VECTORS > 3
+                if (used == 4)
+                    multiply_4(s, panel, a, row, g->a_k, depth);
+#endif
+#if N_VECTORS > 2
+                if (used == 3)
+                    multiply_3(s, panel, a, row, g->a_k, depth);
+#endif
+#if N_VECTORS > 1
+                if (used == 2)
+                    multiply_2(s, panel, a, row, g->a_k, depth);
+#endif
+                if (used == 1)
+                    multiply_1(s, panel, a, row, g->a_k, depth);
+            }
+        }
+    if (settled)
+        complete(sums, totals, tile_rows * N_VECTORS);
+    long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0;
+    for (long m = 0; m < m1 - m0; m++, to += g->c_m) {
+        const ACC *s = (const ACC *)(sums + m * N_VECTORS);
+        for (long n = 0; n < columns; n++)
+            STORE_MIXED(C_TYPE, C, to + n, s[n], alpha, beta);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
+    __global const STORAGE(A_TYPE) *restrict A, long a_offset,
+    __global const STORAGE(B_TYPE) *restrict B, long b_offset,
+    __global STORAGE(C_TYPE) *restrict C, long c_offset,
+    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+{
+    tile_nn(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
+           beta);
+}
+
+#endif
+#if PARTS & 2
+
+/* Halves upon halves: a few steps where adding one lane after the other would cost more than short products do. */
+static inline ACC sum_of_lanes(vec v)
+{
+#if VEC == 16
+    const MX_JOIN(ACC, 8) v8 = v.lo + v.hi;
+    const MX_JOIN(ACC, 4) v4 = v8.lo + v8.hi;
+#elif VEC == 8
+    const MX_JOIN(ACC, 4) v4 = v.lo + v.hi;
+#else
+    const MX_JOIN(ACC, 4) v4 = v;
+#endif
+    return (v4.s0 + v4.s2) + (v4.s1 + v4.s3);
+}
+
+#if MX_TYPE(ACC) == MX_TYPE_double
+#define LANE long /* an integer as wide as ACC, as vector conditions want it */
+#else
+#define LANE int
+#endif
+typedef MX_JOIN(LANE, VEC) lane_mask;
+
+/* All ones in the last `count` lanes, zeros before. */
+static inline lane_mask last_lanes(int count)
+{
+    LANE lanes[VEC];
+    for (int i = 0; i < VEC; i++)
+        lanes[i] = i < VEC - count ? 0 : -1;
+    return LOAD_VEC(0, lanes);
+}
+
+/* s[4][4] += the lane-wise products of VEC elements of four rows of A and four of B.  Lanes where keep is 0 do not
+ * count: both sides are cleared there, because 0 times an infinity would be NaN. */
+#define DOT_STEP(at, KEEP)                                                   \
+    do {                                                                     \
+        vec right[4];                                                        \
+        _Pragma("unroll") for (int j = 0; j < 4; j++)                        \
+            right[j] = KEEP(TO_VEC(VLOAD(B_TYPE)(B, b[j] + (at))));          \
+        _Pragma("unroll") for (int i = 0; i < 4; i++) {                      \
+            const vec left = KEEP(TO_VEC(VLOAD(A_TYPE)(A, a[i] + (at))));    \
+            _Pragma("unroll") for (int j = 0; j < 4; j++)                    \
+                s[i][j] += left * right[j];                                  \
+        }                                                                    \
+    } while (0)
+#define KEEP_ALL(v) (v)
+#define KEEP_SOME(v) (keep ? (v) : (vec)((ACC)0))
+
+/* sums[4][4] += the products of four rows of A and four of B, which start at a[] and b[], over `depth` elements in each
+ * of `blocks` blocks, a_r and b_r apart.  There are at least VEC elements of a row before its end. */
+static inline void dot_4x4(vec *restrict sums,
+                           __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
+                           __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
+                           long depth, long blocks)
+{
+    vec s[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            s[i][j] = sums[i * NT_CHUNK + j];
+    const lane_mask keep = last_lanes((int)(depth % VEC));
+    for (long block = 0; block < blocks; block++, A += a_r, B += b_r) {
+        long k = 0;
+        for (; k + VEC <= depth; k += VEC)
+            DOT_STEP(k, KEEP_ALL);
+        /* The rest, less than a vector, is loaded together with elements before it that were counted already. */
+        if (k < depth)
+            DOT_STEP(depth - VEC, KEEP_SOME);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            sums[i * NT_CHUNK + j] = s[i][j];
+}
+
+/* The same for rows shorter than a vector; blocks go to the lanes in turns. */
+static inline void dot_4x4_short(vec *restrict sums,
+                                 __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
+                                 __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
+                                 long depth, long blocks)
+{
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            ACC *lanes = (ACC *)(sums + i * NT_CHUNK + j);
+            for (long block = 0; block < blocks; block++) {
+                ACC sum = lanes[block % VEC];
+                for (long k = 0; k < depth; k++)
+                    sum += (ACC)LOAD(A_TYPE)(A, a[i] + block * a_r + k) * (ACC)LOAD(B_TYPE)(B, b[j] + block * b_r + k);
+                lanes[block % VEC] = sum;
+            }
+        }
+}
+
+/* A block of NT_CHUNK rows and columns. */
+APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                   const SCALAR alpha, const SCALAR beta)
+{
+    const long chunks = (g->m + NT_CHUNK - 1) / NT_CHUNK;
+    const long m0 = id % chunks * NT_CHUNK, n0 = id / chunks * NT_CHUNK;
+    const long rows = min(g->m - m0, (long)NT_CHUNK), columns = min(g->n - n0, (long)NT_CHUNK);
+
+    A += group * g->a_g + image * g->a_i + m0 * g->a_m;
+    B += group * g->b_g + image * g->b_i + n0 * g->b_n;
+    const long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0 * g->c_n;
+
+    /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
+    vec sums[NT_CHUNK * NT_CHUNK], totals[NT_CHUNK * NT_CHUNK * 2];
+    for (int i = 0; i < NT_CHUNK * NT_CHUNK; i++)
+        sums[i] = (vec)((ACC)0);
+    long terms = 0; /* of a lane */
+    bool settled = false;
+    /* Short rows are taken several blocks at a time, so that the sums of a tile stay in registers for long. */
+    const long together = g->k < NT_K_BLOCK ? NT_K_BLOCK / g->k : 1;
+    for (long block = 0; block < g->reduce; block += together)
+        for (long k0 = 0; k0 < g->k; k0 += NT_K_BLOCK) {
+            const long depth = min(g->k - k0, (long)NT_K_BLOCK), blocks = min(g->reduce - block, together);
+            const long more = g->k < VEC ? (blocks + VEC - 1) / VEC * depth : (depth + VEC - 1) / VEC * blocks;
+            if (terms + more > BLOCK_TERMS) {
+                for (long m = 0; m < rows; m++)
+                    settle(!settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 2, columns);
+                settled = true;
+                terms = 0;
+            }
+            terms += more;
+            for (long m = 0; m < rows; m += 4)
+                for (long n = 0; n < columns; n += 4) {
+                    long a[4], b[4];
+                    for (int i = 0; i < 4; i++) {
+                        a[i] = block * g->a_r + min(m + i, rows - 1) * g->a_m + k0;
+                        b[i] = block * g->b_r + min(n + i, columns - 1) * g->b_n + k0;
+                    }
+                    vec *s = sums + m * NT_CHUNK + n;
+                    if (g->k < VEC)
+                        dot_4x4_short(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
+                    else
+                        dot_4x4(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
+                }
+        }
+    for (long m = 0; m < rows && settled; m++)
+        complete(sums + m * NT_CHUNK, totals + m * NT_CHUNK * 2, columns);
+    for (long m = 0; m < rows; m++)
+        for (long n = 0; n < columns; n++)
+            STORE_MIXED(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
+    __global const STORAGE(A_TYPE) *restrict A, long a_offset,
+    __global const STORAGE(B_TYPE) *restrict B, long b_offset,
+    __global STORAGE(C_TYPE) *restrict C, long c_offset,
+    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+{
+    tile_nt(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
+           beta);
+}
+
+#endif

@@ -1,0 +1,327 @@
+/* Convolutions with channels last for CPU devices, forward and backward data: an implicit matrix product of pixels by
+ * taps and channels with the packed filters.
+ *
+ * Shape: any (see mx_nhwc).  `in` is ACC, packed; the filters are as pack_filters leaves them, behind zeros.
+ * Ownership: one work-item, alone in its group, computes up to CHUNK pixels of some tiles of output channels and sums
+ * over all taps and channels in one fixed order, so that results do not depend on the number of cores.
+ * NDRange: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the
+ * largest phase.
+ * Products are ACC, float for int8 too.
+ * Registers: ROWS pixels, whose elements are broadcast from where they lie, by V vectors of output channels.
+ * Tuning: K_BLOCK changes the last bits of sums of more than BLOCK_TERMS terms, no definition a bit of shorter ones.
+ * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
+ */
+#ifndef OUT_TYPE
+#define OUT_TYPE float
+#endif
+#ifndef SUM /* int where the products are of int8: sums of a block are exact in float, longer ones are not */
+#define SUM ACC
+#endif
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef N_VECTORS /* vectors of output channels side by side: 4 with 32 registers, 2 with 16 */
+#define N_VECTORS 4
+#endif
+#ifndef CHUNK /* pixels of a work-item, a multiple of 48 */
+#define CHUNK 48
+#endif
+#ifndef K_BLOCK /* steps of the sum before turning to the next pixels; up to 1024 */
+#define K_BLOCK 256
+#endif
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+#define IN_TYPE ACC
+#include "include/common.h"
+#include "conv/cpu/implicit_nhwc.h"
+
+#define SEGMENTS 16 /* taps of a block, at most */
+#define DEAL 6      /* pixels that chunks are made of */
+#define ALL (CHUNK + 16) /* pixels with those that fill the last tile */
+
+#if CHUNK % DEAL != 0 || K_BLOCK < 1 || K_BLOCK > 1024
+#error "CHUNK or K_BLOCK out of range"
+#endif
+
+/* Sums fill the registers, and leave some for the filters and an element of the input. */
+#define ROWS_1 (N_VECTORS > 2 ? 16 : 12)
+#define ROWS_2 (N_VECTORS > 2 ? 12 : 6)
+#define ROWS_3 8
+#define ROWS_4 6
+
+typedef MX_JOIN(SUM, VEC) sum_vec;
+#define TO_SUM MX_JOIN(MX_JOIN(convert_, SUM), VEC)
+
+/* p[c] = alpha * sum + beta * p[c]; an integer sum that is not scaled is stored as it is, all bits exact. */
+#if MX_TYPE(SUM) == MX_TYPE_int
+#define MIX SCALAR
+#else
+#define MIX ACC
+#endif
+static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, SUM sum, SCALAR alpha, SCALAR beta)
+{
+    if (beta != 0)
+        STORE(OUT_TYPE)(p, c, (MIX)alpha * (MIX)sum + (MIX)beta * (MIX)LOAD(OUT_TYPE)(p, c));
+    else if (alpha == 1)
+        STORE(OUT_TYPE)(p, c, sum);
+    else
+        STORE(OUT_TYPE)(p, c, (MIX)alpha * (MIX)sum);
+}
+
+/* Whole vectors likewise; integers lane by lane. */
+#if MX_TYPE(OUT_TYPE) == MX_TYPE_int8 || MX_TYPE(OUT_TYPE) == MX_TYPE_int32 || MX_TYPE(SUM) == MX_TYPE_int
+#define WHOLE 0
+#define store_vec(p, v, alpha, beta)
+#else
+#define WHOLE 1
+static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
+{
+    v *= (ACC)alpha;
+    if (beta != 0)
+        v += (ACC)beta * MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(OUT_TYPE)(p, 0));
+    VSTORE(OUT_TYPE)(p, 0, v);
+}
+#endif
+
+/* Sums leave the registers for memory where nothing is converted: that code for each of them would be long. */
+#define DIRECT (WHOLE && MX_TYPE(OUT_TYPE) == MX_TYPE(ACC))
+
+/* Lines that will be written come into the cache while the sums are made: a fifth of the time where these are short. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p), 1)
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#endif
+
+/* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
+ * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
+#define DEFINE_MULTIPLY(V, ROWS)                                                                          \
+    APART void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,            \
+                          __global const ACC *const *panels, int segments, int depth,                     \
+                          __global STORAGE(OUT_TYPE) *restrict out, const long *to,                       \
+                          SCALAR alpha, SCALAR beta)                                                      \
+    {                                                                                                     \
+        vec s[ROWS][V];                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
+                s[i][j] = START(add, sums[i * V + j]);                                                    \
+        if (DIRECT && out)                                                                                \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                    PREFETCH(out + to[i] + j * VEC);                                                      \
+        for (int segment = 0; segment < segments; segment++) {                                            \
+            __global const ACC *a[ROWS];                                                                  \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
+                a[i] = rows[segment * ALL + i];                                                           \
+            __global const ACC *panel = panels[segment];                                                  \
+            for (long k = 0; k < depth; k++) {                                                            \
+                vec b[V];                                                                                 \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                    b[j] = LOAD_VEC(panel + (k * V + j) * VEC);                                           \
+                _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                        \
+                    const vec left = (vec)(a[i][k]);                                                      \
+                    _Pragma("unroll") for (int j = 0; j < V; j++)                                         \
+                        s[i][j] += left * b[j];                                                           \
+                }                                                                                         \
+            }                                                                                             \
+        }                                                                                                 \
+        if (DIRECT && out)                                                                                \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                    store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);                               \
+        else                                                                                              \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                    FINISH(add, sums[i * V + j], s[i][j]);                                                \
+    }
+#if MX_TYPE(SUM) == MX_TYPE_int
+#define START(add, sum) (vec)((ACC)0)
+#define FINISH(add, sum, s) sum = (add ? sum : (sum_vec)0) + TO_SUM(s)
+#else
+#define START(add, sum) add ? sum : (vec)((ACC)0)
+#define FINISH(add, sum, s) sum = s
+#endif
+
+#if MX_TYPE(SUM) != MX_TYPE_int
+DEFINE_LONG_SUMS(vec)
+#endif
+DEFINE_MULTIPLY(1, ROWS_1)
+DEFINE_MULTIPLY(2, ROWS_2)
+#if N_VECTORS > 2
+DEFINE_MULTIPLY(3, ROWS_3)
+DEFINE_MULTIPLY(4, ROWS_4)
+#endif
+
+/* What a work-item computes: a chunk of the pixels of a phase and some tiles of channels; phases times shares of the
+ * tiles are `parts`. */
+APART void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
+                      __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
+                      const SCALAR alpha, const SCALAR beta, int part, int parts, long chunk, long chunks,
+                      int group)
+{
+    const mx_nhwc g = *geometry;
+    const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
+#if BACKWARD
+    /* Phases run fastest, so that a range of work-groups has some of each: they differ in their taps. */
+    const int phases = g.step[0] * g.step[1] * g.step[2], phase = part % phases;
+#else
+    const int phases = 1, phase = 0;
+#endif
+    const int share = part / phases, shares = parts / phases;
+    const int first_tile = (int)((long)share * tiles / shares), last_tile = (int)((long)(share + 1) * tiles / shares);
+    const axis_t d = axis_of(g, 0, phase / (g.step[1] * g.step[2]), BACKWARD);
+    const axis_t h = axis_of(g, 1, phase / g.step[2] % g.step[1], BACKWARD);
+    const axis_t w = axis_of(g, 2, phase % g.step[2], BACKWARD);
+
+    /* Pixels are dealt in units of DEAL, and fill whole tiles of rows with the last one repeated. */
+    const long pixels = (long)g.images * d.count * h.count * w.count, deals = (pixels + DEAL - 1) / DEAL;
+    const long first = (long)(chunk * deals / chunks * DEAL);
+    const int count = (int)(min((long)((chunk + 1) * deals / chunks * DEAL), pixels) - first);
+    if (count <= 0)
+        return;
+
+    __global const ACC *zero = packed;
+    const long all_taps = (long)g.taps[0] * g.taps[1] * g.taps[2];
+    packed += zeros + (long)group * vectors * VEC * all_taps * g.inputs;
+    in += (long)group * g.inputs;
+    out += (long)group * g.outputs;
+
+    /* Where each pixel's first tap lies, and the pixel itself. */
+    int at_d[ALL], at_h[ALL], at_w[ALL];
+    long from[ALL], to[ALL];
+    {
+        int iw = (int)(first % w.count), ih = (int)(first / w.count % h.count);
+        int id = (int)(first / w.count / h.count % d.count), n = (int)(first / w.count / h.count / d.count);
+        for (int i = 0; i < count;) {
+            const int run = min(w.count - iw, count - i), pd = d.in_first + id * d.in_every;
+            const int ph = h.in_first + ih * h.in_every, pw = w.in_first + iw * w.in_every;
+            const long f = ((((long)n * g.in[0] + pd) * g.in[1] + ph) * g.in[2] + pw) * g.in_pixel;
+            const long t = ((((long)n * g.out[0] + d.first + id * d.every) * g.out[1] + h.first + ih * h.every)
+                            * g.out[2] + w.first + iw * w.every) * g.out_pixel;
+            for (int j = 0; j < run; j++) {
+                at_d[i + j] = pd;
+                at_h[i + j] = ph;
+                at_w[i + j] = pw + j * w.in_every;
+                from[i + j] = f + (long)j * w.in_every * g.in_pixel;
+                to[i + j] = t + (long)j * w.every * g.out_pixel;
+            }
+            i += run;
+            iw = 0;
+            if (++ih == h.count) {
+                ih = 0;
+                if (++id == d.count) {
+                    id = 0;
+                    n++;
+                }
+            }
+        }
+    }
+
+    const int taps = d.taps * h.taps * w.taps;
+    if (taps == 0) {
+        const int begin = (int)((long)first_tile * vectors / tiles) * VEC;
+        const int end = min((int)((long)last_tile * vectors / tiles) * VEC, g.outputs);
+        for (int i = 0; i < count; i++) {
+            int c = begin;
+            if (WHOLE)
+                for (; c + VEC <= end; c += VEC)
+                    store_vec(out + to[i] + c, (vec)((ACC)0), alpha, beta);
+            for (; c < end; c++)
+                store_sum(out + to[i], c, 0, alpha, beta);
+        }
+        return;
+    }
+
+    sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 2];
+    __global const ACC *pixel[SEGMENTS * ALL], *panel[SEGMENTS];
+    const int pieces = (g.inputs + K_BLOCK - 1) / K_BLOCK;
+    const int together = pieces > 1 ? 1 : min(SEGMENTS, K_BLOCK / g.inputs);
+    for (int tile = first_tile; tile < last_tile; tile++) {
+        const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
+        const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
+        const int columns = min(g.outputs - v0 * VEC, used * VEC), padded = (count + rows - 1) / rows * rows;
+        __global const ACC *filters = packed + v0 * VEC * all_taps * g.inputs;
+        int terms = 0;
+        bool settled = false;
+        for (int tap = 0; tap < taps; tap += together) {
+            const int segments = min(together, taps - tap);
+            for (int segment = 0; segment < segments; segment++) {
+                const int t = tap + segment, jw = t % w.taps, jh = t / w.taps % h.taps, jd = t / w.taps / h.taps;
+                const int move_d = jd * d.in_tap, move_h = jh * h.in_tap, move_w = jw * w.in_tap;
+                const long move = (((long)move_d * g.in[1] + move_h) * g.in[2] + move_w) * g.in_pixel;
+                panel[segment] = filters + (((long)(d.tap_first + jd * d.tap_every) * g.taps[1] + h.tap_first
+                    + jh * h.tap_every) * g.taps[2] + w.tap_first + jw * w.tap_every) * g.inputs * used * VEC;
+                __global const ACC **there = pixel + segment * ALL;
+                for (int i = 0; i < count; i++) {
+                    const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in[0]
+                        && (uint)(at_h[i] + move_h) < (uint)g.in[1] && (uint)(at_w[i] + move_w) < (uint)g.in[2];
+                    there[i] = inside ? in + (from[i] + move) : zero;
+                }
+                for (int i = count; i < padded; i++)
+                    there[i] = there[count - 1];
+            }
+            for (int piece = 0; piece < pieces; piece++) {
+                const int c0 = (int)((long)piece * g.inputs / pieces);
+                const int depth = (int)((long)(piece + 1) * g.inputs / pieces) - c0;
+                const bool add = tap + piece > 0;
+#if MX_TYPE(SUM) != MX_TYPE_int
+                if (terms > 0 && terms + segments * depth > BLOCK_TERMS) {
+                    settle(!settled, sums, totals, padded * used);
+                    settled = true;
+                    terms = 0;
+                }
+                terms += segments * depth;
+#endif
+                const bool last = DIRECT && tap + segments == taps && piece + 1 == pieces && columns == used * VEC;
+                for (int i = 0; i < padded; i += rows) {
+                    sum_vec *s = sums + i * used;
+                    __global STORAGE(OUT_TYPE) *now =
+                        last && !settled && i + rows <= count ? out + v0 * VEC : 0;
+                    if (used == 1)
+                        multiply_1(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                    if (used == 2)
+                        multiply_2(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+#if N_VECTORS > 2
+                    if (used == 3)
+                        multiply_3(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                    if (used == 4)
+                        multiply_4(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+#endif
+                }
+                if (piece + 1 < pieces) {
+                    panel[0] += (long)depth * used * VEC;
+                    for (int i = 0; i < padded; i++)
+                        pixel[i] = pixel[i] == zero ? zero : pixel[i] + depth;
+                }
+            }
+        }
+#if MX_TYPE(SUM) != MX_TYPE_int
+        if (settled)
+            complete(sums, totals, padded * used);
+#endif
+        /* What was not stored: pixels beside repeated ones, channels that fill no vector, and long sums. */
+        for (int i = DIRECT && !settled && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
+            const sum_vec *s = sums + i * used;
+            __global STORAGE(OUT_TYPE) *p = out + to[i] + v0 * VEC;
+            int c = 0;
+            if (WHOLE)
+                for (; c + VEC <= columns; c += VEC)
+                    store_vec(p + c, s[c / VEC], alpha, beta);
+            for (; c < columns; c++)
+                store_sum(p, c, ((const SUM *)s)[c], alpha, beta);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
+    __global const ACC *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
+    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros,
+    const SCALAR alpha, const SCALAR beta)
+{
+    conv_share(in + in_offset, packed + packed_offset, out + out_offset, &g, zeros, alpha, beta, get_group_id(0),
+               get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2));
+}

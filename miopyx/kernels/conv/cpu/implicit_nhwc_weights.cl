@@ -1,0 +1,315 @@
+/* Backward weights of convolutions with channels last for CPU devices: dw (k x taps c) = transposed dy times the
+ * columns of x, which are gathered a block of pixels at a time.
+ *
+ * Shape: any (see mx_nhwc, forward: `in` is x, `out` dy).  All tensors are packed.
+ * Ownership: one work-item, alone in its group, computes a tile of columns for up to K_CHUNK filters and sums over the
+ * pixels of its part in one fixed order.  A single part becomes dw at once; several lie in the workspace as ACC, and
+ * sum_parts adds them up in their order.  The number of parts is the problem's alone.
+ * NDRange: local (1, 1, 1)
+ *     conv_nhwc_weights: global (tiles of columns, chunks of filters, groups * parts)
+ *     sum_parts: global (pieces)
+ * Registers: ROWS filters, whose gradients are broadcast, by V vectors of columns.  Columns are taps and channels in
+ * one, so that few channels fill vectors too.
+ * Tuning: K_CHUNK may change the number of parts, and so the last bits; P_BLOCK changes none.
+ * Pixels in the padding are zeros, so an infinite gradient makes NaN there, as it does for the GEMM solvers.
+ */
+#ifndef IN_TYPE
+#define IN_TYPE float
+#endif
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef N_VECTORS /* vectors of columns side by side: 4 with 32 registers, 2 with 16 */
+#define N_VECTORS 4
+#endif
+#ifndef K_CHUNK /* filters of a work-item, a multiple of 48 */
+#define K_CHUNK 96
+#endif
+#ifndef P_BLOCK /* pixels before turning to the next filters */
+#define P_BLOCK 64
+#endif
+#include "include/common.h"
+#include "conv/cpu/implicit_nhwc.h"
+
+#if K_CHUNK % 48 != 0 || P_BLOCK < 1 || BLOCK_TERMS % P_BLOCK != 0
+#error "K_CHUNK or P_BLOCK out of range"
+#endif
+
+#define ROWS_1 (N_VECTORS > 2 ? 16 : 12)
+#define ROWS_2 (N_VECTORS > 2 ? 12 : 6)
+#define ROWS_3 8
+#define ROWS_4 6
+#define UNITS (N_VECTORS * VEC) /* of a tile, at most */
+#define TO_VEC MX_JOIN(MX_JOIN(convert_, ACC), VEC)
+
+/* sums[ROWS][V] = or += sum over `depth` pixels of a[p * K_CHUNK + i] * b[p * V + j]. */
+#define DEFINE_MULTIPLY(V, ROWS)                                                                          \
+    APART void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                          \
+                          const ACC *restrict b, int depth)                                               \
+    {                                                                                                     \
+        vec s[ROWS][V];                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
+                s[i][j] = add ? sums[i * V + j] : (vec)((ACC)0);                                          \
+        for (long p = 0; p < depth; p++) {                                                                    \
+            vec right[V];                                                                                 \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
+                right[j] = LOAD_VEC(b + (p * V + j) * VEC);                                               \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                            \
+                const vec left = (vec)(a[p * K_CHUNK + i]);                                               \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+                    s[i][j] += left * right[j];                                                           \
+            }                                                                                             \
+        }                                                                                                 \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
+                sums[i * V + j] = s[i][j];                                                                \
+    }
+DEFINE_LONG_SUMS(vec)
+DEFINE_MULTIPLY(1, ROWS_1)
+DEFINE_MULTIPLY(2, ROWS_2)
+#if N_VECTORS > 2
+DEFINE_MULTIPLY(3, ROWS_3)
+DEFINE_MULTIPLY(4, ROWS_4)
+#endif
+
+/* to[0 ... count) = the elements at p, of which `readable` exist; whole vectors, so that up to VEC - 1 more are
+ * written. */
+static inline void copy(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict p, int count, long readable)
+{
+    if ((count + VEC - 1) / VEC * VEC <= readable) {
+        for (int i = 0; i < count; i += VEC)
+            STORE_VEC(TO_VEC(VLOAD(IN_TYPE)(p, i)), to + i);
+        return;
+    }
+    for (int i = 0; i < count; i += VEC)
+        STORE_VEC(load_first(p + i, (int)min(count - i, VEC)), to + i);
+}
+
+static inline void clear(ACC *restrict to, int count)
+{
+    for (int i = 0; i < count; i += VEC)
+        STORE_VEC((vec)((ACC)0), to + i);
+}
+
+/* `count` rows of V vectors that lie `step` apart. */
+#define DEFINE_COPY_ROWS(V)                                                                                       \
+    static inline void copy_rows_##V(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict p, int count,    \
+                                     long step)                                                                   \
+    {                                                                                                             \
+        for (int i = 0; i < count; i++, p += step, to += V * VEC)                                                 \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                         \
+                STORE_VEC(TO_VEC(VLOAD(IN_TYPE)(p, j * VEC)), to + j * VEC);                                      \
+    }
+DEFINE_COPY_ROWS(1)
+DEFINE_COPY_ROWS(2)
+#if N_VECTORS > 2
+DEFINE_COPY_ROWS(3)
+DEFINE_COPY_ROWS(4)
+#endif
+
+/* A tile of columns of a chunk of filters, over the pixels of a part; groups times parts are `sheets`. */
+APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
+                    __global ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
+                    const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, int tile, int tiles,
+                    int chunk, int chunks, int sheet, int sheets)
+{
+    const mx_nhwc g = *geometry;
+    const int taps = g.taps[0] * g.taps[1] * g.taps[2], columns = taps * g.inputs;
+    const int vectors = (columns + VEC - 1) / VEC;
+    const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
+    const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
+    const int group = sheet % g.groups, part = sheet / g.groups, parts = sheets / g.groups;
+    const int row_tiles = (g.outputs + rows - 1) / rows;
+    const int k0 = (int)((long)chunk * row_tiles / chunks) * rows;
+    const int padded = (int)((long)(chunk + 1) * row_tiles / chunks) * rows - k0;
+    const int filters = min(padded, g.outputs - k0);
+    const int j0 = v0 * VEC, width = used * VEC, j1 = min(j0 + width, columns);
+    if (filters <= 0)
+        return;
+
+    /* Taps that lie side by side in x are one unit. */
+    const int together = g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1, unit = together * g.inputs;
+    const long pixels = (long)g.images * g.out[0] * g.out[1] * g.out[2];
+    const long end = (part + 1) * pixels / parts, x_size = (long)g.images * g.in[0] * g.in[1] * g.in[2] * g.in_pixel;
+    long p = part * pixels / parts;
+    int w = (int)(p % g.out[2]), h = (int)(p / g.out[2] % g.out[1]), d = (int)(p / g.out[2] / g.out[1] % g.out[0]);
+    long n = p / g.out[2] / g.out[1] / g.out[0];
+
+    /* The tile's part of each unit, columns `left` to `right` of it, and where the unit's first tap lies. */
+    int left[UNITS], right[UNITS], shift_d[UNITS], shift_h[UNITS], shift_w[UNITS];
+    long line[UNITS];
+    const int first_unit = j0 / unit, units = (j1 - 1) / unit - first_unit + 1;
+    for (int i = 0; i < units; i++) {
+        const int u = first_unit + i, row = together > 1 ? u : u / g.taps[2];
+        left[i] = max(0, j0 - u * unit);
+        right[i] = min(unit, j1 - u * unit);
+        shift_d[i] = row / g.taps[1] * g.dilation[0] - g.pad[0];
+        shift_h[i] = row % g.taps[1] * g.dilation[1] - g.pad[1];
+        shift_w[i] = (together > 1 ? 0 : u % g.taps[2]) * g.dilation[2] - g.pad[2];
+    }
+    const bool plain = units == 1 && together == 1 && right[0] - left[0] == width;
+
+    vec sums[K_CHUNK * N_VECTORS], totals[K_CHUNK * N_VECTORS * 2];
+    ACC gradients[P_BLOCK * K_CHUNK + VEC], panel[P_BLOCK * N_VECTORS * VEC + VEC];
+    int terms = 0;
+    bool add = false, settled = false;
+    for (; p < end; p += P_BLOCK) {
+        const int depth = (int)min(end - p, (long)P_BLOCK);
+        if (terms + depth > BLOCK_TERMS) {
+            settle(!settled, sums, totals, padded * used);
+            settled = true;
+            terms = 0;
+        }
+        terms += depth;
+        for (int i = 0; i < depth; i++) {
+            const long at = (p + i) * g.out_pixel + (long)group * g.outputs + k0;
+            copy(gradients + i * K_CHUNK, dy + at, filters, pixels * g.out_pixel - at);
+        }
+        for (int i = 0; i < depth;) {
+            /* A run of pixels in one row of dy. */
+            const int run = min(g.out[2] - w, depth - i);
+            for (int u = 0; u < units; u++) {
+                const int xd = d * g.step[0] + shift_d[u], xh = h * g.step[1] + shift_h[u];
+                line[u] = (uint)xd < (uint)g.in[0] && (uint)xh < (uint)g.in[1]
+                    ? ((n * g.in[0] + xd) * g.in[1] + xh) * g.in[2] * g.in_pixel + (long)group * g.inputs : -1;
+            }
+            ACC *to = panel + i * width;
+            if (plain) {
+                const int xw = w * g.step[2] + shift_w[0], step = g.step[2];
+                int from = xw < 0 ? min(run, (step - 1 - xw) / step) : 0;
+                int after = xw < g.in[2] ? min(run, (g.in[2] - 1 - xw) / step + 1) : 0;
+                if (line[0] < 0 || after < from)
+                    from = after = run;
+                clear(to, from * width);
+                __global const STORAGE(IN_TYPE) *there = x + line[0] + (long)(xw + from * step) * g.in_pixel + left[0];
+                if (used == 1)
+                    copy_rows_1(to + from * width, there, after - from, (long)step * g.in_pixel);
+                if (used == 2)
+                    copy_rows_2(to + from * width, there, after - from, (long)step * g.in_pixel);
+#if N_VECTORS > 2
+                if (used == 3)
+                    copy_rows_3(to + from * width, there, after - from, (long)step * g.in_pixel);
+                if (used == 4)
+                    copy_rows_4(to + from * width, there, after - from, (long)step * g.in_pixel);
+#endif
+                clear(to + after * width, (run - after) * width);
+            } else
+                for (int r = 0; r < run; r++, to += width) {
+                    ACC *row = to;
+                    for (int u = 0; u < units; u++) {
+                        const int xw = (w + r) * g.step[2] + shift_w[u], length = right[u] - left[u];
+                        if (line[u] < 0)
+                            clear(row, length);
+                        else if (xw >= 0 && xw + together <= g.in[2]) {
+                            const long there = line[u] + (long)xw * g.in_pixel + left[u];
+                            copy(row, x + there, length, x_size - there);
+                        } else {
+                            /* Taps s0 to s1 meet x; those of a unit are in_pixel apart, as `inputs` is then. */
+                            const int s0 = clamp(-xw, 0, together), s1 = clamp(g.in[2] - xw, s0, together);
+                            const int from = clamp(s0 * g.inputs, left[u], right[u]) - left[u];
+                            const int after = clamp(s1 * g.inputs - left[u], from, length);
+                            const long there = line[u] + (long)xw * g.in_pixel + left[u] + from;
+                            clear(row, from);
+                            if (after > from)
+                                copy(row + from, x + there, after - from, x_size - there);
+                            clear(row + after, length - after);
+                        }
+                        row += length;
+                    }
+                }
+            i += run;
+            w += run;
+            if (w == g.out[2]) {
+                w = 0;
+                if (++h == g.out[1]) {
+                    h = 0;
+                    if (++d == g.out[0]) {
+                        d = 0;
+                        n++;
+                    }
+                }
+            }
+        }
+        for (int k = 0; k < padded; k += rows) {
+            vec *s = sums + k * used;
+            if (used == 1)
+                multiply_1(add, s, gradients + k, panel, depth);
+            if (used == 2)
+                multiply_2(add, s, gradients + k, panel, depth);
+#if N_VECTORS > 2
+            if (used == 3)
+                multiply_3(add, s, gradients + k, panel, depth);
+            if (used == 4)
+                multiply_4(add, s, gradients + k, panel, depth);
+#endif
+        }
+        add = true;
+    }
+    if (settled)
+        complete(sums, totals, padded * used);
+
+    for (int k = 0; k < filters; k++) {
+        const vec *s = sums + k * used;
+        const long at = ((long)group * g.outputs + k0 + k) * columns + j0;
+        const ACC *lanes = (const ACC *)s;
+        int j = 0;
+        if (parts > 1) {
+            __global ACC *to = sums_of_parts + (long)part * g.groups * g.outputs * columns + at;
+            for (; j + VEC <= j1 - j0; j += VEC)
+                STORE_VEC(s[j / VEC], to + j);
+            for (; j < j1 - j0; j++)
+                to[j] = lanes[j];
+        } else {
+            __global STORAGE(IN_TYPE) *to = dw + at;
+            for (; j + VEC <= j1 - j0; j += VEC)
+                if (beta != 0)
+                    VSTORE(IN_TYPE)(to, j, (ACC)alpha * s[j / VEC] + (ACC)beta * TO_VEC(VLOAD(IN_TYPE)(to, j)));
+                else
+                    VSTORE(IN_TYPE)(to, j, (ACC)alpha * s[j / VEC]);
+            for (; j < j1 - j0; j++)
+                STORE_MIXED(IN_TYPE, to, j, lanes[j], alpha, beta);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
+    __global const STORAGE(IN_TYPE) *restrict x, long x_offset, __global const STORAGE(IN_TYPE) *restrict dy,
+    long dy_offset, __global ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dw_offset, const mx_nhwc g, const SCALAR alpha, const SCALAR beta)
+{
+    sum_tile(x + x_offset, dy + dy_offset, sums_of_parts + parts_offset, dw + dw_offset, &g, alpha, beta,
+             get_group_id(0), get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2),
+             get_num_groups(2));
+}
+
+/* A piece of dw from its parts. */
+APART void sum_piece(__global const ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
+                     long elements, int parts, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
+{
+    const long vectors = elements / VEC;
+    for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {
+        vec sum = (vec)((ACC)0);
+        for (int part = 0; part < parts; part++)
+            sum += LOAD_VEC(sums_of_parts + part * elements + v * VEC);
+        if (beta != 0)
+            VSTORE(IN_TYPE)(dw, v * VEC, (ACC)alpha * sum + (ACC)beta * TO_VEC(VLOAD(IN_TYPE)(dw, v * VEC)));
+        else
+            VSTORE(IN_TYPE)(dw, v * VEC, (ACC)alpha * sum);
+    }
+    if (piece == 0)
+        for (long i = vectors * VEC; i < elements; i++) {
+            ACC sum = 0;
+            for (int part = 0; part < parts; part++)
+                sum += sums_of_parts[part * elements + i];
+            STORE_MIXED(IN_TYPE, dw, i, sum, alpha, beta);
+        }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
+    __global const ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dw_offset, long elements, int parts, const SCALAR alpha, const SCALAR beta)
+{
+    sum_piece(sums_of_parts + parts_offset, dw + dw_offset, elements, parts, alpha, beta, get_group_id(0),
+              get_num_groups(0));
+}

@@ -1,0 +1,204 @@
+/* Convolutions as matrix products whose operands are gathered while they are loaded, for any GPU.
+ *
+ *     DIRECTION 0, 1   C[m, pixel] = sum over (channel, tap) of w[m, channel, tap] * image[channel, pixel and tap]
+ *     DIRECTION 2      C[m, (channel, tap)] = sum over pixels of other[m, pixel] * image[channel, pixel and tap]
+ *
+ * 0 is forward (image x, C y), 1 backward data (image dy, C one phase of dx: the positions of equal (position + pad) mod
+ * stride, which meet the same taps), 2 backward weights (image x, other dy, C dw).
+ *
+ * Shape: any, up to 2^31 elements a tensor; any strides.
+ * Ownership: a group of SIDE x SIDE work-items owns a tile of C, SIDE * EACH_M rows by SIDE * EACH_N columns, a
+ * work-item every SIDE-th row and column of it; its sums run in one order, over a split of the pixels in direction 2.
+ * NDRange: local SIDE * SIDE; global SIDE * SIDE * tiles, tiles = across * down * groups * splits of mx_gather.
+ * Local memory: DEPTH * (SIDE * EACH_M + 1 + SIDE * EACH_N + 1) elements of ACC.
+ * Pixels outside of the image count as zeros.
+ */
+#ifndef IMAGE_TYPE /* storage types: of the gathered image, of the other factor, of the result */
+#define IMAGE_TYPE float
+#endif
+#ifndef FACTOR_TYPE
+#define FACTOR_TYPE IMAGE_TYPE
+#endif
+#ifndef C_TYPE
+#define C_TYPE IMAGE_TYPE
+#endif
+#ifndef DIRECTION
+#define DIRECTION 0
+#endif
+#ifndef LAST /* channels are what lies together in the image */
+#define LAST 0
+#endif
+#include "include/common.h"
+#include "include/gpu_tile.h"
+
+typedef struct {
+    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
+} divisor;
+
+typedef struct {
+    int m, n, k;                           /* of a group's product */
+    int across, down, groups, splits;      /* tiles of a group, and parts of k, `each` long */
+    int each;
+    int channels, taps, taps_w, taps_hw;   /* of the filter, as this launch uses it */
+    int h, w, hw, pixels;                  /* of the grid of pixels; an image's */
+    int len[3];                            /* of the gathered image */
+    int step[3], first[3], tap[3];         /* coordinate = pixel * step + first + tap number * tap */
+    int i_g, i_n, i_c, i_at[3];            /* strides in elements: of the image */
+    int f_first, f_g, f_m, f_n, f_c, f_at[3]; /* of the other factor: w, or dy in direction 2 */
+    int c_first, c_g, c_m, c_n, c_c, c_at[3]; /* of the result */
+    divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w;
+} mx_gather;
+
+/* n / d for 0 <= n < 2^31 */
+static inline int by(int n, const divisor d)
+{
+    return (int)(mul_hi((uint)n << 1, d.magic) >> d.shift);
+}
+
+/* A filter's channel and tap (x: channel, yzw: tap along d h w). */
+static inline int4 tap_of(int q, const mx_gather *g)
+{
+#if LAST
+    const int t = by(q, g->by_channels), c = q - t * g->channels;
+#else
+    const int c = by(q, g->by_taps), t = q - c * g->taps;
+#endif
+    const int d = by(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = by(rest, g->by_taps_w);
+    return (int4)(c, d, h, rest - h * g->taps_w);
+}
+
+/* A pixel's image and place (x: image, yzw: place along d h w of the grid). */
+static inline int4 pixel_of(int p, const mx_gather *g)
+{
+    const int n = by(p, g->by_pixels), rest = p - n * g->pixels, d = by(rest, g->by_hw), of = rest - d * g->hw;
+    const int h = by(of, g->by_w);
+    return (int4)(n, d, h, of - h * g->w);
+}
+
+static inline ACC gathered(__global const STORAGE(IMAGE_TYPE) *image, int4 pixel, int4 tap, const mx_gather *g)
+{
+    const int d = pixel.y * g->step[0] + g->first[0] + tap.y * g->tap[0];
+    const int h = pixel.z * g->step[1] + g->first[1] + tap.z * g->tap[1];
+    const int w = pixel.w * g->step[2] + g->first[2] + tap.w * g->tap[2];
+    if ((uint)d >= (uint)g->len[0] || (uint)h >= (uint)g->len[1] || (uint)w >= (uint)g->len[2])
+        return 0;
+    return (ACC)LOAD(IMAGE_TYPE)(image, pixel.x * g->i_n + tap.x * g->i_c + d * g->i_at[0] + h * g->i_at[1]
+                                 + w * g->i_at[2]);
+}
+
+/* Where a tap, or a pixel, lies in a tensor with the strides `at`, `outer` for its channel or image. */
+#define PLACE(v, outer, at) ((v).x * (outer) + (v).y * (at)[0] + (v).z * (at)[1] + (v).w * (at)[2])
+
+/* Neighbouring work-items load what lies together: the image's channels or pixels, the filter's along k; and they store
+ * what does. */
+#define ROWS_CLOSEST (LAST * (DIRECTION != 2))
+#if DIRECTION == 2
+#define A_ALONG_K (!LAST)
+#define B_ALONG_K (!LAST)
+#else
+#define A_ALONG_K 1
+#define B_ALONG_K LAST
+#endif
+#define A_EACH (ROWS * DEPTH / ITEMS)
+#define B_EACH (COLUMNS * DEPTH / ITEMS)
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_gpu(
+    __global const STORAGE(IMAGE_TYPE) *restrict image, long image_offset,
+    __global const STORAGE(FACTOR_TYPE) *restrict factor, long factor_offset,
+    __global STORAGE(C_TYPE) *restrict C, long c_offset,
+    const mx_gather given, const SCALAR alpha, const SCALAR beta)
+{
+    __local ACC a_slice[DEPTH * A_PITCH], b_slice[DEPTH * B_PITCH];
+    const mx_gather *g = &given;
+    const int item = get_local_id(0);
+    const int column = ROWS_CLOSEST ? item / SIDE : item % SIDE, row = ROWS_CLOSEST ? item % SIDE : item / SIDE;
+    int tile = (int)get_group_id(0);
+    const int n0 = tile % g->across * COLUMNS;
+    tile /= g->across;
+    const int m0 = tile % g->down * ROWS;
+    tile /= g->down;
+    const int group = tile % g->groups, split = tile / g->groups;
+    const int k_first = split * g->each, k_end = min(g->k, k_first + g->each);
+
+    image += image_offset + group * g->i_g;
+    factor += factor_offset + g->f_first + group * g->f_g;
+
+    const int a_k = A_ALONG_K ? item % DEPTH : item / ROWS, a_m = A_ALONG_K ? item / DEPTH : item % ROWS;
+    const int b_k = B_ALONG_K ? item % DEPTH : item / COLUMNS, b_n = B_ALONG_K ? item / DEPTH : item % COLUMNS;
+    /* What a work-item's columns of B are: pixels, or channels and taps. */
+    int4 place[B_ALONG_K ? B_EACH : 1];
+    for (int l = 0; l < (B_ALONG_K ? B_EACH : 1); l++) {
+        const int n = min(n0 + b_n + l * (ITEMS / DEPTH), g->n - 1);
+        place[l] = DIRECTION == 2 ? tap_of(n, g) : pixel_of(n, g);
+    }
+
+    ACC sums[EACH_M][EACH_N];
+    clear_tile(sums);
+    TILE_OF_TOTALS;
+    for (int k0 = k_first; k0 < k_end; k0 += DEPTH) {
+        if (LONG_SUMS && k0 > k_first && (k0 - k_first) % BLOCK_TERMS == 0)
+            SETTLE_TILE;
+        int4 at = (int4)(0);
+        int a_place = 0;
+#pragma unroll
+        for (int l = 0; l < A_EACH; l++) {
+            const int k = a_k + (A_ALONG_K ? 0 : l * (ITEMS / ROWS)), m = a_m + (A_ALONG_K ? l * (ITEMS / DEPTH) : 0);
+            if (!A_ALONG_K || l == 0) {
+                at = DIRECTION == 2 ? pixel_of(min(k0 + k, k_end - 1), g) : tap_of(min(k0 + k, k_end - 1), g);
+                a_place = PLACE(at, DIRECTION == 2 ? g->f_n : g->f_c, g->f_at);
+            }
+            ACC a = 0;
+            if (k0 + k < k_end && m0 + m < g->m)
+                a = (ACC)LOAD(FACTOR_TYPE)(factor, (m0 + m) * g->f_m + a_place);
+            a_slice[k * A_PITCH + m] = a;
+        }
+#pragma unroll
+        for (int l = 0; l < B_EACH; l++) {
+            const int k = b_k + (B_ALONG_K ? 0 : l * (ITEMS / COLUMNS));
+            const int n = b_n + (B_ALONG_K ? l * (ITEMS / DEPTH) : 0);
+            if (!B_ALONG_K || l == 0)
+                at = DIRECTION == 2 ? pixel_of(min(k0 + k, k_end - 1), g) : tap_of(min(k0 + k, k_end - 1), g);
+            ACC b = 0;
+            if (k0 + k < k_end && n0 + n < g->n)
+                b = DIRECTION == 2 ? gathered(image, at, place[B_ALONG_K ? l : 0], g)
+                                   : gathered(image, place[B_ALONG_K ? l : 0], at, g);
+            b_slice[k * B_PITCH + n] = b;
+        }
+        add_product(sums, a_slice, b_slice, row, column);
+    }
+    COMPLETE_TILE;
+    C += c_offset + g->c_first + group * g->c_g;
+#pragma unroll
+    for (int j = 0; j < EACH_N; j++) {
+        const int n = n0 + column + j * SIDE;
+        if (n >= g->n)
+            continue;
+        const int4 to = DIRECTION == 2 ? tap_of(n, g) : pixel_of(n, g);
+        const int c_place = split * g->c_n + PLACE(to, DIRECTION == 2 ? g->c_c : g->c_n, g->c_at);
+#pragma unroll
+        for (int i = 0; i < EACH_M; i++) {
+            const int m = m0 + row + i * SIDE;
+            if (m < g->m)
+                STORE_MIXED(C_TYPE, C, m * g->c_m + c_place, sums[i][j], alpha, beta);
+        }
+    }
+}
+
+/* w = alpha * the sum of `splits` tensors of its size, packed as k c z r s, in order, + beta * w. */
+__kernel void conv_sum_splits(__global const STORAGE(IMAGE_TYPE) *restrict parts, long parts_offset,
+                              __global STORAGE(C_TYPE) *restrict w, long w_offset,
+                              const mx_tensor shape, long splits, const SCALAR alpha, const SCALAR beta)
+{
+    const long i = get_global_id(0), size = shape.len[0] * shape.len[1] * shape.len[2] * shape.len[3] * shape.len[4];
+    if (i >= size)
+        return;
+    ACC sum = 0;
+    for (long split = 0; split < splits; split++)
+        sum += (ACC)LOAD(IMAGE_TYPE)(parts, parts_offset + split * size + i);
+    long at = 0, rest = i;
+    for (int axis = 4; axis >= 0; axis--) {
+        at += rest % shape.len[axis] * shape.stride[axis];
+        rest /= shape.len[axis];
+    }
+    STORE_MIXED(C_TYPE, w, w_offset + at, sum, alpha, beta);
+}

@@ -1,0 +1,230 @@
+/* Forward convolution of few channels, as images have, on NVIDIA's tensor cores: y = alpha * x w + beta * y.
+ *
+ * The products of all taps and channels are one axis, k: rows of the filter, and with channels first channels, are runs
+ * of neighbours in x.  A work-group keeps the weights of 64 filters in local memory, in the order in which its lanes
+ * take them, and goes through tiles of 8 x 16 pixels, whose pixels of x lie there too; a lane reads its values from
+ * there one by one, floats, or two by two.  Channels last: pixels are the rows of the tensor cores' tiles, filters the
+ * columns; else the other way round.  The columns' order gives each lane four neighbours of y.
+ * Floats are split in two as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not finite
+ * is computed anew, since it may be what infinity and zeros outside x made.
+ * NDRange: one axis, local 512 / BLOCKS, global so many * sets * workers.
+ */
+#ifndef PAIRED /* 16 bits: two neighbours in x begin at a word */
+#define PAIRED 1
+#endif
+#ifndef VEC /* elements of y that are stored at once where y's address allows: 1 or 4 */
+#define VEC 1
+#endif
+#ifndef BLOCKS /* of 16 filters, of a warp: 2 or 4 */
+#define BLOCKS 2
+#endif
+#define THREADS (512 / BLOCKS)
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/few.h"
+
+#define PARTS (WIDE ? 2 : 1) /* hi and lo */
+#define WARPS_N (4 / BLOCKS)
+
+/* x[pixels' half][k's part] by w[4], the half number `of` of the columns, added to sums or beginning them. */
+#if LAST
+#define PRODUCT(HOW, sums, x, w, of) HOW(sums, (x)[0][0], (x)[1][0], (x)[0][1], (x)[1][1], (w)[of], (w)[(of) + 2])
+#else
+#define PRODUCT(HOW, sums, x, w, of) HOW(sums, (w)[0], (w)[1], (w)[2], (w)[3], (x)[of][0], (x)[of][1])
+#endif
+
+/* One sum without what is outside x. */
+static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const STORAGE(X_TYPE) *W,
+                               const mx_nv_few g, int n, int p, int q, int k)
+{
+    float sum = 0;
+#pragma unroll 1
+    for (int i = 0; i < g.taps_h; i++)
+#pragma unroll 1
+        for (int j = 0; j < g.taps_w; j++) {
+            const int h = p * g.step_h + g.first_h + i * g.tap_h, w = q * g.step_w + g.first_w + j * g.tap_w;
+            if ((uint)h < (uint)g.h && (uint)w < (uint)g.w)
+#pragma unroll 1
+                for (int c = 0; c < g.channels; c++)
+                    sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (LAST ? w * g.channels : w)),
+                              LOAD(X_TYPE)(W, k * g.w_k + c * g.w_c + i * g.w_h + j * g.w_w), sum);
+        }
+    return sum;
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_few(
+    __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict W,
+    long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, const float alpha,
+    const float beta)
+{
+    __local uint4 weights[STEPS * 4 * PARTS * 32]; /* [step][16 filters][hi or lo][lane] */
+    __local STORAGE(X_TYPE) pixels[2][ROOM] __attribute__((aligned(16)));
+    __local int in_x[STEPS * DEPTH], in_w[STEPS * DEPTH];
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
+    const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
+    const int unit = LAST ? g.channels : 1;
+
+    X += x_offset, W += w_offset, Y += y_offset;
+    const uint pixels_at = mx_shared(pixels);
+    MX_COPY_X(0, worker);
+    MX_COMMIT();
+
+    MX_LIST_K(in_x, in_w, g.w_c, g.w_h, g.w_w);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 4
+    for (int i = item; i < STEPS * 4 * 128; i += THREADS) {
+        /* Word j of lane l: row l / 4 of half j % 2 of the filters, part j / 2 of the step's k. */
+        const int word = i & 3, to_lane = i >> 2 & 31, b = i >> 7 & 3, step = i >> 9, r = to_lane >> 2;
+        const int k = step * DEPTH + (word >> 1) * (DEPTH / 2) + (to_lane & 3) * (WIDE ? 1 : 2);
+        const int filter = filter0 + b * 16 + (LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
+        const bool some = filter < g.filters;
+        __global const STORAGE(X_TYPE) *from = W + (long)filter * g.w_k;
+        __local uint *to = (__local uint *)weights + ((step * 4 + b) * PARTS * 32 + to_lane) * 4 + word;
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+        const uint value = some && in_w[k] >= 0 ? as_uint(from[in_w[k]]) : 0;
+        uint hi, lo;
+        SPLIT(value, hi, lo);
+        to[0] = hi, to[128] = lo;
+#else
+        const uint first = some && in_w[k] >= 0 ? from[in_w[k]] : 0;
+        const uint second = some && in_w[k + 1] >= 0 ? from[in_w[k + 1]] : 0;
+        *to = first | second << 16;
+#endif
+    }
+    MX_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* A warp: two rows of 16 pixels by BLOCKS * 16 filters. */
+    const int row0 = warp / WARPS_N * 2, b0 = warp % WARPS_N * BLOCKS;
+    const int column = LAST ? row8 : 4 * (row8 >> 1) + (row8 & 1);
+    const int next_half = (LAST ? 8 : 2) * g.step_w * unit, next_row = g.step_h * g.pitch;
+    const int base = row0 * next_row + column * g.step_w * unit;
+    int stage = 0;
+#pragma unroll 1
+    for (int tile = worker; tile < g.tiles; tile += g.workers, stage ^= 1) {
+        if (tile + g.workers < g.tiles)
+            MX_COPY_X(stage ^ 1, tile + g.workers);
+        MX_COMMIT();
+        float sums[2][BLOCKS][2][4];
+#pragma unroll
+        for (int i = 0; i < 16 * BLOCKS; i++)
+            sums[i & 1][i >> 4][i >> 1 & 1][i >> 2 & 3] = 0;
+        __local const STORAGE(X_TYPE) *from = pixels[stage] + base;
+#pragma unroll 1
+        for (int step = 0; step < STEPS; step++) {
+            uint x[2][2][2];
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                const int at = in_x[step * DEPTH + part * (DEPTH / 2) + t * (WIDE ? 1 : 2)];
+#pragma unroll
+                for (int m = 0; m < 2; m++)
+#pragma unroll
+                    for (int half_ = 0; half_ < 2; half_++) {
+                        __local const STORAGE(X_TYPE) *one = from + at + m * next_row + half_ * next_half;
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+                        x[m][half_][part] = as_uint(*one);
+#elif PAIRED
+                        x[m][half_][part] = *(__local const uint *)one;
+#else
+                        x[m][half_][part] = (uint)one[0] | (uint)one[1] << 16;
+#endif
+                    }
+            }
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+            uint hi[2][2][2], lo[2][2][2];
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                SPLIT(x[i >> 2][i >> 1 & 1][i & 1], hi[i >> 2][i >> 1 & 1][i & 1], lo[i >> 2][i >> 1 & 1][i & 1]);
+#pragma unroll
+            for (int b = 0; b < BLOCKS; b++) {
+                const uint4 w_hi4 = weights[((step * 4 + b0 + b) * 2) * 32 + lane];
+                const uint4 w_lo4 = weights[((step * 4 + b0 + b) * 2 + 1) * 32 + lane];
+                const uint w_hi[4] = {w_hi4.x, w_hi4.y, w_hi4.z, w_hi4.w};
+                const uint w_lo[4] = {w_lo4.x, w_lo4.y, w_lo4.z, w_lo4.w};
+                float fresh[2][2][4];
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    PRODUCT(MX_PRODUCT, fresh[i >> 1][i & 1], lo[i >> 1], w_hi, i & 1);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    PRODUCT(MX_ADD_PRODUCT, fresh[i >> 1][i & 1], hi[i >> 1], w_lo, i & 1);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    PRODUCT(MX_ADD_PRODUCT, fresh[i >> 1][i & 1], hi[i >> 1], w_hi, i & 1);
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    sums[i >> 3][b][i >> 2 & 1][i & 3] += fresh[i >> 3][i >> 2 & 1][i & 3];
+            }
+#else
+#pragma unroll
+            for (int b = 0; b < BLOCKS; b++) {
+                const uint4 w4 = weights[(step * 4 + b0 + b) * 32 + lane];
+                const uint w[4] = {w4.x, w4.y, w4.z, w4.w};
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    PRODUCT(MX_ADD_PRODUCT, sums[i >> 1][b][i & 1], x[i >> 1], w, i & 1);
+            }
+#endif
+        }
+
+        const int line = mx_quotient(tile, g.by_across), n = mx_quotient(line, g.by_down);
+        const int p0 = (line - n * g.down) * TILE_H + row0, q0 = (tile - line * g.across) * TILE_W;
+        __global STORAGE(X_TYPE) *image = Y + n * g.y_n;
+        uint again = 0;
+#pragma unroll
+        for (int i = 0; i < 4 * BLOCKS; i++) {
+            const int m = i >> 1 & 1, b = i >> 2, r = i & 1, p = p0 + m;
+            const int q = q0 + (LAST ? row8 + 8 * r : 4 * t);
+            const int k = filter0 + (b0 + b) * 16 + (LAST ? 4 * t : row8 + 8 * r);
+            if (p >= g.p || q >= g.q || k >= g.filters)
+                continue;
+            float v[4] = {sums[m][b][0][2 * r], sums[m][b][0][2 * r + 1], sums[m][b][1][2 * r],
+                          sums[m][b][1][2 * r + 1]};
+            if (!(fabs(v[0]) + fabs(v[1]) + fabs(v[2]) + fabs(v[3]) < INFINITY)) {
+                again |= 1u << i;
+                continue;
+            }
+            __global STORAGE(X_TYPE) *y = image + p * g.y_h + q * g.y_w + k * g.y_c;
+            const int apart = LAST ? g.y_c : g.y_w, count = VEC == 4 ? 4 : min(4, LAST ? g.filters - k : g.q - q);
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                v[l] *= alpha;
+                if (beta != 0 && l < count)
+                    v[l] += beta * LOAD(X_TYPE)(y, l * apart);
+            }
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+            if (VEC == 4 && ((ulong)y & 15) == 0)
+                *(__global float4 *)y = (float4)(v[0], v[1], v[2], v[3]);
+            else
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    if (l < count)
+                        y[l * apart] = v[l];
+#else
+            uint2 four;
+            MX_NARROW(four.x, v[0], v[1]);
+            MX_NARROW(four.y, v[2], v[3]);
+            if (VEC == 4 && ((ulong)y & 7) == 0)
+                *(__global uint2 *)y = four;
+            else
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    if (l < count)
+                        y[l * apart] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
+#endif
+        }
+#pragma unroll 1
+        for (int i = 0; again != 0; i++, again >>= 1)
+            if (again & 1) {
+                const int p = p0 + (i >> 1 & 1), q = q0 + (LAST ? row8 + 8 * (i & 1) : 4 * t);
+                const int k = filter0 + (b0 + (i >> 2)) * 16 + (LAST ? 4 * t : row8 + 8 * (i & 1));
+#pragma unroll 1
+                for (int l = 0; l < 4; l++)
+                    if (LAST ? k + l < g.filters : q + l < g.q)
+                        STORE_MIXED(X_TYPE, image, p * g.y_h + (LAST ? q : q + l) * g.y_w + (LAST ? k + l : k) * g.y_c,
+                                    mx_exactly(X, W, g, n, p, LAST ? q : q + l, LAST ? k + l : k), alpha, beta);
+            }
+        MX_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}

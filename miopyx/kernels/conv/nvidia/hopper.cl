@@ -1,0 +1,404 @@
+/* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+ * Backward data with a stride may take all its residues in one launch: they differ in their taps and where they begin.
+ *
+ * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
+ * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
+ * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
+ * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64
+ * channels, w_k from one channel to the next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ *
+ * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
+ * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
+ * pause; the others multiply: together one tile, or in turns a tile each (IN_TURNS), so that one half stores while the
+ * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.  Slices of w that are
+ * RESIDENT come with the first tile only.
+ * NDRange: one axis, local THREADS, global THREADS * any number.
+ * Local memory: the ring, then what is RESIDENT; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ */
+#ifndef X_TYPE
+#define X_TYPE half
+#endif
+#ifndef LAST /* 1: y has its channels closest, 0: its pixels */
+#define LAST 1
+#endif
+#ifndef BP
+#define BP 128
+#endif
+#ifndef BF
+#define BF 128
+#endif
+#ifndef WG_ROWS /* of 64 rows of the product that a warpgroup owns */
+#define WG_ROWS 1
+#endif
+#ifndef WG_COLUMNS /* 2: two warpgroups share the columns of the product */
+#define WG_COLUMNS 1
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef RESIDENT /* slices of w, all of them, that stay in local memory; `across` divides the number of groups */
+#define RESIDENT 0
+#endif
+#ifndef IN_TURNS
+#define IN_TURNS 0
+#endif
+#ifndef VEC /* elements of y that are stored at once where y's address allows: 1, 2, 4 or 8 */
+#define VEC 1
+#endif
+#ifndef TAPS_INNER /* 1: all taps of 64 channels, then the next 64; `reduced` is a multiple of 64 */
+#define TAPS_INNER 0
+#endif
+#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
+#define NEAR 0
+#endif
+#ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_ACROSS */
+#define FLAT 0
+#endif
+#ifndef X_ACROSS
+#define X_ACROSS 0
+#endif
+#ifndef X_RUN /* 4 or 8 */
+#define X_RUN 8
+#endif
+#ifndef W_ACROSS
+#define W_ACROSS 0
+#endif
+#ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest and gets them through local memory, not from registers */
+#define RUNS_OF_PIXELS 0
+#endif
+#ifndef RESIDUES /* of backward data's stride, whose tiles follow each other; they have equal grids */
+#define RESIDUES 1
+#endif
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/hopper.h"
+
+#if LAST
+#define ROWS BP
+#define COLUMNS BF
+#else
+#define ROWS BF
+#define COLUMNS BP
+#endif
+#if WG_COLUMNS == 1
+#define WN COLUMNS
+#else
+#define WN 128 /* of 256, the only ones that are shared */
+#endif
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
+#define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
+#define CONSUMERS (IN_TURNS ? 2 : GROUPS)
+#define THREADS (128 * CONSUMERS + 128)
+#define W_BYTES (BF * ROW_BYTES)
+#define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
+#define RING_BYTES (STAGES * STAGE_BYTES)
+#define X_ROWS (BP / ROWS_AT_ONCE)
+#define W_ROWS (BF / ROWS_AT_ONCE)
+#define X_BLOCKS (BP / 64)
+#define W_BLOCKS (BF / 64)
+
+#if LAST
+#define A_ACROSS X_ACROSS
+#define B_ACROSS W_ACROSS
+#else
+#define A_ACROSS W_ACROSS
+#define B_ACROSS X_ACROSS
+#endif
+#define MX_TEXT_(a) #a
+#define MX_TEXT(a) MX_TEXT_(a)
+#define TRANS MX_TEXT(A_ACROSS) ", " MX_TEXT(B_ACROSS)
+#define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
+#define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
+#define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
+#define A_AT (LAST ? stage * STAGE_BYTES : W_AT)
+#define B_AT (LAST ? W_AT : stage * STAGE_BYTES)
+
+#define RUNS (64 / X_RUN) /* of a row of 64 pixels */
+#define RUN_ROWS_AT_ONCE (128 / RUNS)
+
+/* What a residue has of its own, instead of what the problem says; w_first and y_first come on top of that. */
+typedef struct {
+    int taps_h, taps_w, first_h, first_w, w_first, y_first;
+} mx_nv_residue;
+
+/* Tiles: of a residue first those with the same pixels, then the next pixels, then the next group. */
+typedef struct {
+    int each, across, down; /* tiles of a residue, with the same pixels, with the same filters of a group */
+    mx_nv_divisor by_each, by_across, by_down;
+    mx_nv_residue residues[RESIDUES];
+} mx_nv_tiles;
+
+typedef struct {
+    mx_nv_residue residue;
+    int group, m0, n0; /* the first pixel and filter */
+} mx_nv_tile;
+
+static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
+{
+    const int residue = RESIDUES > 1 ? mx_quotient(tile, o->by_each) : 0, rest = tile - residue * o->each;
+    const int above = mx_quotient(rest, o->by_across), group = mx_quotient(above, o->by_down);
+    const mx_nv_tile found = {
+        o->residues[residue], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};
+    return found;
+}
+
+#define SLICES(tile) (((tile).residue.taps_h * (tile).residue.taps_w * g.reduced + 63) / 64)
+
+/* Where a pixel and a filter of y lie in y, -1 behind the last. */
+static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
+{
+    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    return m < g->pixels ? n * g->y_n + p * g->y_h + q * g->y_w : -1;
+}
+
+static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
+{
+    return k < g->filters ? k * g->y_c : -1;
+}
+
+#define MX_PROBLEM mx_nv_conv
+#define SPREAD (LAST && !W_ACROSS) /* where the columns are filters that are copied one by one */
+#include "conv/nvidia/hopper_store.h"
+#if RUNS_OF_PIXELS
+#include "conv/nvidia/hopper_runs.h"
+#endif
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
+    __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
+    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
+    const float beta)
+{
+    __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+#if RUNS_OF_PIXELS
+    __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
+#endif
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7;
+    const int tiles = RESIDUES * order.each;
+
+    X += x_offset;
+    W += w_offset + g.w_first;
+    Y += y_offset + g.y_first;
+    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
+    const uint shared = mx_shared(stages);
+
+    /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
+    const int chunk = item & 7, row0 = (item & 127) >> 3;
+    const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
+    /* With SPREAD the other 16 filters of 32 lie 4 rows further on, so that their chunks change places with the 4th. */
+    const int w_row0 = SPREAD ? mx_spread(row0) : row0;
+    const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
+#if X_ACROSS
+    /* Neighbours copy neighbouring pixels: always run item % RUNS of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
+    const int run = item % RUNS, run_row0 = (item & 127) / RUNS;
+    const uint x_to = shared + run_row0 * ROW_BYTES + ((run * X_RUN / 8 ^ (run_row0 & 7)) << 4) + run * 2 * X_RUN % 16;
+    int base[X_BLOCKS]; /* -1: none */
+#elif FLAT
+    int base, pixels_left; /* the first pixel of each row of copiers */
+#else
+    /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
+    __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
+#endif
+    int w_base, filters_left;
+    bool has_filters = false;
+    int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
+
+#if TAPS_INNER
+#define NEXT_SLICE()                                                                                                  \
+    if (++tap_w == own.residue.taps_w) {                                                                              \
+        tap_w = 0;                                                                                                    \
+        if (++tap_h == own.residue.taps_h)                                                                            \
+            tap_h = 0, c += 64;                                                                                       \
+    }
+#define SOME true
+#else
+#define NEXT_SLICE()                                                                                                  \
+    c += 64;                                                                                                          \
+    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                            \
+        c -= g.reduced;                                                                                               \
+        if (++tap_w == own.residue.taps_w)                                                                            \
+            tap_w = 0, tap_h++;                                                                                       \
+    }
+#define SOME (tap_h < own.residue.taps_h)
+#endif
+
+/* Where a tile's pixels lie, and their first tap. */
+#if X_ACROSS
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
+        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.image);                                       \
+        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
+    }
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
+    _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
+        const int channel = (slice)*64 + run_row0 + i * RUN_ROWS_AT_ONCE;                                             \
+        _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                        \
+            const bool valid = (base[b] >= 0) & (channel < g.channels);                                               \
+            COPY16(x_to + (stage)*STAGE_BYTES + b * BLOCK_BYTES + i * RUN_ROWS_AT_ONCE * ROW_BYTES,                   \
+                   X + (base[b] + channel * g.x_c), valid);                                                           \
+        }                                                                                                             \
+    }
+#elif FLAT
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    base = (group)*g.x_g + ((m0) + row0) * g.x_w;                                                                     \
+    pixels_left = g.pixels - (m0)-row0;
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
+    const int some_pixels = SOME ? pixels_left : 0;                                                                   \
+    x_from += base;                                                                                                   \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i++)                                                                \
+        COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, x_from + (long)g.x_w * (i * ROWS_AT_ONCE),    \
+               i * ROWS_AT_ONCE < some_pixels);
+#else
+#define BEGIN_PIXELS(group, m0)                                                                                       \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
+        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
+        const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
+        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                     \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
+            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
+                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);              \
+    }                                                                                                                 \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+/* The next four pixels' places come from local memory before the copies of these four. */
+#define COPY_PIXELS(COPY16, stage, slice)                                                                             \
+    const uint at = to + (stage)*STAGE_BYTES;                                                                         \
+    int4 place = places[0][row0], place_2 = places[1][row0];                                                          \
+    _Pragma("unroll") for (int i = 0; i < X_ROWS; i += 4) {                                                           \
+        const int after = i + 4 < X_ROWS ? i / 2 + 2 : 0;                                                             \
+        const int4 next = places[after][row0], next_2 = places[after + 1][row0];                                      \
+        COPY_PIXEL(COPY16, at, i, place.x, place.y)                                                                   \
+        COPY_PIXEL(COPY16, at, i + 1, place.z, place.w)                                                               \
+        COPY_PIXEL(COPY16, at, i + 2, place_2.x, place_2.y)                                                           \
+        COPY_PIXEL(COPY16, at, i + 3, place_2.z, place_2.w)                                                           \
+        place = next, place_2 = next_2;                                                                               \
+    }
+#define COPY_PIXEL(COPY16, at, i, place, inside) \
+    COPY16((at) + (i)*ROWS_AT_ONCE * ROW_BYTES, x_from + (place), ((inside)&tap) == tap);
+#endif
+#if W_ACROSS
+#define COPY_FILTERS(COPY16, at)                                                                                      \
+    _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++)                                                     \
+        _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++)                                                          \
+            COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
+                   w_from + b * 64 + (long)w_k * (i * ROWS_AT_ONCE), b * 64 < some_left);
+#else
+#define COPY_FILTERS(COPY16, at)                                                                                      \
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
+        COPY16(((at) + (SPREAD ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES) ^ (SPREAD ? i % 2 * 64 : 0), \
+               w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
+#endif
+#define BEGIN_TILE()                                                                                                  \
+    do {                                                                                                              \
+        const int filter = own.n0 + (W_ACROSS ? chunk * 8 : row0);                                                    \
+        BEGIN_PIXELS(own.group, own.m0);                                                                              \
+        filters_left = g.filters - filter;                                                                            \
+        w_base = own.residue.w_first + own.group * g.w_g                                                              \
+                 + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                                 \
+        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
+        if (!TAPS_INNER)                                                                                              \
+            NEXT_SLICE();                                                                                             \
+    } while (0)
+#define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
+/* What is not copied is not read either, wherever its address points. */
+#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
+    do {                                                                                                              \
+        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                     \
+        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                  \
+        COPY_PIXELS(COPY16X, stage, slice)                                                                            \
+        if (!has_filters) {                                                                                           \
+            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                     \
+            MX_OPAQUE(some_left);                                                                                     \
+            MX_OPAQUE(w_k);                                                                                           \
+            __global const ushort *w_from =                                                                           \
+                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
+            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                     \
+        }                                                                                                             \
+    } while (0)
+
+    const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
+    if (item == 0) {
+        mx_ring_begin(full, STAGES, 128, IN_TURNS ? 4 : 4 * CONSUMERS);
+        mx_barrier_begin(turn, 4);
+        mx_barrier_begin(turn + 8, 4);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (role == CONSUMERS) {
+#if MANY_SUMS
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
+        int stage = 0, phase = 1;
+        for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
+            const mx_nv_tile own = mx_tile(copy_tile, &order);
+            const int slices_all = SLICES(own);
+            if (slices_all == 0)
+                continue;
+            BEGIN_TILE();
+            for (int slice = 0; slice < slices_all; slice++) {
+                mx_barrier_wait(empty + 8 * stage, phase);
+                if (aligned) {
+                    COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);
+                    mx_barrier_arrive_copied(full + 8 * stage);
+                } else {
+                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, mx_copy_halves, stage, slice);
+                    mx_barrier_arrive(full + 8 * stage);
+                }
+                NEXT_SLICE();
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+            has_filters = RESIDENT;
+        }
+    } else {
+#if MANY_SUMS
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
+        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * WN;
+        const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
+        const ulong a_matrix =
+            mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+        int turns = role; /* the very first tile waits for no one */
+        int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
+        for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
+             tile += (IN_TURNS ? 2 : 1) * get_num_groups(0)) {
+            while (skip >= STAGES)
+                skip -= STAGES, phase ^= 1;
+            stage += skip;
+            if (stage >= STAGES)
+                stage -= STAGES, phase ^= 1;
+            const mx_nv_tile own = mx_tile(tile, &order);
+            const int slices_all = SLICES(own);
+            float sums[WG_ROWS][WN / 2];
+            MX_EACH_SUM_OF_GROUP(i, j)
+                sums[i][j] = 0;
+            uint before = 0;
+            if (IN_TURNS && turns > 0)
+                mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
+            turns++;
+            MX_MULTIPLY_SLICES(sums, slices_all);
+            if (IN_TURNS && lane == 0)
+                mx_barrier_arrive(turn + 8 * (1 - role));
+            MX_WG_WAIT(0);
+            if (lane == 0 && slices_all > 0)
+                mx_barrier_arrive(before);
+            /* What the other has in between. */
+            skip = IN_TURNS && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+            MX_EACH_SUM_OF_GROUP(i, j)
+                MX_WG_HOLD(sums[i][j]);
+
+            __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
+            const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
+            if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
+#if RUNS_OF_PIXELS
+                mx_store_runs(sums, y, m0, n0, &g, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
+#else
+                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
+#endif
+            else
+                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+/* What conv/nvidia/hopper.cl and conv/nvidia/hopper_weights.cl share, after conv/nvidia/wgmma.h: slices of 64 numbers
+ * of the summed axis, in a ring of STAGES that 128 work-items copy them into and the others multiply from.
+ */
+#define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
+#define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
+
+/* How X_RUN elements of either operand are copied, those of x with NEAR through the first-level cache. */
+#if X_RUN == 4
+#define MX_COPY_RUN MX_COPY8
+#define MX_COPY_RUN_UNALIGNED mx_copy_four
+#else
+#define MX_COPY_RUN MX_COPY16
+#define MX_COPY_RUN_UNALIGNED mx_copy_halves
+#endif
+#if X_RUN == 8 && NEAR
+#define MX_COPY_RUN_OF_X MX_COPY16_NEAR
+#else
+#define MX_COPY_RUN_OF_X MX_COPY_RUN
+#endif
+
+/* More than 128 sums: registers move from the 128 work-items that copy to the 256 others. */
+#define MANY_SUMS (WG_ROWS * WN > 256)
+#define CONSUMER_REGISTERS 224
+#define COPIER_REGISTERS 56 /* 384 have 168 each when they begin */
+
+/* Which taps of a pixel lie in x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.  A
+ * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
+#define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
+#define MX_NO_TAP 0x80000000u
+static inline uint mx_taps_beside(int h, int w, const mx_nv_conv *g)
+{
+    const uint down = 0xffffu << clamp(-h, 0, 16) & ~(0xffffu << clamp(g->h - h, 0, 16)) & 0x7fff;
+    const uint across = 0xffffu << clamp(-w, 0, 16) & ~(0xffffu << clamp(g->w - w, 0, 16)) & 0x7fff;
+    return down << 16 | across;
+}
+static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx_nv_conv *g)
+{
+    if (g->tap_h == 1 && g->tap_w == 1)
+        return mx_taps_beside(h, w, g);
+    uint inside = 0;
+#pragma unroll 1
+    for (int i = 0; i < taps_h; i++)
+        inside |= (uint)((uint)(h + i * g->tap_h) < (uint)g->h) << (16 + i);
+#pragma unroll 1
+    for (int i = 0; i < taps_w; i++)
+        inside |= (uint)((uint)(w + i * g->tap_w) < (uint)g->w) << i;
+    return inside;
+}
+
+/* A number that the compiler knows nothing of, so that it does not keep its multiples in registers. */
+#define MX_OPAQUE(number) asm volatile("" : "+r"(number))
+
+/* Each of a work-item's sums. */
+#define MX_EACH_SUM_OF_GROUP(i, j)                           \
+    _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \
+        _Pragma("unroll") for (int j = 0; j < WN / 2; j++)
+
+/* sums[WG_ROWS][WN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
+ * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
+#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
+    for (int slice = 0; slice < (count); slice++) {                                                                   \
+        mx_barrier_wait(full + 8 * stage, phase);                                                                     \
+        MX_WG_PUBLISH();                                                                                              \
+        MX_WG_FENCE();                                                                                                \
+        _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
+            _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \
+                WGMMA(sums[i], a_matrix + ((A_AT + i * BLOCK_BYTES + k * A_STEP) >> 4),                               \
+                      b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                             \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(1);                                                                                                \
+        if (lane == 0 && slice > 0)                                                                                   \
+            mx_barrier_arrive(before);                                                                                \
+        before = empty + 8 * stage;                                                                                   \
+        if (++stage == STAGES)                                                                                        \
+            stage = 0, phase ^= 1;                                                                                    \
+    }

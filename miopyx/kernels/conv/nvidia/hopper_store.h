@@ -1,0 +1,117 @@
+/* How a tile of wgmma's sums goes to y, for the kernels of sm_90a in 16 bits.
+ *
+ * Expects LAST, WN, WG_ROWS and VEC as conv/nvidia/hopper.cl explains them, MX_PROBLEM, and where a pixel and a
+ * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
+ * SPREAD: of 32 columns of the product, column mx_spread(k) is filter k, so that a work-item has 8 neighbours in y.
+ */
+static inline int mx_spread(int k)
+{
+    return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
+}
+
+static inline uint mx_exchange(uint value, int with)
+{
+    uint other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(with));
+    return other;
+}
+
+/* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
+static inline uint4 mx_turn(uint4 v, int lane)
+{
+    const bool odd = lane & 1, high = lane & 2;
+    const uint a = mx_exchange(odd ? v.x : v.y, 1), b = mx_exchange(odd ? v.z : v.w, 1);
+    v = odd ? (uint4)(a, v.y, b, v.w) : (uint4)(v.x, a, v.z, b);
+    const uint c = mx_exchange(high ? v.x : v.z, 2), d = mx_exchange(high ? v.y : v.w, 2);
+    return high ? (uint4)(c, d, v.z, v.w) : (uint4)(v.x, v.y, c, d);
+}
+
+/* Eight neighbours in y. */
+typedef union {
+    uint4 all;
+    ushort each[8];
+    VECTOR vectors[8 / VEC];
+} mx_run;
+
+/* Takes the first of eight out and puts one in behind the last. */
+static inline uint4 mx_shift(uint4 run, ushort last)
+{
+    return (uint4)(run.x >> 16 | run.y << 16, run.y >> 16 | run.z << 16, run.z >> 16 | run.w << 16,
+                   run.w >> 16 | (uint)last << 16);
+}
+
+static inline float mx_widen(ushort bits)
+{
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    return as_float((uint)bits << 16);
+#endif
+}
+
+/* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
+static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
+                                 float alpha, float beta, bool plain, int warpgroup)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+    int row_at[2 * WG_ROWS]; /* where rows and columns of the product lie in y, -1: nowhere */
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++) {
+        const int r = row + i / 2 * 64 + i % 2 * 8;
+        row_at[i] = LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
+    }
+#define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
+    const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
+#pragma unroll
+    for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
+        int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
+#pragma unroll
+        for (int l = 0; l < 8 / VEC; l++)
+            at[l] = COLUMN_AT(j * 2 + (lane & 3) * 8 + l * VEC);
+#pragma unroll
+        for (int i = 0; i < 2 * WG_ROWS; i++) {
+            float *sum = sums[i / 2] + j + i % 2 * 2;
+            mx_run run;
+            if (scaled) {
+                run.all = (uint4)(0, 0, 0, 0);
+#pragma unroll
+                for (int l = 0; l < 8 / VEC; l++)
+                    if (beta != 0 && wide && row_at[i] >= 0 && at[l] >= 0)
+                        run.vectors[l] = *(__global const VECTOR *)(y + row_at[i] + at[l]);
+                if (beta != 0 && !wide && row_at[i] >= 0)
+#pragma unroll 1
+                    for (int e = 0; e < 8; e++) {
+                        const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
+                        run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
+                    }
+                if (!SPREAD)
+                    run.all = mx_turn(run.all, lane);
+#pragma unroll
+                for (int l = 0; l < 8; l++)
+                    sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
+            }
+            uint pairs[4];
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                MX_NARROW(pairs[l], sum[l * 4], sum[l * 4 + 1]);
+            run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
+            if (!SPREAD)
+                run.all = mx_turn(run.all, lane);
+#pragma unroll
+            for (int l = 0; l < 8 / VEC; l++)
+                if (wide && row_at[i] >= 0 && at[l] >= 0)
+                    *(__global VECTOR *)(y + row_at[i] + at[l]) = run.vectors[l];
+            if (!wide && row_at[i] >= 0)
+#pragma unroll 1
+                for (int e = 0; e < 8; e++) {
+                    const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
+                    if (place >= 0)
+                        y[row_at[i] + place] = (ushort)run.all.x;
+                    run.all = mx_shift(run.all, 0);
+                }
+        }
+    }
+}

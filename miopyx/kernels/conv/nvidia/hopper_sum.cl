@@ -1,0 +1,101 @@
+/* The sum of what conv/nvidia/hopper_weights.cl leaves, in order: dw = alpha * sum + beta * dw.
+ *
+ * parts[slot][WG_ROWS][BN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
+ * zero beside each other (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced /
+ * folded taps beside each other in a row of taps, of which those behind the last are zeros.
+ * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in
+ * order, then the shares.
+ * NDRange: one axis, local 256, global SHARES * tiles * BM * BN / 4.
+ */
+#ifndef X_TYPE
+#define X_TYPE half
+#endif
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 256
+#endif
+#ifndef WG_ROWS
+#define WG_ROWS 1
+#endif
+#ifndef SHARES /* 1 to 8; many parts need many work-items for each element */
+#define SHARES 1
+#endif
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+
+typedef struct {
+    int channels, taps_w; /* of dw */
+    int filters, columns, reduced, folded, taps_across; /* of a group; taps in a row */
+    int down, across, tiles, slices, splits;
+    int w_k, w_c, w_h, w_w; /* strides */
+    mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_each;
+} mx_nv_tiles;
+
+#define WIDTH (256 / SHARES)
+#define FOURS (BM * BN / 4) /* of a tile */
+#define ITEMS (BM / WG_ROWS * 2) /* that multiplied it */
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
+    __global const float *restrict parts, long parts_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
+    const mx_nv_tiles g, const float alpha, const float beta)
+{
+    __local float4 shares[SHARES][WIDTH];
+    const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
+    /* Eight neighbours hold the same columns of two rows, and four times eight the next columns. */
+    const int tile = at / FOURS, item = at % 8 + at % FOURS / 32 % (ITEMS / 8) * 8;
+    const int i = at / 8 % 4 + at % FOURS / 32 / (ITEMS / 8) * 4;
+    const int above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
+    const int k = (tile - above * g.down) * BM + item / 128 * (WG_ROWS * 64) + i / (BN / 8) * 64 + item / 32 % 4 * 16
+                  + item % 32 / 4;
+    const int column = (above - group * g.across) * BN + i % (BN / 8) * 8 + item % 4 * 2;
+    const bool inside = k < g.filters && column < g.columns;
+    float4 sum = (float4)(0, 0, 0, 0);
+    if (inside) {
+        int first = tile, count = g.splits;
+        if (count == 0) {
+            const int begin = mx_quotient(tile * g.slices, g.by_each);
+            first = begin + tile;
+            count = mx_quotient((tile + 1) * g.slices - 1, g.by_each) - begin + 1;
+        }
+        const long step = (long)(g.splits ? g.tiles : 1) * FOURS;
+        const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
+        __global const float4 *from =
+            (__global const float4 *)(parts + parts_offset) + (long)first * FOURS + i * ITEMS + item;
+#pragma unroll 4
+        for (int part = share * own; part < end; part++)
+            sum += from[part * step];
+    }
+#if SHARES > 1
+    shares[share][get_local_id(0) % WIDTH] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (share != 0)
+        return;
+    for (int other = 1; other < SHARES; other++)
+        sum += shares[other][get_local_id(0)];
+#endif
+    if (!inside)
+        return;
+    const int all = mx_quotient(column, g.by_reduced), within = column - all * g.reduced;
+    const int h = mx_quotient(all, g.by_taps_across), fold = mx_quotient(within, g.by_folded);
+    const int w = (all - h * g.taps_across) * mx_quotient(g.reduced, g.by_folded) + fold, c = within - fold * g.folded;
+    W += w_offset + (long)(group * g.filters + k) * g.w_k + (long)h * g.w_h + (long)w * g.w_w + (long)c * g.w_c;
+    const float sums[4] = {alpha * sum.x, alpha * sum.y, alpha * sum.z, alpha * sum.w};
+    const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0 && (((ulong)W | g.w_k * 2) & 3) == 0;
+#pragma unroll
+    for (int l = 0; l < 4; l += 2) {
+        __global STORAGE(X_TYPE) *to = W + (long)(l * 4) * g.w_k;
+        if (w >= g.taps_w || k + l * 4 >= g.filters)
+            continue;
+        if (pairs) {
+            uint word;
+            MX_NARROW(word, sums[l], sums[l + 1]);
+            *(__global uint *)to = word;
+        } else {
+            for (int e = 0; e < 2; e++)
+                if (c + e < g.channels)
+                    STORE_MIXED(X_TYPE, to, e * g.w_c, sums[l + e], 1, beta);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+/* Backward weights with half or bfloat16 operands by wgmma: parts of the sums, in float, of dy x over pixels.  Needs
+ * SM_90A.
+ *
+ * Rows of a product are filters, columns are taps with their `reduced` channels; a slice is 64 pixels.  x and dy have
+ * their channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel;
+ * padding of `filters` to a multiple of 8 is there to be read.  With PIXELS_CLOSEST, one tap without stride, 16 bytes
+ * are 8 pixels of one channel, and images are a multiple of PIXELS_CLOSEST pixels without gaps.
+ *
+ * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
+ * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
+ * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
+ * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
+ * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
+ * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
+ * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row
+ * r lies at chunk c ^ (r % 8).
+ */
+#ifndef X_TYPE
+#define X_TYPE half
+#endif
+#ifndef PIXELS_CLOSEST /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
+#define PIXELS_CLOSEST 0
+#endif
+#ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
+#define FLAT 0
+#endif
+#ifndef DILATED /* 1: taps are not beside each other */
+#define DILATED 0
+#endif
+#ifndef ON_AND_ON
+#define ON_AND_ON 0
+#endif
+#ifndef BM /* filters of a tile: multiples of 64 */
+#define BM 128
+#endif
+#ifndef BN /* columns of a tile: 64, 128, 144, 192 or 256 */
+#define BN 256
+#endif
+#ifndef WG_ROWS /* of 64 filters that a warpgroup owns */
+#define WG_ROWS 1
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
+#define NEAR 0
+#endif
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+
+#define X_RUN (PIXELS_CLOSEST == 4 ? 4 : 8)
+#include "conv/nvidia/hopper.h"
+
+#define DEPTH 64
+#define Y_BLOCKS (BM / 64)
+#define X_BLOCKS ((BN + 63) / 64)
+#define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
+#define WN BN
+#define CONSUMERS (Y_BLOCKS / WG_ROWS)
+#define THREADS (128 * CONSUMERS + 128)
+#define COPIES (DEPTH / ROWS_AT_ONCE)
+#define RUNS (PIXELS_CLOSEST ? 64 / PIXELS_CLOSEST : 8) /* of a row of local memory, that are copied at once */
+#define RUN_ROWS_AT_ONCE (128 / RUNS)
+#define WGMMA MX_JOIN(MX_WGMMA_, WN)
+#if PIXELS_CLOSEST
+#define TRANS "0, 0"
+#define A_STEP 32 /* bytes to the next 16 pixels */
+#else
+#define TRANS "1, 1"
+#define A_STEP (16 * ROW_BYTES)
+#endif
+#define B_STEP A_STEP
+#define A_AT (stage * STAGE_BYTES)
+#define B_AT A_AT
+
+static inline int mx_from_lane(int value, int lane)
+{
+    int other;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
+    return other;
+}
+
+/* Where a pixel lies in dy, -1 behind the last, its first tap in x, and which of its taps are inside. */
+typedef struct {
+    int y, x;
+    uint taps;
+} mx_nv_places;
+
+static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const mx_nv_conv *g)
+{
+    const int n = mx_quotient(pixel, g->image), rest = pixel - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int h = p * g->step_h + g->first_h, w = q * g->step_w + g->first_w;
+    const uint taps = DILATED ? mx_taps_inside(h, w, g->taps_h, g->taps_w, g) : mx_taps_beside(h, w, g);
+    const mx_nv_places found = {pixel < g->pixels ? y_group + n * g->y_n + p * g->y_h + q * g->y_w : -1,
+                                x_group + n * g->x_n + h * g->x_h + w * g->x_w, pixel < g->pixels ? taps : 0};
+    return found;
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
+    __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
+    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int each)
+{
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES]; /* full, empty */
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7;
+    const int columns = g.taps_h * g.taps_w * g.reduced;
+    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN, tiles = down * across * g.groups;
+    const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
+    /* The first tile and slice of this group, and how many slices it has. */
+    int tile = ON_AND_ON ? number * each / slices : number % tiles;
+    int first = ON_AND_ON ? number * each - tile * slices : number / tiles * each;
+    int left = min(each, ON_AND_ON ? tiles * slices - number * each : slices - first);
+
+    X += x_offset;
+    Y += y_offset;
+    const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
+    if (item == 0)
+        mx_ring_begin(full, STAGES, 128, 4 * CONSUMERS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (role == CONSUMERS) {
+#if MANY_SUMS
+        MX_WG_FEWER(COPIER_REGISTERS);
+#endif
+        /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
+        const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
+        const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
+        const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
+        int stage = 0, phase = 1;
+        for (; left > 0; tile++, first = 0) {
+            const int end = first + min(left, slices - first), group = tile / (down * across);
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
+            const int y_group = group * g.y_g, x_group = group * g.x_g;
+            left -= end - first;
+#if PIXELS_CLOSEST
+            int pixel = first * DEPTH + run * PIXELS_CLOSEST;
+#else
+            const int filters_left = g.filters - m0 - chunk * 8;
+#if FLAT
+            const int columns_left = min(columns, n0 + BN) - n0 - chunk * 8;
+            int pixel = first * DEPTH + row0;
+            __global const ushort *y_from = Y + (y_group + m0 + chunk * 8 + pixel * g.y_w);
+            __global const ushort *x_from = X + (x_group + n0 + chunk * 8 + pixel * g.x_w);
+#else
+            int column_at[X_BLOCKS]; /* from a pixel's first tap on, and the tap */
+            uint tap_of[X_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced;
+                const int tap_h = tap / g.taps_w, tap_w = tap - tap_h * g.taps_w;
+                column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
+                tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
+            }
+            __global const ushort *y_filters = Y + (m0 + chunk * 8);
+            /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
+            int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
+            mx_nv_places places = mx_places(pixel, y_group, x_group, &g);
+#endif
+#endif
+            for (int slice = first; slice < end; slice++) {
+                const uint at = to + stage * STAGE_BYTES;
+#if PIXELS_CLOSEST
+                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
+                const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
+                const bool inside = pixel < g.pixels;
+#define COPY_SLICE(COPY16X, COPY16)                                                                                   \
+    do {                                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < BM / RUN_ROWS_AT_ONCE; i++) {                                           \
+            const int k = m0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
+            COPY16(at + i * RUN_ROWS_AT_ONCE * ROW_BYTES, Y + (y_at + k * g.y_c), inside & (k < g.filters));          \
+        }                                                                                                             \
+        _Pragma("unroll") for (int i = 0; i < BN / RUN_ROWS_AT_ONCE; i++) {                                           \
+            const int c = n0 + row0 + i * RUN_ROWS_AT_ONCE;                                                           \
+            COPY16X(at + (BM + i * RUN_ROWS_AT_ONCE) * ROW_BYTES, X + (x_at + c * g.x_c), inside & (c < g.channels)); \
+        }                                                                                                             \
+    } while (0)
+#else
+/* Without `whole`, which says that nothing lies outside but taps, each copy is asked. */
+#if FLAT
+#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    const bool inside = pixel + (i)*ROWS_AT_ONCE < g.pixels;                                                          \
+    _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++)                                                              \
+        COPY16(at + b * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES,                                                   \
+               y_from + (long)g.y_w * ((i)*ROWS_AT_ONCE) + b * 64, (whole) || inside & (b * 64 < filters_left));      \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES,                                     \
+                x_from + (long)g.x_w * ((i)*ROWS_AT_ONCE) + b * 64, (whole) || inside & (b * 64 < columns_left));
+#else
+#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    const int from = (i)*4 + (lane >> 3);                                                                             \
+    const int y_at = mx_from_lane(places.y, from), x_at = mx_from_lane(places.x, from);                               \
+    const uint taps = mx_from_lane(places.taps, from);                                                                \
+    _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++)                                                              \
+        COPY16(at + b * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64,                        \
+               (whole) || (y_at >= 0) & (b * 64 < filters_left));                                                     \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
+        COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, X + (x_at + column_at[b]),          \
+                (taps & tap_of[b]) == tap_of[b]);
+#endif
+#define COPY_SLICE_OF(COPY16X, COPY16, whole)                                                                         \
+    _Pragma("unroll") for (int i = 0; i < COPIES; i++) {                                                              \
+        COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    }
+#define COPY_SLICE(COPY16X, COPY16) COPY_SLICE_OF(COPY16X, COPY16, false)
+                const bool whole = aligned && m0 + BM <= g.filters && (!FLAT || n0 + X_BLOCKS * 64 <= columns)
+                                   && (slice + 1) * DEPTH <= g.pixels;
+#endif
+                mx_barrier_wait(empty + 8 * stage, phase);
+#if !PIXELS_CLOSEST
+                if (whole) {
+                    COPY_SLICE_OF(MX_COPY_RUN_OF_X, MX_COPY_RUN, true);
+                    mx_barrier_arrive_copied(full + 8 * stage);
+                } else
+#endif
+                if (aligned) {
+                    COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY_RUN);
+                    mx_barrier_arrive_copied(full + 8 * stage);
+                } else {
+                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_RUN_UNALIGNED);
+                    mx_barrier_arrive(full + 8 * stage);
+                }
+                pixel += DEPTH;
+#if FLAT
+                y_from += g.y_w * DEPTH;
+                x_from += g.x_w * DEPTH;
+#elif !PIXELS_CLOSEST
+                places = mx_places(pixel, y_group, x_group, &g); /* while the copies are under way */
+#endif
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+        }
+    } else {
+#if MANY_SUMS
+        MX_WG_MORE(CONSUMER_REGISTERS);
+#endif
+        const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
+        const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
+        int stage = 0, phase = 0;
+        for (; left > 0; tile++, first = 0) {
+            const int own = min(left, slices - first);
+            left -= own;
+            float sums[WG_ROWS][WN / 2];
+            MX_EACH_SUM_OF_GROUP(i, j)
+                sums[i][j] = 0;
+            uint before = 0;
+            MX_MULTIPLY_SLICES(sums, own);
+            MX_WG_WAIT(0);
+            if (lane == 0)
+                mx_barrier_arrive(before);
+            MX_EACH_SUM_OF_GROUP(i, j)
+                MX_WG_HOLD(sums[i][j]);
+
+            const int m0 = tile % down * BM, n0 = tile / down % across * BN;
+            const long slot = ON_AND_ON ? number + tile : number;
+            __global float4 *to = (__global float4 *)(parts + parts_offset) + slot * (BM * BN / 4) + item;
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+                if (m0 + row + i * 64 < g.filters)
+#pragma unroll
+                    for (int j = 0; j < BN / 8; j++)
+                        if (n0 + j * 8 < columns)
+                            to[(i * (BN / 8) + j) * (128 * CONSUMERS)] =
+                                (float4)(sums[i][j * 4], sums[i][j * 4 + 1], sums[i][j * 4 + 2], sums[i][j * 4 + 3]);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+/* Implicit GEMM with float operands as pairs of halves by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
+ *
+ * Rows of a product are filters, columns pixels, a slice is one tap and 64 channels.  The weights were packed into
+ * pairs (conv/nvidia/pairs_pack.cl), blocks of 64 filters as they lie in local memory, each filter scaled by its own
+ * power of two; w_* of the problem are their strides before.  x has any strides and is read in place: the last 256
+ * work-items, 128 for every other slice, have a pixel each, load its 64 channels, scale them by their largest and store
+ * them as pairs.  The others multiply 64 filters each 128 of them, and add the slices up in float.  A pair of mbarriers
+ * for each stage, full and empty, keeps them apart; loads run a slice ahead, from tile to tile without a pause.
+ * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
+ * NDRange: one axis, local THREADS, global THREADS * any number.
+ */
+#ifndef BF /* filters of a tile: 64 or 128 */
+#define BF 128
+#endif
+#ifndef STAGES
+#define STAGES 3
+#endif
+#ifndef VEC /* neighbouring pixels that are stored at once where y's address allows: 1 or 2 */
+#define VEC 1
+#endif
+#define X_TYPE float
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/pairs.h"
+
+#define BP 128
+#define CONSUMERS 2
+#define PRODUCERS 2 /* in turns, a slice each */
+#define THREADS (128 * (CONSUMERS + PRODUCERS))
+#define F_BLOCKS (BF / 64)
+#if BF == 64 /* columns of a warpgroup: BP * F_BLOCKS / CONSUMERS */
+#define COLUMNS 64
+#else
+#define COLUMNS 128
+#endif
+#define WGMMA MX_JOIN(MX_WGMMA_, COLUMNS)
+#define X_BYTES (2 * BP * ROW_BYTES)
+#define W_BLOCK (2 * BLOCK_BYTES)
+#define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
+#define TILES_AHEAD (STAGES + 1)
+
+typedef struct {
+    mx_nv_conv g;
+    int w_c; /* stride of the weights along the reduced axis */
+    int tap, tap_row, tap_column, taps; /* of the packed weights: the first, to the next down and right, all */
+} mx_nv_pairs;
+
+/* Where a producer is: its pixel and what it loads next. */
+typedef struct {
+    int tile, c, tap_h, tap_w;
+    int base, h, w, place;
+    int filters, count; /* blocks of filters: the first of all groups, how many */
+    bool inside;
+} mx_loader;
+
+static inline void mx_begin_tile(mx_loader *at, const mx_nv_conv *g, int down, int across, int item)
+{
+    const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
+    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->image);
+    const int rest = m - n * (g->p * g->q), p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    at->filters = group * blocks + first;
+    at->count = min(F_BLOCKS, blocks - first);
+    at->inside = m < g->pixels;
+    at->h = p * g->step_h + g->first_h;
+    at->w = q * g->step_w + g->first_w;
+    at->base = group * g->x_g + n * g->x_n + at->h * g->x_h + at->w * g->x_w;
+    at->place = at->inside ? group * g->y_g + n * g->y_n + p * g->y_h + q * g->y_w : -1;
+    at->c = at->tap_h = at->tap_w = 0;
+}
+
+/* Returns whether a tile ended. */
+static inline bool mx_next_slice(mx_loader *at, const mx_nv_conv *g)
+{
+    if (++at->tap_w == g->taps_w) {
+        at->tap_w = 0;
+        if (++at->tap_h == g->taps_h) {
+            at->tap_h = 0;
+            at->c += 64;
+        }
+    }
+    return at->c >= g->channels;
+}
+
+/* The sum for one output as floats give it, for pixel m and filter k of a group. */
+static inline float mx_exactly(__global const float *X, __global const float *W, const mx_nv_pairs *o, int group, int m,
+                               int k)
+{
+    const mx_nv_conv *g = &o->g;
+    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    float sum = 0;
+    for (int i = 0; i < g->taps_h; i++)
+        for (int j = 0; j < g->taps_w; j++) {
+            const int h = p * g->step_h + g->first_h + i * g->tap_h, w = q * g->step_w + g->first_w + j * g->tap_w;
+            if ((uint)h >= (uint)g->h || (uint)w >= (uint)g->w)
+                continue;
+            __global const float *x = X + group * g->x_g + n * g->x_n + h * g->x_h + w * g->x_w;
+            __global const float *f = W + group * g->w_g + k * g->w_k + i * g->w_h + j * g->w_w;
+#pragma unroll 1
+            for (int c = 0; c < g->channels && sum == sum; c++)
+                sum = fma(x[c * g->x_c], f[c * o->w_c], sum);
+        }
+    return sum;
+}
+
+/* The usual way, and short: pairs of neighbours without alpha and beta.  Rows are `below` elements apart. */
+static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y, int below)
+{
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 2; j += 4) {
+        const int2 place = *(__local const int2 *)(places + j * 2);
+        if (place.x < 0)
+            continue;
+        __global float *to = y + place.x;
+        *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);
+        *(__global float2 *)(to + below) = (float2)(sums[j + 2], sums[j + 3]);
+    }
+}
+
+static inline void mx_store(const float *sums, __local const int *places, __global float *y, int below, int rows,
+                            float alpha, float beta)
+{
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 2; j++) {
+        const int place = places[j / 4 * 8 + (j & 1)];
+        if (place < 0 || (j & 2) * 4 >= rows)
+            continue;
+        __global float *to = y + place + (j & 2 ? below : 0);
+        *to = beta != 0 ? alpha * sums[j] + beta * *to : alpha * sums[j];
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs(
+    __global const float *restrict X, long x_offset, __global const float *restrict W, long w_offset,
+    __global float *restrict packs, long packs_offset, __global const float *restrict scales, long scales_offset,
+    __global float *restrict Y, long y_offset, const mx_nv_pairs o, const float alpha, const float beta)
+{
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local float inverses[STAGES][BP]; /* what takes the products of a pixel back */
+    __local int places[TILES_AHEAD][BP]; /* of pixels in y, -1: none */
+    __local ulong barriers[2 * STAGES]; /* full, empty */
+    const mx_nv_conv g = o.g;
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7;
+    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
+    const int blocks = (g.filters + 63) / 64, c_slices = (g.channels + 63) / 64;
+    const int slices_all = g.taps_h * g.taps_w * c_slices;
+    const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
+
+    X += x_offset;
+    W += w_offset + g.w_first;
+    __global const uint4 *packed = mx_packed(packs + packs_offset);
+    scales += scales_offset;
+    Y += y_offset + g.y_first;
+    if (item == 0)
+        mx_ring_begin(full, STAGES, 128, 4 * CONSUMERS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (role >= CONSUMERS) {
+#if COLUMNS == 128
+        MX_WG_FEWER(104);
+#endif
+        const int row = item & 127, turn = role - CONSUMERS;
+        const uint to = shared + row * ROW_BYTES, swizzle = row & 7;
+        const long x_step = (long)g.x_c * 4;
+        mx_loader at;
+        float v[64];
+        at.tile = get_group_id(0);
+        if (at.tile >= tiles)
+            return;
+        mx_begin_tile(&at, &g, down, across, row);
+/* What follows the current slice, or nothing; four pointers, so that four additions are under way. */
+#define LOCATE()                                                                                                      \
+    const int dh = at.tap_h * g.tap_h, dw = at.tap_w * g.tap_w, rest = at.tile < tiles ? g.channels - at.c : 0;       \
+    const bool here = at.inside && (uint)(at.h + dh) < (uint)g.h && (uint)(at.w + dw) < (uint)g.w;                    \
+    ulong from[4];                                                                                                    \
+    from[0] = (ulong)(X + (here ? at.base + dh * g.x_h + dw * g.x_w + at.c * g.x_c : 0));                             \
+    from[1] = from[0] + x_step;                                                                                       \
+    from[2] = from[1] + x_step;                                                                                       \
+    from[3] = from[2] + x_step;
+/* Eight channels. */
+#define LOAD_SLICE(c)                                                                                                 \
+    if ((c) + 8 <= rest) {                                                                                            \
+        _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
+            v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here);                                                    \
+    } else {                                                                                                          \
+        _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
+            v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
+    }
+#define MOVE()                                                                                                        \
+    do                                                                                                                \
+        if (mx_next_slice(&at, &g)) {                                                                                 \
+            at.tile += get_num_groups(0);                                                                             \
+            if (++slot == TILES_AHEAD)                                                                                \
+                slot = 0;                                                                                             \
+            mx_begin_tile(&at, &g, down, across, row);                                                                \
+        }                                                                                                             \
+    while (0)
+        int slot = 0, stage = 0, phase = 1;
+        if (turn == 1) {
+            MOVE();
+            stage = 1;
+        }
+        {
+            LOCATE();
+#pragma unroll
+            for (int c = 0; c < 64; c += 8) {
+                LOAD_SLICE(c)
+            }
+        }
+        while (at.tile < tiles) {
+            const int block = at.filters * o.taps + o.tap + at.tap_h * o.tap_row + at.tap_w * o.tap_column;
+            const int count = at.count, c_slice = at.c / 64, place = at.place, place_slot = slot;
+            mx_barrier_wait(empty + 8 * stage, phase);
+            if (row == 0) {
+                const uint bar = full + 8 * stage;
+                asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count * W_BLOCK)
+                             : "memory");
+#pragma unroll
+                for (int b = 0; b < F_BLOCKS; b++)
+                    if (b < count)
+                        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                                     "[%0], [%1], %2, [%3];"
+                                     ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
+                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (W_BLOCK / 16)),
+                                     "r"(W_BLOCK), "r"(bar) : "memory");
+            }
+            for (int i = 0; i < PRODUCERS; i++)
+                MOVE();
+            float most[4] = {0, 0, 0, 0};
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                most[i & 3] = fmax(most[i & 3], fabs(v[i]));
+            const uint e = max(as_uint(fmax(fmax(most[0], most[1]), fmax(most[2], most[3]))) >> 23, 29u);
+            const float scale = mx_pair_scale(e);
+            inverses[stage][row] = as_float((e - 28u) << 23);
+            places[place_slot][row] = place;
+            LOCATE();
+#pragma unroll
+            for (int c = 0; c < 64; c += 8) {
+                uint2 pairs[4];
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    pairs[l] = mx_pair(v[c + l * 2] * scale, v[c + l * 2 + 1] * scale);
+                const uint chunk = to + stage * STAGE_BYTES + ((c / 8 ^ swizzle) << 4);
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk), "r"(pairs[0].x), "r"(pairs[1].x),
+                             "r"(pairs[2].x), "r"(pairs[3].x) : "memory");
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk + BP * ROW_BYTES), "r"(pairs[0].y),
+                             "r"(pairs[1].y), "r"(pairs[2].y), "r"(pairs[3].y) : "memory");
+                LOAD_SLICE(c)
+            }
+            mx_barrier_arrive(full + 8 * stage);
+            stage += PRODUCERS;
+            if (stage >= STAGES)
+                stage -= STAGES, phase ^= 1;
+        }
+    } else {
+#if COLUMNS == 128
+        MX_WG_MORE(152);
+#endif
+        const int f_block = role % F_BLOCKS, column0 = role / F_BLOCKS * COLUMNS, pair = (lane & 3) * 2;
+        const ulong a_hi = mx_wg_matrix(shared + X_BYTES + f_block * W_BLOCK, BLOCK_BYTES);
+        const ulong b_hi = mx_wg_matrix(shared + column0 * ROW_BYTES, BLOCK_BYTES);
+        int stage = 0, phase = 0, slot = 0;
+        for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+            const int above = tile / across, group = above / down;
+            const int k0 = (tile - above * across) * BF + f_block * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
+            float sums[COLUMNS / 2], scale[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                scale[i] = k0 + i * 8 < g.filters ? scales[group * g.filters + k0 + i * 8] : 0.0f;
+#pragma unroll
+            for (int j = 0; j < COLUMNS / 2; j++)
+                sums[j] = 0;
+            for (int slice = 0; slice < slices_all; slice++) {
+                float part[COLUMNS / 2];
+                mx_barrier_wait(full + 8 * stage, phase);
+                const uint at = stage * STAGE_BYTES >> 4;
+                MX_MULTIPLY_PAIRS(WGMMA, part, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
+                                  b_hi + at + (BP * ROW_BYTES >> 4));
+#pragma unroll
+                for (int j = 0; j < COLUMNS / 2; j += 4) {
+                    const float2 inverse = *(__local const float2 *)(inverses[stage] + column0 + j * 2 + pair);
+                    sums[j] = fma(part[j], inverse.x, sums[j]);
+                    sums[j + 1] = fma(part[j + 1], inverse.y, sums[j + 1]);
+                    sums[j + 2] = fma(part[j + 2], inverse.x, sums[j + 2]);
+                    sums[j + 3] = fma(part[j + 3], inverse.y, sums[j + 3]);
+                }
+                asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+                if (lane == 0)
+                    mx_barrier_arrive(empty + 8 * stage);
+                if (++stage == STAGES)
+                    stage = 0, phase ^= 1;
+            }
+
+#pragma unroll
+            for (int j = 0; j < COLUMNS / 2; j++)
+                sums[j] *= scale[j >> 1 & 1];
+            bool finite;
+            MX_FINITE(finite, sums, COLUMNS / 2);
+            if (!finite) {
+                float copy[COLUMNS / 2];
+#pragma unroll
+                for (int j = 0; j < COLUMNS / 2; j++)
+                    copy[j] = sums[j];
+#pragma unroll 1
+                for (int j = 0; j < COLUMNS / 2; j++) {
+                    const int k = k0 + (j & 2) * 4, column = column0 + j / 4 * 8 + pair + (j & 1);
+                    const int m = (above - group * down) * BP + column;
+                    if (k < g.filters && m < g.pixels && !(fabs(copy[j]) < INFINITY))
+                        copy[j] = mx_exactly(X, W, &o, group, m, k);
+                }
+#pragma unroll
+                for (int j = 0; j < COLUMNS / 2; j++)
+                    sums[j] = copy[j];
+            }
+            if (VEC == 2 && alpha == 1 && beta == 0 && ((ulong)Y & 7) == 0 && k0 - (lane >> 2) + 16 <= g.filters)
+                mx_store_plainly(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c);
+            else
+                mx_store(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
+                         beta);
+            if (++slot == TILES_AHEAD)
+                slot = 0;
+        }
+    }
+}

@@ -1,0 +1,80 @@
+/* Floats as pairs of halves, for wgmma: value * scale = hi + lo / 2048, 11 bits each, and a product is hi hi +
+ * (hi lo + lo hi) / 2048.  `scale` is a power of two that takes the largest of a row of 64 to [2^14, 2^15); so what is
+ * up to 2^29 times less keeps all 22 bits, and below that an error of 2^-50 of the largest is left.
+ * After conv/nvidia/ptx.h, and conv/nvidia/wgmma.h where they are multiplied.
+ */
+
+#define BLOCK_BYTES (64 * ROW_BYTES)
+#define MX_LO 2048.0f
+
+/* The scale of a row whose largest value has exponent `e`, 29 at least, which keeps the inverse a normal number. */
+static inline float mx_pair_scale(uint e)
+{
+    return as_float((268u - e) << 23);
+}
+
+/* Two floats, already scaled, as words of hi and of lo; the first in the lower half. */
+static inline uint2 mx_pair(float a, float b)
+{
+    uint2 pair;
+    float hi_a, hi_b;
+    MX_NARROW(pair.x, a, b);
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+        : "=f"(hi_a), "=f"(hi_b) : "r"(pair.x));
+    a = (a - hi_a) * MX_LO;
+    b = (b - hi_b) * MX_LO;
+    MX_NARROW(pair.y, a, b);
+    return pair;
+}
+
+/* part (64 x 2 COUNT floats) = the products of a slice: rows of A at a_hi and a_lo, columns of B likewise. */
+#define MX_MULTIPLY_PAIRS(WGMMA, part, COUNT, a_hi, a_lo, b_hi, b_lo)                                                 \
+    do {                                                                                                              \
+        MX_WG_PUBLISH();                                                                                              \
+        MX_WG_FENCE();                                                                                                \
+        WGMMA(part, a_hi, b_lo, "0", "0, 0");                                                                         \
+        WGMMA(part, a_lo, b_hi, "1", "0, 0");                                                                         \
+        _Pragma("unroll") for (int k = 2; k < 8; k += 2) {                                                            \
+            WGMMA(part, (a_hi) + k, (b_lo) + k, "1", "0, 0");                                                         \
+            WGMMA(part, (a_lo) + k, (b_hi) + k, "1", "0, 0");                                                         \
+        }                                                                                                             \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(0);                                                                                                \
+        _Pragma("unroll") for (int j = 0; j < (COUNT); j++) {                                                         \
+            MX_WG_HOLD(part[j]);                                                                                      \
+            part[j] *= 1 / MX_LO;                                                                                     \
+        }                                                                                                             \
+        MX_WG_FENCE();                                                                                                \
+        _Pragma("unroll") for (int k = 0; k < 8; k += 2)                                                              \
+            WGMMA(part, (a_hi) + k, (b_hi) + k, "1", "0, 0");                                                         \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(0);                                                                                                \
+        _Pragma("unroll") for (int j = 0; j < (COUNT); j++)                                                           \
+            MX_WG_HOLD(part[j]);                                                                                      \
+    } while (0)
+
+/* A float of global memory, 0 where it is not `valid`; the pointer moves on by `step` bytes.  Loaded here and now: the
+ * order of loads is the kernel's, and nobody multiplies where an addition does. */
+static inline float mx_fetch(ulong *from, long step, bool valid)
+{
+    float value;
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b32 %0, 0; @p ld.global.nc.f32 %0, [%1]; "
+                 "add.s64 %1, %1, %3; }"
+                 : "=f"(value), "+l"(*from) : "r"((int)valid), "l"(step));
+    return value;
+}
+
+/* Whether all of `count` sums are finite numbers, without a branch for each: 0 times anything else is no number. */
+#define MX_FINITE(finite, sums, count)                                                                                \
+    do {                                                                                                              \
+        float nought[4] = {0, 0, 0, 0};                                                                               \
+        _Pragma("unroll") for (int j = 0; j < (count); j++)                                                           \
+            nought[j & 3] = fma(sums[j], 0.0f, nought[j & 3]);                                                        \
+        finite = nought[0] + nought[1] + nought[2] + nought[3] == 0;                                                  \
+    } while (0)
+
+/* Packed weights begin at the first multiple of 16 bytes. */
+static inline __global uint4 *mx_packed(__global float *from)
+{
+    return (__global uint4 *)((ulong)from + 15 & ~15ul);
+}

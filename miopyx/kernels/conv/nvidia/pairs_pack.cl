@@ -1,0 +1,113 @@
+/* What goes before and after conv/nvidia/pairs.cl.
+ *
+ * Weights into pairs of halves, in blocks of 64 rows as they are copied into local memory.
+ * Rows are filters or, for backward data, the channels of a group; each has its own power of two as a scale, and
+ * scales[group][row] takes it back.  packed[group][block][tap][slice of 64 channels][hi, lo][row of 64][64 halves],
+ * zeros behind the last row and channel.
+ * NDRange of pack_pairs: one axis, local 128, global 128 * groups * rows, up to a multiple of 64;
+ * of join_residues: one axis, local 256, global columns / at_once * rows * ceil(images / IMAGES) or more.
+ */
+#define X_TYPE float
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/pairs.h"
+
+typedef struct {
+    int rows, channels, taps_h, taps_w;
+    int from_g, from_row, from_c, from_h, from_w; /* strides */
+} mx_nv_filters;
+
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void pack_pairs(
+    __global const float *restrict W, long w_offset, __global float *restrict packs, long packs_offset,
+    __global float *restrict scales, long scales_offset, const mx_nv_filters g)
+{
+    __local float mosts[128];
+    const int item = get_local_id(0), block = get_group_id(0) / 64, r = get_group_id(0) % 64;
+    const int blocks = (g.rows + 63) / 64, group = block / blocks, row = (block - group * blocks) * 64 + r;
+    const int taps = g.taps_h * g.taps_w, c_slices = (g.channels + 63) / 64;
+
+    W += w_offset + (long)group * g.from_g + (long)row * g.from_row;
+    __global uint4 *packed = mx_packed(packs + packs_offset);
+    float most = 0;
+    if (row < g.rows)
+        for (int i = item; i < taps * g.channels; i += 128) {
+            const int c = i / taps, tap = i - c * taps, h = tap / g.taps_w;
+            most = fmax(most, fabs(W[(long)c * g.from_c + h * g.from_h + (tap - h * g.taps_w) * g.from_w]));
+        }
+    mosts[item] = most;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int half_way = 64; half_way > 0; half_way /= 2) {
+        if (item < half_way)
+            mosts[item] = fmax(mosts[item], mosts[item + half_way]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    const uint e = max(as_uint(mosts[0]) >> 23, 29u);
+    const float scale = mx_pair_scale(e);
+    if (item == 0 && row < g.rows)
+        scales[scales_offset + group * g.rows + row] = as_float(e << 23);
+    for (int i = item; i < taps * c_slices * 8; i += 128) {
+        const int tap = i / (c_slices * 8), chunk = i - tap * c_slices * 8, h = tap / g.taps_w;
+        __global const float *from = W + h * g.from_h + (tap - h * g.taps_w) * g.from_w;
+        uint2 pairs[4];
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            const int c = chunk * 8 + l * 2;
+            pairs[l] = mx_pair(row < g.rows && c < g.channels ? from[(long)c * g.from_c] * scale : 0.0f,
+                               row < g.rows && c + 1 < g.channels ? from[(long)(c + 1) * g.from_c] * scale : 0.0f);
+        }
+        __global uint4 *to = packed + ((long)(block * taps + tap) * c_slices + chunk / 8) * (2 * BLOCK_BYTES / 16)
+                             + r * (ROW_BYTES / 16) + ((chunk ^ r) & 7);
+        to[0] = (uint4)(pairs[0].x, pairs[1].x, pairs[2].x, pairs[3].x);
+        to[BLOCK_BYTES / 16] = (uint4)(pairs[0].y, pairs[1].y, pairs[2].y, pairs[3].y);
+    }
+}
+
+typedef struct {
+    int images, channels, rows, columns; /* of y; images: all channels of all images */
+    int y_n, y_c, y_h, y_w; /* strides */
+    int step_h, step_w, plane_rows, plane_columns;
+    int at_once, plane; /* neighbours that a work-item stores, 1 or 2; elements of a plane, all images */
+    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / at_once */
+    ulong met_h, met_w; /* residues of the stride that have products, a bit each */
+} mx_nv_residues;
+
+#define IMAGES 8 /* of a work-item, at the same place */
+
+/* Backward data with a stride: y[n][c][h][w] from planes[residue][n][c][h / step_h][w / step_w], one for each residue
+ * that has products, row by row; zeros for the others. */
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_residues(
+    __global const float *restrict planes, long planes_offset, __global float *restrict Y, long y_offset,
+    const mx_nv_residues g, const float alpha, const float beta)
+{
+    const int i = get_global_id(0), above = mx_quotient(i, g.by_columns), column = i * g.at_once - above * g.columns;
+    const int block = mx_quotient(above, g.by_rows), h = above - block * g.rows, p = mx_quotient(h, g.by_step_h);
+    const int a = h - p * g.step_h, first = (int)popcount(g.met_h & (1ul << a) - 1) * (int)popcount(g.met_w);
+    long from[2];
+    bool met[2];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        const int w = column + e, q = mx_quotient(w, g.by_step_w), b = w - q * g.step_w;
+        met[e] = e < g.at_once && (g.met_h >> a & 1) && (g.met_w >> b & 1);
+        from[e] = planes_offset + (long)(first + (int)popcount(g.met_w & (1ul << b) - 1)) * g.plane
+                  + p * g.plane_columns + q;
+    }
+    Y += y_offset + h * g.y_h + column * g.y_w;
+    const bool plainly = alpha == 1 && beta == 0 && g.at_once == 2 && g.y_w == 1
+                         && (((ulong)Y & 7) | ((g.y_n | g.y_c) & 1)) == 0;
+#pragma unroll
+    for (int l = 0; l < IMAGES; l++) {
+        const int image = block * IMAGES + l, n = mx_quotient(image, g.by_channels);
+        if (image >= g.images)
+            return;
+        const long at = (long)image * g.plane_rows * g.plane_columns;
+        const float2 value = (float2)(met[0] ? planes[from[0] + at] : 0.0f, met[1] ? planes[from[1] + at] : 0.0f);
+        __global float *y = Y + (long)n * g.y_n + (image - n * g.channels) * g.y_c;
+        if (plainly) {
+            *(__global float2 *)y = value;
+            continue;
+        }
+        STORE_MIXED(float, y, 0, value.x, alpha, beta);
+        if (g.at_once == 2)
+            STORE_MIXED(float, y, g.y_w, value.y, alpha, beta);
+    }
+}

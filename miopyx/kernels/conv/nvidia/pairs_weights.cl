@@ -1,0 +1,213 @@
+/* Backward weights with float operands as pairs of halves by wgmma: the sums of dy x over the pixels of one split.
+ * Needs SM_90A.
+ *
+ * Rows of a product are filters, columns are taps with their channels, padded to `reduced`, a multiple of 64; a slice
+ * is 64 pixels.  x and dy have any strides and are read in place: the last 256 work-items, 128 for each, load rows of
+ * 64 pixels, two a work-item, scale each row by its largest value and store it as pairs; the others multiply 64 filters
+ * each 128 of them, and add the slices up in float.  Pixels i and i + 32 of a slice lie beside each other, in both
+ * operands.  A pair of mbarriers for each stage, full and empty, keeps them apart; loads run a slice ahead.
+ * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
+ * parts[split][group][filter][column]: a group of work-items owns a tile of 128 x 128 for `slices` slices.
+ * NDRange: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
+ */
+#ifndef STAGES
+#define STAGES 3
+#endif
+#define X_TYPE float
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/pairs.h"
+
+#define BM 128
+#define BN 128
+#define DEPTH 64
+#define Y_BYTES (2 * BM * ROW_BYTES)
+#define STAGE_BYTES (Y_BYTES + 2 * BN * ROW_BYTES)
+#define CONSUMERS 2
+#define PRODUCERS 2 /* of dy and of x */
+#define THREADS (128 * (CONSUMERS + PRODUCERS))
+
+/* The largest of a warp. */
+static inline uint mx_most(uint value)
+{
+    uint most;
+    asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
+    return most;
+}
+
+/* The sum for one weight as floats give it, over the pixels from `first` up to `end`. */
+static inline float mx_exactly(__global const float *X, __global const float *Y, const mx_nv_conv *g, int k, int c,
+                               int tap, int first, int end)
+{
+    const int dh = tap / g->taps_w * g->tap_h + g->first_h, dw = tap % g->taps_w * g->tap_w + g->first_w;
+    float sum = 0;
+#pragma unroll 1
+    for (int m = first; m < end && sum == sum; m++) {
+        const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
+        const int p = mx_quotient(rest, g->row), q = rest - p * g->q, h = p * g->step_h + dh, w = q * g->step_w + dw;
+        if ((uint)h < (uint)g->h && (uint)w < (uint)g->w)
+            sum = fma(X[n * g->x_n + c * g->x_c + h * g->x_h + w * g->x_w],
+                      Y[n * g->y_n + k * g->y_c + p * g->y_h + q * g->y_w], sum);
+    }
+    return sum;
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs_weights(
+    __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
+    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+{
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local float inverses[STAGES][BM + BN]; /* what takes the products of a row, and of a column, back */
+    __local ulong barriers[2 * STAGES]; /* full, empty */
+    const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
+    const int columns = g.taps_h * g.taps_w * g.reduced;
+    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
+    int tile = get_group_id(0);
+    const int m0 = tile % down * BM;
+    tile /= down;
+    const int n0 = tile % across * BN;
+    tile /= across;
+    const int group = tile % g.groups, split = tile / g.groups;
+    const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
+    const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
+
+    X += x_offset + (long)group * g.x_g;
+    Y += y_offset + (long)group * g.y_g;
+    if (item == 0)
+        mx_ring_begin(full, STAGES, 128 * PRODUCERS, 4 * CONSUMERS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (role >= CONSUMERS) {
+        MX_WG_FEWER(120);
+        /* This warp has 32 filters, or 32 channels of one tap. */
+        const bool of_y = role == CONSUMERS;
+        const int k0 = m0 + warp * 32, column = n0 + warp * 32, tap = column / g.reduced, c0 = column - tap * g.reduced;
+        const int dh = tap / g.taps_w * g.tap_h + g.first_h, dw = tap % g.taps_w * g.tap_w + g.first_w;
+        const int rest = of_y ? g.filters - k0 : column < columns ? g.channels - c0 : 0;
+        const long step = (long)(of_y ? g.y_c : g.x_c) * 4;
+        const uint bias = of_y ? 0 : 28, place = (of_y ? 0 : BM) + warp * 32;
+        const uint to = shared + (of_y ? 0 : Y_BYTES) + warp * 32 * ROW_BYTES + lane * 4;
+        const int end = min(g.pixels, (split * slices + own_slices) * DEPTH);
+        int pixel = split * slices * DEPTH + lane;
+        ulong from[2]; /* of the slice that is loaded */
+        bool valid[2];
+        uint a[32], b[32];
+#define LOCATE()                                                                                                      \
+    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                   \
+        const int m = pixel + l * 32, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);                        \
+        const int p = mx_quotient(rest, g.row), q = rest - p * g.q, h = p * g.step_h + dh, w = q * g.step_w + dw;     \
+        if (of_y) {                                                                                                   \
+            valid[l] = m < end;                                                                                       \
+            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + p * g.y_h + q * g.y_w + k0 * g.y_c : 0));                   \
+        } else {                                                                                                      \
+            valid[l] = m < end && (uint)h < (uint)g.h && (uint)w < (uint)g.w;                                         \
+            from[l] = (ulong)(X + (valid[l] ? n * g.x_n + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                   \
+        }                                                                                                             \
+    }                                                                                                                 \
+    pixel += DEPTH;
+#define LOAD_SLICE()                                                                                                  \
+    if (rest >= 32) {                                                                                                 \
+        _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
+            a[i] = as_uint(mx_fetch(&from[0], step, valid[0]));                                                       \
+            b[i] = as_uint(mx_fetch(&from[1], step, valid[1]));                                                       \
+        }                                                                                                             \
+    } else {                                                                                                          \
+        _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
+            a[i] = as_uint(mx_fetch(&from[0], step, valid[0] && i < rest));                                           \
+            b[i] = as_uint(mx_fetch(&from[1], step, valid[1] && i < rest));                                           \
+        }                                                                                                             \
+    }
+        LOCATE();
+        LOAD_SLICE();
+        int stage = 0, phase = 1;
+        for (int slice = 0; slice < own_slices; slice++) {
+            LOCATE();
+            mx_barrier_wait(empty + 8 * stage, phase);
+            const uint stage_to = to + stage * STAGE_BYTES;
+#pragma unroll
+            for (int i = 0; i < 32; i += 4) {
+                uint e[4];
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    e[l] = max(mx_most(max(a[i + l] & 0x7fffffffu, b[i + l] & 0x7fffffffu)) >> 23, 29u);
+#pragma unroll
+                for (int l = 0; l < 4; l++) {
+                    const float scale = mx_pair_scale(e[l]);
+                    const uint2 pair = mx_pair(as_float(a[i + l]) * scale, as_float(b[i + l]) * scale);
+                    const uint at = (stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES;
+                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair.x) : "memory");
+                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + 128 * ROW_BYTES), "r"(pair.y) : "memory");
+                    inverses[stage][place + i + l] = as_float((e[l] - bias) << 23);
+                }
+            }
+            LOAD_SLICE();
+            mx_barrier_arrive(full + 8 * stage);
+            if (++stage == STAGES)
+                stage = 0, phase ^= 1;
+        }
+    } else {
+        MX_WG_MORE(136);
+        const ulong a_hi = mx_wg_matrix(shared + role * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_hi = mx_wg_matrix(shared + Y_BYTES, BLOCK_BYTES);
+        const int row = role * 64 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
+        float sums[BN / 2];
+#pragma unroll
+        for (int j = 0; j < BN / 2; j++)
+            sums[j] = 0;
+        int stage = 0, phase = 0;
+        for (int slice = 0; slice < own_slices; slice++) {
+            float part[BN / 2];
+            mx_barrier_wait(full + 8 * stage, phase);
+            const uint at = stage * STAGE_BYTES >> 4;
+            MX_MULTIPLY_PAIRS(MX_WGMMA_128, part, BN / 2, a_hi + at, a_hi + at + (BM * ROW_BYTES >> 4), b_hi + at,
+                              b_hi + at + (BN * ROW_BYTES >> 4));
+            const float above = inverses[stage][row], below = inverses[stage][row + 8];
+#pragma unroll
+            for (int j = 0; j < BN / 2; j += 4) {
+                const float2 inverse = *(__local const float2 *)(inverses[stage] + BM + j * 2 + pair);
+                sums[j] = fma(part[j] * above, inverse.x, sums[j]);
+                sums[j + 1] = fma(part[j + 1] * above, inverse.y, sums[j + 1]);
+                sums[j + 2] = fma(part[j + 2] * below, inverse.x, sums[j + 2]);
+                sums[j + 3] = fma(part[j + 3] * below, inverse.y, sums[j + 3]);
+            }
+            asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+            if (lane == 0)
+                mx_barrier_arrive(empty + 8 * stage);
+            if (++stage == STAGES)
+                stage = 0, phase ^= 1;
+        }
+
+        bool finite;
+        MX_FINITE(finite, sums, BN / 2);
+        if (!finite) {
+            float copy[BN / 2];
+#pragma unroll
+            for (int j = 0; j < BN / 2; j++)
+                copy[j] = sums[j];
+#pragma unroll 1
+            for (int j = 0; j < BN / 2; j++) {
+                const int k = m0 + row + (j & 2) * 4, n = n0 + j / 4 * 8 + pair + (j & 1), tap = n / g.reduced;
+                const int c = n - tap * g.reduced;
+                if (k < g.filters && n < columns && c < g.channels && !(fabs(copy[j]) < INFINITY))
+                    copy[j] = mx_exactly(X, Y, &g, k, c, tap, split * slices * DEPTH,
+                                         min(g.pixels, (split + 1) * slices * DEPTH));
+            }
+#pragma unroll
+            for (int j = 0; j < BN / 2; j++)
+                sums[j] = copy[j];
+        }
+        parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
+#pragma unroll
+        for (int j = 0; j < BN / 2; j += 2) {
+            const int k = m0 + row + (j & 2) * 4, n = n0 + j / 4 * 8 + pair;
+            __global float *to = parts + (long)k * columns + n;
+            if (k >= g.filters || n >= columns)
+                continue;
+            if (((ulong)parts & 7) == 0)
+                *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);
+            else
+                to[0] = sums[j], to[1] = sums[j + 1];
+        }
+    }
+}

@@ -1,0 +1,155 @@
+/* What the tensor-core kernels for NVIDIA share, after include/common.h: their problem, and PTX that OpenCL C has no words for.
+ *
+ * A convolution is a grid of output pixels (n, p, q), each a sum over taps (i, j) and channels c of
+ *     x[n, c, p * step_h + first_h + i * tap_h, q * step_w + first_w + j * tap_w] * w[k, i, j, c],
+ * which covers backward data too: one grid for every residue of the stride, with the taps that meet it.
+ */
+#include "conv/nvidia/quotient.h"
+
+typedef struct {
+    int pixels, p, q; /* of the grid: all images, rows, columns */
+    int filters, channels, reduced; /* of one group; `reduced` is channels as w has them, padded with zeros */
+    int groups, taps_h, taps_w;
+    int h, w; /* of x */
+    int step_h, step_w, first_h, first_w, tap_h, tap_w;
+    int x_g, x_n, x_c, x_h, x_w; /* strides in elements */
+    int w_first, w_g, w_k, w_h, w_w; /* w_h and w_w from one tap to the next; c lies closest */
+    int y_first, y_g, y_n, y_c, y_h, y_w;
+    mx_nv_divisor image, row; /* p * q, q */
+} mx_nv_conv;
+
+/* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
+ * with 16 bits each, beyond any x behind the last column. */
+static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
+{
+    const int tap = column / g->reduced, c = column - tap * g->reduced;
+    const int dh = tap / g->taps_w * g->tap_h, dw = tap % g->taps_w * g->tap_w;
+    return (int2)(c + dh * g->x_h + dw * g->x_w, column < columns ? dh << 16 | dw : 0x40000000);
+}
+
+static inline uint mx_shared(__local const void *p)
+{
+    uint address;
+    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"((ulong)p));
+    return address;
+}
+
+/* VEC elements of 16 bits. */
+#define VECTOR MX_JOIN(MX_VECTOR_, VEC)
+#define MX_VECTOR_1 ushort
+#define MX_VECTOR_2 uint
+#define MX_VECTOR_4 uint2
+#define MX_VECTOR_8 uint4
+
+/* The type of 16 bits that is multiplied, as PTX calls it, and a word of two floats rounded to it, the first in its
+ * lower half.  Of a float X_TYPE these are halves. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_bfloat16
+#define MX_HALF "bf16"
+#else
+#define MX_HALF "f16"
+#endif
+#define MX_NARROW(word, first, second) \
+    asm("cvt.rn." MX_HALF "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
+
+/* Of local memory, where operands of 16 or 8 bits lie. */
+#define ROW_BYTES 128
+
+/* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
+#define MX_COPY_BYTES(cache, bytes, to, from, valid)                                                                  \
+    asm volatile("cp.async." cache ".shared.global [%0], [%1], " #bytes ", %2;" ::"r"(to), "l"((ulong)(from)),        \
+                 "r"((valid) ? bytes : 0) : "memory")
+#define MX_COPY16(to, from, valid) MX_COPY_BYTES("cg", 16, to, from, valid)
+/* The same through the first-level cache, for what is read again soon, and for less than 16 bytes. */
+#define MX_COPY16_NEAR(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
+#define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
+#define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)
+#define MX_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
+#define MX_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
+
+/* From tap to tap until c is one of its channels, or there are no more taps. */
+#define MX_SKIP_TAPS(c, tap_h, tap_w)               \
+    while (c >= g.reduced && tap_h < g.taps_h) {    \
+        c -= g.reduced;                             \
+        if (++tap_w == g.taps_w)                    \
+            tap_w = 0, tap_h++;                     \
+    }
+
+/* A ring of STAGES slices, for kernels whose COPY_SLICE(stage) copies the next of them.  Before the loop over all
+ * `count`, and at the beginning of each turn, which finds its slice in `stage` and goes on with the next. */
+#define MX_BEGIN_SLICES(count)                              \
+    int stage = 0, fill = STAGES - 1;                       \
+    for (int ahead = 0; ahead < STAGES - 1; ahead++) {      \
+        if (ahead < (count))                                \
+            COPY_SLICE(ahead);                              \
+        MX_COMMIT();                                        \
+    }
+#define MX_NEXT_SLICE(slice, count)                         \
+    MX_WAIT(STAGES - 2);                                    \
+    barrier(CLK_LOCAL_MEM_FENCE);                           \
+    if ((slice) + STAGES - 1 < (count))                     \
+        COPY_SLICE(fill);                                   \
+    MX_COMMIT();                                            \
+    fill = fill == STAGES - 1 ? 0 : fill + 1
+
+/* Four 8 x 16-byte matrices; lane l gives row l % 8 of matrix l / 8 and gets word l % 4 of row l / 4 of each. */
+#define MX_LDMATRIX(a, b, c, d, from)                                                    \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"      \
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
+
+/* The same with each matrix transposed: lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of column l / 4. */
+#define MX_LDMATRIX_T(a, b, c, d, from)                                                    \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"  \
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory")
+
+/* d += a b, or d = a b, by a warp: 16 x 8 numbers, over 32 bytes of the other axis; floats count with 19 bits.  Lane l
+ * has words l % 4 of rows l / 4 and l / 4 + 8 of a, then words l % 4 + 4 of both; words l % 4 and l % 4 + 4 of column
+ * l / 4 of b; columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of d, then of row l / 4 + 8. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_int8
+#define MX_MMA "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+#define MX_SUM "r"
+#else
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define MX_MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#else
+#define MX_MMA "mma.sync.aligned.m16n8k16.row.col.f32." MX_HALF "." MX_HALF ".f32"
+#endif
+#define MX_SUM "f"
+#endif
+#define MX_ADD_PRODUCT(d, a0, a1, a2, a3, b0, b1)                                                                     \
+    asm volatile(MX_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                            \
+                 : "+" MX_SUM((d)[0]), "+" MX_SUM((d)[1]), "+" MX_SUM((d)[2]), "+" MX_SUM((d)[3])                     \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+#define MX_PRODUCT(d, a0, a1, a2, a3, b0, b1)                                                                         \
+    asm volatile(MX_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"                        \
+                 : "=f"((d)[0]), "=f"((d)[1]), "=f"((d)[2]), "=f"((d)[3])                                             \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f))
+#define MX_MULTIPLY(d, a, b) MX_ADD_PRODUCT(d, (a)[0], (a)[1], (a)[2], (a)[3], (b)[0], (b)[1])
+
+/* Each product d of a warp that owns WM x WN numbers, and each of its sums [WM / 16][WN / 8][4], or each `step`th. */
+#define MX_EACH_PRODUCT(i, j)                                  \
+    _Pragma("unroll") for (int i = 0; i < WM / 16; i++)        \
+        _Pragma("unroll") for (int j = 0; j < WN / 8; j++)
+#define MX_EACH_SUM(i, j, l, step) \
+    MX_EACH_PRODUCT(i, j) _Pragma("unroll") for (int l = 0; l < 4; l += (step))
+
+/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
+ * amid what runs fast. */
+static inline void mx_copy_elements(uint to, __global const ushort *from, bool valid, int count)
+{
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        const ushort value = valid ? from[i] : (ushort)0;
+        asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(value) : "memory");
+    }
+}
+#define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)
+#define mx_copy_four(to, from, valid) mx_copy_elements(to, from, valid, 4)
+
+/* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
+ * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite
+ * value leaves lo a NaN.  cvt.rna.tf32 in place of these operations cost a sixth of the kernels' speed. */
+#define SPLIT(value, hi, lo)                                                        \
+    do {                                                                            \
+        hi = ((value) + 0x1000u) & 0xffffe000u;                                     \
+        lo = as_uint((as_float(value) - as_float(hi)) * (1.0f + 0x1.8p-12f));       \
+    } while (0)

@@ -1,0 +1,396 @@
+/* What the kernel files share.  The host puts this text in place of the line that includes it.
+ *
+ * Conventions.  A buffer is a pair of arguments, a pointer and an offset in elements.  alpha and beta come last, of
+ * type SCALAR, and an output becomes alpha * result + beta * output; with beta == 0 the old output is not read, because
+ * it may be anything, NaN included.  A file defines defaults for the storage types of its buffers before it takes this
+ * text in.
+ */
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+/* The type of the arithmetic: double where a tensor is double, int for sums of int8, else float. */
+#ifndef ACC
+#define ACC float
+#endif
+
+/* The type of alpha and beta.  double when the output tensor is double or holds integers beyond 2^24 exactly. */
+#ifndef SCALAR
+#define SCALAR float
+#endif
+
+/* The integer that work-items are counted and unflattened in.  int is enough, and on GPUs much cheaper to divide, when
+ * no tensor of the launch has 2^31 elements or more; positions in memory are always long. */
+#ifndef INDEX
+#define INDEX long
+#endif
+
+/* For what is long.  PoCL builds every kernel several times, and its passes take the longer the more is in a kernel: so
+ * the work is in functions that are not inlined.  Where LLVM prefers registers of half the width, such a function gets
+ * whole ones only if it is called with a vector, or calls something that takes or returns one, as vload does. */
+#define APART __attribute__((noinline)) static
+
+#define MX_JOIN_(a, b) a##b
+#define MX_JOIN(a, b) MX_JOIN_(a, b)
+
+/* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes BLOCK_TERMS
+ * terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of Knuth, TAOCP 2,
+ * 4.2.2), and begins anew: however long the sum, it is wrong by not much more than BLOCK_TERMS roundings.  The number is
+ * BLOCK_TERMS of solvers/conv/_base.pxd too. */
+#define BLOCK_TERMS 1024
+#define MX_TWO_SUM(T, total, rest, sum)                              \
+    do {                                                             \
+        const T sum_ = (sum), new_ = (total) + sum_;                 \
+        const T moved_ = new_ - (total);                             \
+        (rest) += ((total) - (new_ - moved_)) + (sum_ - moved_);     \
+        (total) = new_;                                              \
+    } while (0)
+/* What both amount to; beside an infinite total the rest is NaN. */
+#define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
+
+/* Of `count` vectors of sums at a time, with two vectors of totals for each.  settle: totals = or += sums, sums = 0.
+ * complete: sums += totals. */
+#define DEFINE_LONG_SUMS(V)                                                                      \
+    APART void settle(bool first, V *restrict sums, V *restrict totals, long count)              \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 2) {                                          \
+            if (first)                                                                           \
+                totals[0] = sums[i], totals[1] = (V)((ACC)0);                                    \
+            else                                                                                 \
+                MX_TWO_SUM(V, totals[0], totals[1], sums[i]);                                    \
+            sums[i] = (V)((ACC)0);                                                               \
+        }                                                                                        \
+    }                                                                                            \
+    APART void complete(V *restrict sums, const V *restrict totals, long count)                  \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 2) {                                          \
+            V total = totals[0], rest = totals[1];                                               \
+            MX_TWO_SUM(V, total, rest, sums[i]);                                                 \
+            sums[i] = MX_TOTAL(total, rest);                                                     \
+        }                                                                                        \
+    }
+
+/* How float8 results are rounded, see mx_conv_problem; the random number belongs to the element's offset. */
+#ifndef ROUNDING
+#define ROUNDING 0
+#endif
+
+/* A number for each type: `#if MX_TYPE(X_TYPE) == MX_TYPE_half`; 0 for what is not a type. */
+#define MX_TYPE_half 1
+#define MX_TYPE_float 2
+#define MX_TYPE_double 3
+#define MX_TYPE_bfloat16 4
+#define MX_TYPE_int8 5
+#define MX_TYPE_int32 6
+#define MX_TYPE_float8 7  /* E4M3 without infinities and -0, miopenFloat8 */
+#define MX_TYPE_bfloat8 8 /* E5M2 likewise, miopenBFloat8 */
+#define MX_TYPE_int 9     /* of ACC only */
+#define MX_TYPE(T) MX_JOIN(MX_TYPE_, T)
+#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_bfloat8)
+#define MX_INTEGER_ACC (MX_TYPE(ACC) == MX_TYPE_int)
+
+#if !(MX_TYPE(ACC) == MX_TYPE_float || MX_TYPE(ACC) == MX_TYPE_double || MX_INTEGER_ACC)
+#error "ACC must be float, double or int"
+#endif
+#if !(MX_TYPE(SCALAR) == MX_TYPE_float || MX_TYPE(SCALAR) == MX_TYPE_double)
+#error "SCALAR must be float or double"
+#endif
+
+/* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
+#define MX_STORAGE_half ushort
+#define MX_STORAGE_float float
+#define MX_STORAGE_double double
+#define MX_STORAGE_bfloat16 ushort
+#define MX_STORAGE_int8 char
+#define MX_STORAGE_int32 int
+#define MX_STORAGE_float8 uchar
+#define MX_STORAGE_bfloat8 uchar
+#define STORAGE(T) MX_JOIN(MX_STORAGE_, T)
+
+/* LOAD(T)(p, i): element i of global memory as float, double or int, whichever holds it. */
+#define MX_LOAD_half(p, i) vload_half(0, (__global const half *)((p) + (i)))
+#define MX_LOAD_float(p, i) ((p)[i])
+#define MX_LOAD_double(p, i) ((p)[i])
+#define MX_LOAD_bfloat16(p, i) as_float((uint)(p)[i] << 16)
+#define MX_LOAD_int8(p, i) ((int)(p)[i])
+#define MX_LOAD_int32(p, i) ((p)[i])
+#define MX_LOAD_float8(p, i) mx_from_float8((p)[i], 3)
+#define MX_LOAD_bfloat8(p, i) mx_from_float8((p)[i], 2)
+#define LOAD(T) MX_JOIN(MX_LOAD_, T)
+
+/* A float8 with `fraction` bits of fraction, 3 or 2.  Its exponent is biased by 8 or 16, that of a float by 119 or 111
+ * more.  Numbers without a leading one get it, and it is subtracted again: no float on the way is subnormal. */
+static inline float mx_from_float8(uint bits, int fraction)
+{
+    const uint more = fraction == 3 ? 119u << 23 : 111u << 23, low = (bits & 0x7fu) << (23 - fraction);
+    const uint sign = (bits & 0x80u) << 24;
+    if (bits == 0x80u)
+        return NAN;
+    if (low >> 23 != 0)
+        return as_float(low + more | sign);
+    return as_float(as_uint(as_float(low + more + (1u << 23)) - as_float(more + (1u << 23))) | sign);
+}
+
+/* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
+#define MX_VLOAD_half(p, i) MX_JOIN(mx_load_half, VEC)((p) + (i))
+#define MX_VLOAD_float(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_bfloat16(p, i) \
+    MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
+#define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
+#define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_float8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 3)
+#define MX_VLOAD_bfloat8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 2)
+#define MX_FROM_FLOAT8(bits, fraction) MX_JOIN(mx_from_float8_, VEC)(bits, fraction)
+#define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
+
+#define MX_FLOAT8_VECTORS(n)                                                                               \
+    static inline float##n mx_from_float8_##n(uint##n bits, int fraction)                                  \
+    {                                                                                                      \
+        const uint more = fraction == 3 ? 119u << 23 : 111u << 23;                                         \
+        const uint##n low = (bits & 0x7fu) << (uint)(23 - fraction);                                       \
+        const uint##n small = as_uint##n(as_float##n(low + more + (1u << 23)) - as_float(more + (1u << 23))); \
+        const uint##n value = (low >> 23 != 0u ? low + more : small) | (bits & 0x80u) << 24;               \
+        return as_float##n(bits == 0x80u ? (uint##n)0x7fc00000u : value);                                  \
+    }
+MX_FLOAT8_VECTORS(2)
+MX_FLOAT8_VECTORS(4)
+MX_FLOAT8_VECTORS(8)
+MX_FLOAT8_VECTORS(16)
+
+/* PoCL's vload_half and vstore_half fault where an address is no multiple of the whole vector's size, which OpenCL does
+ * not ask for: the bits go through a variable.  bfloat16 as mx_to_bfloat16. */
+#define MX_HALF_VECTORS(n)                                                                  \
+    static inline float##n mx_load_half##n(__global const ushort *p)                        \
+    {                                                                                       \
+        const ushort##n bits = vload##n(0, p);                                              \
+        return vload_half##n(0, (const __private half *)&bits);                             \
+    }                                                                                       \
+    static inline ushort##n mx_half_bits##n(float##n value)                                 \
+    {                                                                                       \
+        ushort##n bits;                                                                     \
+        vstore_half##n##_rte(value, 0, (__private half *)&bits);                            \
+        return bits;                                                                        \
+    }                                                                                       \
+    static inline ushort##n mx_bfloat16_bits##n(float##n value)                             \
+    {                                                                                       \
+        const uint##n bits = as_uint##n(value);                                             \
+        const uint##n rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;                 \
+        return convert_ushort##n(value != value ? bits >> 16 | 0x40u : rounded);            \
+    }
+MX_HALF_VECTORS(2)
+MX_HALF_VECTORS(4)
+MX_HALF_VECTORS(8)
+MX_HALF_VECTORS(16)
+
+/* VSTORE(T)(p, i, v): VEC consecutive elements of a vector of floats (of doubles), rounded to nearest even. */
+#define MX_FLOATS(v) MX_JOIN(convert_float, VEC)(v)
+#define MX_VSTORE_half(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(MX_FLOATS(v), 0, (p) + (i))
+#define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
+#define MX_VSTORE_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
+
+/* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM is 1
+ * and the compiler knows how.  BEFORE_STREAM(p): how many elements come before the next such address; 0 where it does
+ * not matter. */
+#ifndef STREAM
+#define STREAM 0
+#endif
+#if STREAM && defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define MX_STREAMS 1
+#endif
+#endif
+#ifdef MX_STREAMS
+#define VSTREAM_BITS(T, p, i, v) __builtin_nontemporal_store(v, (__global MX_JOIN(T, VEC) *)((p) + (i)))
+#define BEFORE_STREAM(p) ((long)(-(ulong)(p) % (VEC * sizeof(*(p))) / sizeof(*(p))))
+#define MX_VSTREAM_half(p, i, v) VSTREAM_BITS(ushort, p, i, MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)))
+#define MX_VSTREAM_float(p, i, v) VSTREAM_BITS(float, p, i, MX_FLOATS(v))
+#define MX_VSTREAM_double(p, i, v) VSTREAM_BITS(double, p, i, MX_JOIN(convert_double, VEC)(v))
+#define MX_VSTREAM_bfloat16(p, i, v) VSTREAM_BITS(ushort, p, i, MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)))
+#define VSTREAM(T) MX_JOIN(MX_VSTREAM_, T)
+#else
+#define VSTREAM_BITS(T, p, i, v) MX_JOIN(vstore, VEC)(v, 0, (p) + (i))
+#define BEFORE_STREAM(p) 0L
+#define VSTREAM(T) VSTORE(T)
+#endif
+
+/* Round to nearest, ties to even.  A NaN stays one: adding to its bits could carry it over to infinity. */
+static inline ushort mx_to_bfloat16(float value)
+{
+    const uint bits = as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (ushort)(bits >> 16 | 0x40u);
+    return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* 32 random bits for an element: a hash of its offset and the seed, the same wherever it is computed. */
+static inline uint mx_scramble(uint bits)
+{
+    bits = (bits ^ bits >> 16) * 0x7feb352du;
+    bits = (bits ^ bits >> 15) * 0x846ca68bu;
+    return bits ^ bits >> 16;
+}
+
+static inline uint mx_random(long rounding, long at)
+{
+    return mx_scramble(mx_scramble((uint)at) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 32) * 0x9e3779b1u));
+}
+
+/* To a float8 with `fraction` bits of fraction, 3 or 2.  Finite numbers saturate; infinity becomes NaN. */
+static inline uchar mx_to_float8(float value, int fraction, long rounding, long at)
+{
+    const int cut = 23 - fraction, least = fraction == 3 ? -7 : -15;
+    const uint bits = as_uint(value) & 0x7fffffffu;
+    if (bits >= 0x7f800000u)
+        return 0x80;
+    if (bits >= (uint)(fraction == 3 ? 127 + 8 : 127 + 16) << 23)
+        return (uchar)(0x7fu | (as_uint(value) >> 24 & 0x80u));
+    /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one. */
+    const int exponent = max((int)(bits >> 23) - 127, least);
+    const float scaled = as_float(bits) * as_float((uint)(127 + 23 - exponent) << 23);
+    uint units = (uint)scaled;
+    units |= (float)units != scaled;
+    units += rounding != 0 ? mx_random(rounding, at) >> (32 - cut)
+                           : (1u << (cut - 1)) - 1u + (units >> cut & 1u);
+    const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), 0x7fu);
+    return (uchar)(code == 0 ? 0 : code | (as_uint(value) >> 24 & 0x80u));
+}
+
+/* STORE(T)(p, i, v): floating types round to nearest even, float8 as ROUNDING says, integers truncate; int8 then keeps
+ * the low eight bits. */
+#define MX_STORE_half(p, i, v) vstore_half_rte(v, 0, (__global half *)((p) + (i)))
+#define MX_STORE_float(p, i, v) ((p)[i] = (float)(v))
+#define MX_STORE_double(p, i, v) ((p)[i] = (double)(v))
+#define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))
+#define MX_STORE_int8(p, i, v) ((p)[i] = (char)convert_int_sat(v))
+#define MX_STORE_int32(p, i, v) ((p)[i] = convert_int_sat(v))
+#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, ROUNDING, i))
+#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, ROUNDING, i))
+#define STORE(T) MX_JOIN(MX_STORE_, T)
+
+/* to[i] = from[j]: the bits where the types are the same, else the value. */
+#define COPY(TO, to, i, FROM, from, j)                  \
+    do {                                                \
+        if (MX_TYPE(TO) == MX_TYPE(FROM))               \
+            (to)[i] = (STORAGE(TO))(from)[j];           \
+        else                                            \
+            STORE(TO)(to, i, LOAD(FROM)(from, j));      \
+    } while (0)
+
+/* p[i] = alpha * result + beta * p[i].  An integer result that is not scaled is stored as it is, all bits exact. */
+#if MX_INTEGER_ACC
+#define MX_MIX SCALAR
+#else
+#define MX_MIX ACC
+#endif
+#define STORE_MIXED(T, p, i, result, alpha, beta)                                                          \
+    do {                                                                                                   \
+        if ((beta) != 0)                                                                                   \
+            STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result) + (MX_MIX)(beta) * (MX_MIX)LOAD(T)(p, i));   \
+        else if (MX_INTEGER_ACC && (alpha) == 1)                                                           \
+            STORE(T)(p, i, result);                                                                        \
+        else                                                                                               \
+            STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result));                                            \
+    } while (0)
+
+/* The structs of miopyx/values/_types.h, where they are explained. */
+typedef struct {
+    long type;
+    long len[5];
+    long stride[5];
+} mx_tensor;
+
+typedef struct {
+    long len[5];
+    long stride[4][5];
+} mx_grid;
+
+typedef struct {
+    long direction;
+    long spatial;
+    long groups;
+    long pad[3];
+    long step[3];
+    long dilation[3];
+    long deterministic;
+    long rounding;
+    mx_tensor x, w, y;
+} mx_conv_problem;
+
+typedef struct {
+    mx_tensor y, b;
+} mx_bias_problem;
+
+/* A place in a tensor: n c d h w, or k c z r s. */
+typedef struct {
+    INDEX n, c, d, h, w;
+} mx_place;
+
+static inline INDEX mx_size(const mx_tensor t)
+{
+    return (INDEX)(t.len[0] * t.len[1] * t.len[2] * t.len[3] * t.len[4]);
+}
+
+/* Where a place lies, in elements. */
+static inline long mx_offset(const mx_tensor t, long n, long c, long d, long h, long w)
+{
+    return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4];
+}
+
+/* Where row number `line`, of those along the last axis, begins in tensor t of a grid, in elements. */
+static inline long mx_grid_offset(const mx_grid g, int t, long line)
+{
+    long at = 0;
+    for (int axis = 3; axis >= 0; axis--)
+        if (g.len[axis] > 1) {
+            at += line % g.len[axis] * g.stride[t][axis];
+            line /= g.len[axis];
+        }
+    return at;
+}
+
+/* Place number i.  Neighbours in i are neighbours in memory: the channel runs fastest where it does in the tensor. */
+static inline mx_place mx_place_of(INDEX i, const mx_tensor t)
+{
+    mx_place a;
+    const bool channels_last = t.stride[1] < t.stride[4];
+    if (channels_last) {
+        a.c = i % (INDEX)t.len[1];
+        i /= (INDEX)t.len[1];
+    }
+    a.w = i % (INDEX)t.len[4];
+    i /= (INDEX)t.len[4];
+    a.h = i % (INDEX)t.len[3];
+    i /= (INDEX)t.len[3];
+    a.d = i % (INDEX)t.len[2];
+    i /= (INDEX)t.len[2];
+    if (!channels_last) {
+        a.c = i % (INDEX)t.len[1];
+        i /= (INDEX)t.len[1];
+    }
+    a.n = i;
+    return a;
+}
+
+/* Those i of [0, count) for which start + i * step lies in [0, limit): from .x up to .y, which is not above .x if there
+ * is none.  With it a convolution visits only the taps, or outputs, that meet the tensor, without a test in its loops. */
+static inline long2 mx_inside(long start, long step, long limit, long count)
+{
+    const long first = start < 0 ? (step - 1 - start) / step : 0;
+    const long last = start < limit ? (limit - 1 - start) / step + 1 : 0;
+    return (long2)(first, min(last, count));
+}
+
+/* Matrix products.  Strides in elements: a_m from one row of A to the next, and so on.  `groups` and `images` count
+ * independent products; a product sums over `reduce` blocks of k, 1 at least, which lie a_r and b_r apart. */
+typedef struct {
+    long m, n, k;
+    long a_m, a_k;
+    long b_k, b_n;
+    long c_m, c_n;
+    long groups, a_g, b_g, c_g;
+    long images, a_i, b_i, c_i;
+    long reduce, a_r, b_r;
+} mx_gemm;

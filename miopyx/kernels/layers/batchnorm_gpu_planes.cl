@@ -1,0 +1,275 @@
+/* Batch normalisation on GPUs where a group can hold a channel: its elements stay in registers, so that each is read
+ * once.  A group computes CHANNELS of them: where planes are not made of vectors, 7 x 7 pixels, say, those of a few
+ * neighbouring channels together are.
+ *
+ * A plane has PLANE elements, and those of all channels lie one behind the other; TX = CHANNELS * PLANE / VEC
+ * work-items read them for one image, TY images at a time, HOLD of them each.  layers/batchnorm.h describes the arguments;
+ * side and parts are not used.  Groups of LOCAL >= TX * TY: kept / CHANNELS.
+ * Local memory: LOCAL + 4 * CHANNELS elements of ACC, CHANNELS > 1: and TY * CHANNELS * PLANE.  The order of the sums is
+ * fixed.
+ */
+#ifndef PLANE
+#define PLANE 49
+#endif
+#ifndef CHANNELS /* a power of two, VEC at most */
+#define CHANNELS 4
+#endif
+#ifndef VEC
+#define VEC 4
+#endif
+#ifndef TY
+#define TY 5
+#endif
+#ifndef HOLD
+#define HOLD 13
+#endif
+#ifndef LOCAL /* a power of two */
+#define LOCAL 256
+#endif
+#include "layers/batchnorm.h"
+#include "include/gpu_vectors.h"
+
+#define COLUMNS (CHANNELS * PLANE)
+#define TX (COLUMNS / VEC)
+#define SHARE (LOCAL / CHANNELS) /* work-items that sum a channel's columns */
+#define FEW 8                    /* sums that a work-item adds up at a time */
+
+MX_PUT(put, X_TYPE)
+
+/* Halves are held as words, two a register, and widened anew wherever they are used: compilers would do it once. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+typedef vec_t held_t;
+#define TO_HELD(bits) (bits)
+#define OF_HELD(held) (held)
+#elif VEC == 4
+typedef uint2 held_t;
+#define TO_HELD(bits) as_uint2(bits)
+#define OF_HELD(held) as_ushort4(held)
+#define WORDS(held) "+r"((held).x), "+r"((held).y)
+#else
+typedef uint4 held_t;
+#define TO_HELD(bits) as_uint4(bits)
+#define OF_HELD(held) as_ushort8(held)
+#define WORDS(held) "+r"((held).x), "+r"((held).y), "+r"((held).z), "+r"((held).w)
+#endif
+
+static inline vec_t wide(const held_t held)
+{
+    const MX_RAW(X_TYPE) bits = OF_HELD(held);
+    return MX_WIDE(X_TYPE, bits);
+}
+
+static inline void anew(held_t held[HOLD])
+{
+#if defined(WORDS) && defined(__NV_CL_C_VERSION)
+#pragma unroll
+    for (int i = 0; i < HOLD; i++)
+        asm volatile("" : WORDS(held[i]));
+#endif
+}
+
+/* The sum of each channel over all work-items, to `to`.  Inlined, or PoCL's threads would share the local memory. */
+static inline __attribute__((always_inline)) void sum_channels(
+    const vec_t mine, int column, int row, __local ACC *columns, __local ACC *sums, __local ACC *to)
+{
+    const int me = (int)get_local_id(0), channel = me / SHARE, part = me % SHARE;
+    ACC sum = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if CHANNELS == 1
+    sum = mx_sum_of_lanes(mine);
+#else
+    if (row < TY)
+        MX_V(vstore)(mine, 0, columns + row * COLUMNS + column * VEC);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < TY * PLANE; i += SHARE) {
+        const int at = min(i + part, TY * PLANE - 1);
+        const ACC one = columns[at / PLANE * COLUMNS + channel * PLANE + at % PLANE];
+        sum += i + part < TY * PLANE ? one : (ACC)0;
+    }
+#endif
+    sums[me] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int left = SHARE, next; left > 1; left = next) {
+        next = max(left / FEW, 1);
+        if (part < next) {
+            for (int i = next; i < left; i += next)
+                sum += sums[me + i];
+            sums[me] = sum;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (part == 0)
+        to[channel] = sums[me];
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Each lane's number of its channel. */
+static inline __attribute__((always_inline)) vec_t lanes_of(__local const ACC *channels, int column)
+{
+#if CHANNELS == 1
+    return *channels;
+#else
+    vec_t lanes;
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        ((ACC *)&lanes)[i] = channels[min((column * VEC + i) / PLANE, CHANNELS - 1)];
+    return lanes;
+#endif
+}
+
+/* Volatile, or compilers would make one loop of both, of small loads. */
+static inline held_t get_pieces(volatile __global const STORAGE(X_TYPE) *p)
+{
+    MX_RAW(X_TYPE) bits;
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+        ((STORAGE(X_TYPE) *)&bits)[i] = p[i];
+    return TO_HELD(bits);
+}
+
+/* A work-item's vectors: all but the last one are always there. */
+#define FOR_EACH(i, last)          \
+    _Pragma("unroll")              \
+    for (int i = 0; i < HOLD; i++) \
+        if (i < HOLD - 1 || (last))
+
+static inline void load(held_t held[HOLD], __global const STORAGE(X_TYPE) *p, long step, const bool last,
+                        const bool aligned)
+{
+#pragma unroll
+    for (int i = 0; i < HOLD; i++) {
+        held[i] = aligned ? *(__global const held_t *)p : get_pieces(p);
+        p += i < HOLD - 2 || last ? TY * step : 0;
+    }
+    anew(held); /* words also where they were loaded in pieces */
+}
+
+#define LOAD_ALL(held, p, t)                                                        \
+    do {                                                                            \
+        if (MX_ALIGNED(p))                                                          \
+            load(held, (p) + PLACE(t), b.w.reduced_stride[t][2], last, true);       \
+        else                                                                        \
+            load(held, (p) + PLACE(t), b.w.reduced_stride[t][2], last, false);      \
+    } while (0)
+#define PLACE(t) (place + min(row, images - 1) * b.w.reduced_stride[t][2])
+
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFERS, NUMBERS_OF_A_CALL)
+{
+    __local ACC columns[CHANNELS == 1 ? 1 : TY * COLUMNS], sums[LOCAL];
+    __local ACC means[CHANNELS], invs[CHANNELS], firsts[CHANNELS], seconds[CHANNELS]; /* of each channel */
+    BIND
+    const int me = (int)get_local_id(0), column = me % TX, row = me / TX, images = (int)b.w.reduced[2];
+    const INDEX first_channel = (INDEX)get_group_id(0) * CHANNELS;
+    const long place = (long)first_channel * PLANE + column * VEC;
+    const INDEX c = first_channel + min(me, CHANNELS - 1); /* whose parameters a work-item sees to */
+    const bool mine = me < CHANNELS, works = row < TY, last = row + (HOLD - 1) * TY < images;
+    held_t held[HOLD];
+    LOAD_ALL(held, b.x, 0);
+#if BACKWARD
+    held_t grad[HOLD];
+    LOAD_ALL(grad, b.dy, 1);
+#endif
+    if (GIVEN(&b)) {
+        if (mine) {
+            const ACC inv = LOAD(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3]);
+            means[me] = LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
+            invs[me] = INFERENCE ? 1 / sqrt(fabs(inv + b.epsilon)) : inv;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#if !INFERENCE && SAVE != 1
+    {
+        /* From the channel's first element, then from the mean. */
+        if (mine)
+            means[me] = LOAD(X_TYPE)(b.x, c * (long)PLANE);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const vec_t shift = lanes_of(means, column);
+        vec_t sum = 0;
+        FOR_EACH(i, last)
+            sum += wide(held[i]) - shift;
+        sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, firsts);
+        const vec_t off = lanes_of(firsts, column) / (ACC)b.elements;
+        sum = 0;
+        anew(held);
+        FOR_EACH(i, last) {
+            const vec_t d = (wide(held[i]) - shift) - off;
+            sum += d * d;
+        }
+        sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, seconds);
+        if (mine) {
+            const ACC squares = seconds[me], inv = 1 / sqrt(squares / (ACC)b.elements + b.epsilon);
+            const ACC whole = means[me] + firsts[me] / (ACC)b.elements;
+#if TRAINING
+            if (b.running) {
+                ACC old_mean = 0, old_variance = 0;
+                if (b.factor != 1) { /* else the old ones may be anything */
+                    old_mean = (1 - b.factor) * LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
+                    old_variance = (1 - b.factor) * LOAD(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3]);
+                }
+                const ACC variance = squares / (ACC)max(1L, b.elements - 1);
+                STORE(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3], old_mean + b.factor * whole);
+                STORE(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3], old_variance + b.factor * variance);
+            }
+            if (b.save) {
+                STORE(MEAN_TYPE)(b.saved_mean, c * b.w.kept_stride[5][3], whole);
+                STORE(VARIANCE_TYPE)(b.saved_inv, c * b.w.kept_stride[6][3], inv);
+            }
+#endif
+            firsts[me] /= (ACC)b.elements; /* the mean less the shift */
+            invs[me] = inv;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    const vec_t shift = lanes_of(means, column), off = lanes_of(firsts, column);
+#else
+    const vec_t shift = lanes_of(means, column), off = 0;
+#endif
+    anew(held);
+#if BACKWARD
+    vec_t sum = 0, other = 0;
+    FOR_EACH(i, last) {
+        const vec_t each = wide(grad[i]);
+        sum += each;
+        other += each * ((wide(held[i]) - shift) - off);
+    }
+    sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, firsts);
+    sum_channels(works ? other : (vec_t)0, column, row, columns, sums, seconds);
+    if (mine) {
+        const ACC inv = invs[me], dscale = seconds[me] * inv;
+        STORE(SCALE_TYPE)(b.dscale, c * b.w.kept_stride[3][3], dscale);
+        STORE(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3], firsts[me]);
+        firsts[me] /= (ACC)b.elements;
+        seconds[me] = dscale * inv / (ACC)b.elements;
+        invs[me] = inv * LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
+    }
+#else
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (mine) {
+        invs[me] *= LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
+        firsts[me] = LOAD(BIAS_TYPE)(b.bias, c * b.w.kept_stride[4][3]);
+    }
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const vec_t times = lanes_of(invs, column), first = lanes_of(firsts, column);
+#if BACKWARD
+    const vec_t second = lanes_of(seconds, column);
+#endif
+    anew(held);
+#if BACKWARD
+    anew(grad);
+#endif
+#if BACKWARD
+#define RESULT(i) (times * ((wide(grad[i]) - first) - ((wide(held[i]) - shift) - off) * second))
+#else
+#define RESULT(i) (((wide(held[i]) - shift) - off) * times + first)
+#endif
+    const long step = TY * b.w.reduced_stride[OUT][2];
+    __global STORAGE(X_TYPE) *to = b.y + PLACE(OUT);
+    if (works && MX_ALIGNED(b.y)) {
+        FOR_EACH(i, last)
+            put(to + i * step, RESULT(i), true);
+    } else if (works) {
+        FOR_EACH(i, last)
+            put(to + i * step, RESULT(i), false);
+    }
+}

@@ -1,0 +1,500 @@
+"""Tensor and convolution descriptors, and the output dimensions that follow from them.
+
+Descriptors hold C integers in fixed arrays.  All checks and everything derived (element space, bytes) happen when a
+descriptor is set, so that using one later costs struct reads.  A setter that fails leaves the descriptor as it was.
+"""
+
+from cpython.long cimport PyLong_Check
+from libc.string cimport memcpy
+
+from miopyx.values._args cimport checked_add, checked_mul, read_ints, to_int
+from miopyx.errors import BadParmError, InvalidValueError, UnknownError
+from miopyx.enums import miopenConvolutionFindMode_t, miopenConvolutionMode_t, miopenDataType_t, miopenTensorLayout_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    static uint64_t mx_stamps;
+    static inline uint64_t mx_next_stamp(void) { return __atomic_add_fetch(&mx_stamps, 1, __ATOMIC_RELAXED); }
+    """
+    # Each setting of each descriptor of the process gets a number of its own: two equal stamps mean equal content, so
+    # that what was checked and found for a stamp need not be looked at again.  0 is a descriptor that was never set.
+    uint64_t mx_next_stamp() noexcept nogil
+
+cdef enum:
+    TRANSPOSE = 1
+
+
+cdef int type_size(int data_type) noexcept nogil:
+    """Bytes of one element, 0 for a number that is no data type."""
+    if data_type == 1 or data_type == 2:
+        return 4
+    if data_type == 0 or data_type == 5:
+        return 2
+    if data_type == 3 or data_type == 7 or data_type == 8:
+        return 1
+    if data_type == 6 or data_type == 9:
+        return 8
+    return 0
+
+
+cdef int to_data_type(object value, str name) except -1:
+    """A miopenDataType_t number, or a NumPy/ml_dtypes dtype or its name."""
+    cdef int number
+    if PyLong_Check(value):
+        number = to_int(value, name)
+    else:
+        try:
+            known = _TYPE_OF_NAME[getattr(value, "name", None) or getattr(value, "__name__", None) or value]
+        except Exception:  # no name, or an object whose attributes or hash raise
+            known = to_int(value, name)
+        if getattr(value, "isnative", True) is False:
+            raise BadParmError("type in another byte order than the machine's", name, value, "native byte order")
+        number = known
+    if type_size(number) == 0:
+        raise BadParmError("unknown data type", name, value, "a miopenDataType_t")
+    return number
+
+
+_TYPE_OF_NAME = {
+    "float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6,
+    "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9,
+}
+_NAME_OF_TYPE = {number: name for name, number in _TYPE_OF_NAME.items()}
+
+# Dimension numbers from the outermost to the innermost, for lengths given in n c (d) h w order.
+_ORDER = {0: (0, 1, 2, 3), 1: (0, 2, 3, 1), 2: (1, 2, 3, 0), 3: (0, 1, 2, 3), 4: (0, 1, 2, 3),
+          5: (1, 2, 3, 0), 6: (1, 2, 3, 0), 7: (0, 1, 2, 3, 4), 8: (0, 2, 3, 4, 1)}
+_VECTOR = {3: 4, 4: 8, 5: 4, 6: 8}
+
+
+cdef uint64_t next_stamp() noexcept nogil:
+    """A number that no setting of any descriptor had before."""
+    return mx_next_stamp()
+
+
+cdef class Descriptor:
+    """Base of all descriptors."""
+
+
+cdef object check_descriptor(object desc, type kind, str name):
+    """`desc` where it is a live descriptor of a class."""
+    if not isinstance(desc, kind):
+        raise BadParmError("another kind of object", name, desc, f"a {kind.__name__}")
+    if (<Descriptor> desc).destroyed:
+        raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
+    return desc
+
+
+def destroy(desc, type kind not None, str name not None):
+    """Body of the functions that destroy descriptors: None is fine, a later use of the descriptor is an error."""
+    if desc is not None:
+        if not isinstance(desc, kind):
+            check_descriptor(desc, kind, name)
+        (<Descriptor> desc).destroyed = True
+
+
+cdef class TensorDescriptor(Descriptor):
+    """Type, lengths and strides of a tensor (miopenTensorDescriptor_t).
+
+    Parameters
+    ----------
+    data_type : miopenDataType_t, numpy dtype or its name, optional
+        Without it the descriptor is empty, as miopenCreateTensorDescriptor leaves it.
+    lens : sequence of int
+        Lengths in n, c, (d), h, w order, whatever the layout; at most 8, each >= 1.
+    strides : sequence of int, optional
+        Elements between neighbours along each dimension, each >= 1.  Default: packed.
+    layout : miopenTensorLayout_t, optional
+        Chooses packed strides; not together with `strides`.
+
+    Raises
+    ------
+    BadParmError
+        For lengths or strides below 1, unknown types, sizes beyond 64 bits.
+    """
+
+    def __init__(self, data_type=None, lens=None, strides=None, layout=None):
+        if data_type is None:
+            if lens is not None or strides is not None or layout is not None:
+                raise BadParmError("missing", "data_type", None, "a miopenDataType_t")
+            return
+        if lens is None:
+            raise BadParmError("missing", "lens", None, "a sequence of lengths")
+        if layout is None:
+            set_tensor(self, data_type, _length(lens, MAX_DIMS, "lens"), lens, strides, True)
+        elif strides is not None:
+            raise BadParmError("layout and strides exclude each other", "strides", strides, None)
+        else:
+            set_tensor_layout(self, data_type, layout, lens, _length(lens, MAX_DIMS, "lens"))
+
+    def __cinit__(self, *args, **kwargs):
+        self.ndim = 0
+        self.type = 1
+        self.cast_type = -1
+        self.vector_length = 1
+
+    cdef int set(self, int data_type, int ndim, const int64_t* lens, const int64_t* strides,
+                 int vector_length) except -1:
+        cdef int64_t elements = vector_length, space = vector_length, size = type_size(data_type), nbytes
+        cdef int i
+        for i in range(ndim):
+            if lens[i] < 1:
+                raise BadParmError("length below 1", f"lens[{i}]", lens[i], ">= 1")
+            if strides[i] < 1:
+                raise BadParmError("stride below 1", f"strides[{i}]", strides[i], ">= 1")
+            elements = checked_mul(elements, lens[i], "lens")
+            space = checked_add(space, checked_mul(lens[i] - 1, strides[i], "strides"), "strides")
+        nbytes = checked_mul(space, size, "strides")
+        checked_mul(elements, size, "lens")
+        self.type, self.ndim, self.vector_length, self.cast_type = data_type, ndim, vector_length, -1
+        memcpy(self.len, lens, ndim * sizeof(int64_t))
+        memcpy(self.stride, strides, ndim * sizeof(int64_t))
+        self.elements, self.space, self.bytes = elements, space, nbytes
+        self.stamp = mx_next_stamp()
+        return 0
+
+    cdef int require_set(self, str name) except -1:
+        if self.ndim == 0:
+            raise BadParmError("tensor descriptor that was never set", name, self, "a set descriptor")
+        return 0
+
+    @property
+    def data_type(self):
+        """The miopenDataType_t."""
+        return miopenDataType_t(self.type)
+
+    @property
+    def dtype(self):
+        """The NumPy name of the type, such as 'float32' or 'bfloat16'."""
+        return _NAME_OF_TYPE[self.type]
+
+    @property
+    def lens(self):
+        """Lengths, n c (d) h w."""
+        return tuple([self.len[i] for i in range(self.ndim)])
+
+    @property
+    def strides(self):
+        """Strides in elements."""
+        return tuple([self.stride[i] for i in range(self.ndim)])
+
+    @property
+    def nbytes(self):
+        """Bytes from the first to the last addressed element, both included."""
+        return self.bytes if self.ndim else 0
+
+    @property
+    def packed(self):
+        """True where the tensor has no holes: as many elements as its space holds."""
+        return self.elements == self.space
+
+    @property
+    def layout(self):
+        """The first of NCHW, NHWC, NCDHW, NDHWC, CHWN that the strides fit, or None."""
+        for number in (0, 1, 7, 8, 2):
+            order = _ORDER[number]
+            if len(order) == self.ndim and all(
+                self.stride[a] >= self.stride[b] for a, b in zip(order, order[1:])
+            ):
+                return miopenTensorLayout_t(number)
+        return None
+
+    def __repr__(self):
+        if not self.ndim:
+            return "TensorDescriptor()"
+        return f"TensorDescriptor({self.dtype!r}, {self.lens}, strides={self.strides})"
+
+
+cdef int _length(object values, int most, str name) except -1:
+    cdef Py_ssize_t length
+    try:
+        length = len(values)
+    except Exception:
+        raise BadParmError("not a sequence of integers", name, values, "a sequence") from None
+    if length > most:
+        raise BadParmError("too many values", name, length, f"at most {most}")
+    return <int> length
+
+
+cdef int _packed_strides(int ndim, const int64_t* lens, order, int vector_length, int64_t* strides) except -1:
+    cdef int64_t stride = vector_length
+    cdef int i
+    for i in reversed(order) if order is not None else range(ndim - 1, -1, -1):
+        strides[i] = stride
+        if lens[i] > 0:
+            stride = checked_mul(stride, lens[i], "lens")
+    return 0
+
+
+def set_tensor(TensorDescriptor desc, data_type, num_dims, dims, strides, bint wide):
+    """Body of miopenSetTensorDescriptor and its V2."""
+    cdef int64_t lens[MAX_DIMS]
+    cdef int64_t steps[MAX_DIMS]
+    cdef int number = to_data_type(data_type, "dataType"), n = to_int(num_dims, "nbDims")
+    if n < 1:
+        raise InvalidValueError("no dimensions", "nbDims", n, f"1 ... {MAX_DIMS}")
+    if n > MAX_DIMS:
+        raise BadParmError("too many dimensions", "nbDims", n, f"1 ... {MAX_DIMS}")
+    if dims is None:
+        raise InvalidValueError("null", "dimsA", None, "a sequence of lengths")
+    read_ints(dims, lens, n, wide, "dimsA")
+    if strides is None:
+        _packed_strides(n, lens, None, 1, steps)
+    else:
+        read_ints(strides, steps, n, wide, "stridesA")
+    desc.set(number, n, lens, steps, 1)
+
+
+def set_cast_type(TensorDescriptor desc, cast_type):
+    """Body of miopenSetTensorCastType."""
+    desc.require_set("tensorDesc")
+    desc.cast_type, desc.stamp = to_data_type(cast_type, "cast_type"), mx_next_stamp()
+
+
+def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
+    """Body of miopenSetNdTensorDescriptorWithLayout."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t steps[MAX_DIMS]
+    cdef int64_t n
+    cdef int number = to_data_type(data_type, "dataType"), count = to_int(num_lens, "num_lens")
+    cdef int kind = to_int(layout, "tensorLayout"), vector = _VECTOR.get(kind, 1)
+    if kind not in _ORDER:
+        raise BadParmError("unknown layout", "tensorLayout", layout, "a miopenTensorLayout_t")
+    if lens is None or count < 1:
+        raise InvalidValueError("no dimensions", "lens", lens, "a sequence of lengths")
+    if count != len(_ORDER[kind]):
+        raise BadParmError(f"layout needs {len(_ORDER[kind])} dimensions", "num_lens", count, len(_ORDER[kind]))
+    read_ints(lens, sizes, count, False, "lens")
+    if vector > 1:
+        if sizes[1] < 1 or sizes[1] % vector:
+            raise BadParmError(f"channels are not a multiple of {vector}", "lens[1]", sizes[1], f"multiple of {vector}")
+        sizes[1] //= vector
+    _packed_strides(count, sizes, _ORDER[kind], vector, steps)
+    if kind == 5 or kind == 6:
+        # CHWNc4 and CHWNc8 are kept, and handed out, in c h w n order.
+        n = sizes[0]
+        sizes[0], sizes[1], sizes[2], sizes[3] = sizes[1], sizes[2], sizes[3], n
+        n = steps[0]
+        steps[0], steps[1], steps[2], steps[3] = steps[1], steps[2], steps[3], n
+    desc.set(number, count, sizes, steps, vector)
+
+
+cdef class ConvolutionDescriptor(Descriptor):
+    """Mode, pads, strides, dilations, groups and attributes of a convolution (miopenConvolutionDescriptor_t).
+
+    Parameters
+    ----------
+    pads, strides, dilations : sequence of int, optional
+        One value a spatial axis (d, h, w), 1 to 3 of them; pads >= 0, strides and dilations >= 1.
+        Default: two axes, pads 0, strides 1, dilations 1.
+    mode : miopenConvolutionMode_t, optional
+    groups : int, optional
+    output_pads : sequence of int, optional
+        What a transposed convolution adds to its output's far end, each below its stride.
+    """
+
+    def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None):
+        given = [v for v in (pads, strides, dilations, output_pads) if v is not None]
+        cdef int n = _length(given[0], MAX_SPATIAL_DIMS, "pads, strides, dilations") if given else 2
+        set_convolution(self, n, (0,) * n if pads is None else pads, (1,) * n if strides is None else strides,
+                        (1,) * n if dilations is None else dilations, mode)
+        set_group_count(self, groups)
+        if output_pads is not None:
+            set_output_pads(self, n, output_pads)
+
+    def __cinit__(self, *args, **kwargs):
+        cdef int i
+        self.spatial = 2
+        for i in range(2):
+            self.stride[i] = self.dilation[i] = 1
+        self._start_over()
+        self.stamp = mx_next_stamp()
+
+    cdef int _start_over(self) noexcept:
+        """What a new descriptor has beside its arguments."""
+        cdef int i
+        self.groups = 1
+        for i in range(MAX_SPATIAL_DIMS):
+            self.output_pad[i] = 0
+        self.attribute[0], self.attribute[1], self.attribute[2] = -1, 0, 1
+        self.find_mode_set = 0
+        return 0
+
+    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
+                 int mode) except -1:
+        cdef int i
+        for i in range(spatial):
+            if pad[i] < 0:
+                raise BadParmError("negative pad", f"pad[{i}]", pad[i], ">= 0")
+            if stride[i] < 1:
+                raise BadParmError("stride below 1", f"stride[{i}]", stride[i], ">= 1")
+            if dilation[i] < 1:
+                raise BadParmError("dilation below 1", f"dilation[{i}]", dilation[i], ">= 1")
+        if mode < 0 or mode > 3:
+            raise BadParmError("unknown mode", "c_mode", mode, "a miopenConvolutionMode_t")
+        self._start_over()  # MIOpen puts a new descriptor in the old one's place
+        self.spatial = spatial
+        self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
+        for i in range(spatial):
+            self.pad[i], self.stride[i], self.dilation[i] = <int> pad[i], <int> stride[i], <int> dilation[i]
+        self.stamp = mx_next_stamp()
+        return 0
+
+    cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1:
+        """Output lengths (n, k, spatial ...) as MIOpen computes them: C division, never below 1."""
+        cdef int i
+        cdef int64_t extent, length
+        x.require_set("inputTensorDesc")
+        w.require_set("filterDesc")
+        if x.ndim != self.spatial + 2:
+            raise BadParmError("rank does not fit the convolution", "inputTensorDesc", x.ndim, self.spatial + 2)
+        if w.ndim != self.spatial + 2:
+            raise BadParmError("rank does not fit the convolution", "filterDesc", w.ndim, self.spatial + 2)
+        if x.type != w.type:
+            raise BadParmError("input and filter types differ", "filterDesc", w.dtype, x.dtype)
+        out[0] = x.len[0]
+        if self.mode == TRANSPOSE:
+            if x.len[1] != w.len[0]:
+                raise BadParmError("filter count is not the input's channels", "filterDesc", w.len[0], x.len[1])
+            if self.groups > 1 and w.len[0] % self.groups:
+                raise BadParmError("groups do not divide the channels", "groupCount", self.groups,
+                                   f"a divisor of {w.len[0]}")
+            out[1] = checked_mul(w.len[1], self.groups, "filterDesc")
+        else:
+            if self.groups == 1:
+                if x.len[1] != w.len[1]:
+                    raise BadParmError("filter channels differ from the input's", "filterDesc", w.len[1], x.len[1])
+            elif x.len[1] % w.len[1] or w.len[0] % (x.len[1] // w.len[1]):
+                raise BadParmError("filter channels and count do not fit the groups", "filterDesc", w.lens,
+                                   f"c a divisor of {x.len[1]}, k a multiple of the groups")
+            out[1] = w.len[0] // w.vector_length
+            if out[1] < 1:
+                raise BadParmError("fewer filters than a vector holds", "filterDesc", w.len[0],
+                                   f">= {w.vector_length}")
+        for i in range(self.spatial):
+            extent = checked_add(checked_mul(self.dilation[i], w.len[2 + i] - 1, "filterDesc"), 1, "filterDesc")
+            if self.mode == TRANSPOSE:
+                if self.output_pad[i] >= self.stride[i]:
+                    raise BadParmError("output pad is not below its stride", "adj", self.output_pad[i],
+                                       f"< {self.stride[i]}")
+                length = checked_add(checked_mul(self.stride[i], x.len[2 + i] - 1, "inputTensorDesc"), extent,
+                                     "inputTensorDesc")
+                length = checked_add(length, self.output_pad[i] - 2 * <int64_t> self.pad[i], "inputTensorDesc")
+            else:
+                length = checked_add(x.len[2 + i], 2 * <int64_t> self.pad[i] - extent, "inputTensorDesc")
+                length = _truncate(length, self.stride[i]) + 1
+            out[2 + i] = length if length > 1 else 1
+        return 0
+
+    @property
+    def spatial_dim(self):
+        return self.spatial
+
+    @property
+    def pads(self):
+        return tuple([self.pad[i] for i in range(self.spatial)])
+
+    @property
+    def strides(self):
+        return tuple([self.stride[i] for i in range(self.spatial)])
+
+    @property
+    def dilations(self):
+        return tuple([self.dilation[i] for i in range(self.spatial)])
+
+    @property
+    def output_pads(self):
+        return tuple([self.output_pad[i] for i in range(self.spatial)])
+
+    @property
+    def group_count(self):
+        return self.groups
+
+    @property
+    def convolution_mode(self):
+        return miopenConvolutionMode_t(self.mode)
+
+    @property
+    def find_mode(self):
+        """The descriptor's own find mode, or None where it follows the environment."""
+        return miopenConvolutionFindMode_t(self.find_mode_set) if self.find_mode_set else None
+
+    def output_lens(self, x, w):
+        """Return the lengths of y for input `x` and filter `w` (facts: MIOpen's formula, at least 1 an axis)."""
+        cdef int64_t out[MAX_DIMS]
+        self.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
+        return tuple([out[i] for i in range(self.spatial + 2)])
+
+    def __repr__(self):
+        return (f"ConvolutionDescriptor(pads={self.pads}, strides={self.strides}, dilations={self.dilations}, "
+                f"mode={self.mode}, groups={self.groups}, output_pads={self.output_pads})")
+
+
+cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
+    if b == 1:
+        return a  # a 64-bit division takes longer than the rest of an axis
+    # Toward zero whatever the cdivision directive says: (in - filter) may be negative.
+    return -((-a) // b) if a < 0 else a // b
+
+
+def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilations, mode):
+    """Body of the two miopenInitConvolution... functions."""
+    cdef int64_t p[MAX_SPATIAL_DIMS]
+    cdef int64_t s[MAX_SPATIAL_DIMS]
+    cdef int64_t d[MAX_SPATIAL_DIMS]
+    cdef int n = to_int(spatial, "spatialDim")
+    if n < 1 or n > MAX_SPATIAL_DIMS:
+        raise BadParmError("number of spatial dimensions", "spatialDim", n, f"1 ... {MAX_SPATIAL_DIMS}")
+    read_ints(pads, p, n, False, "padA")
+    read_ints(strides, s, n, False, "strideA")
+    read_ints(dilations, d, n, False, "dilationA")
+    desc.set(n, p, s, d, to_int(mode, "c_mode"))
+
+
+def set_group_count(ConvolutionDescriptor desc, groups):
+    cdef int count = to_int(groups, "groupCount")
+    if count < 1:
+        raise BadParmError("group count below 1", "groupCount", count, ">= 1")
+    desc.groups, desc.stamp = count, mx_next_stamp()
+
+
+def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
+    cdef int64_t values[MAX_SPATIAL_DIMS]
+    cdef int i, n = to_int(spatial, "spatialDim")
+    if n != desc.spatial:
+        raise UnknownError("number of spatial dimensions differs from the descriptor's", "spatialDim", n, desc.spatial)
+    read_ints(pads, values, n, False, "adjA")
+    for i in range(n):
+        if values[i] < 0:
+            raise BadParmError("negative output pad", f"adjA[{i}]", values[i], ">= 0")
+    for i in range(n):
+        desc.output_pad[i] = <int> values[i]
+    desc.stamp = mx_next_stamp()
+
+
+_ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1))
+
+
+def set_attribute(ConvolutionDescriptor desc, attr, value):
+    cdef int number = to_int(attr, "attr"), v = to_int(value, "value")
+    if number < 0 or number > 2:
+        raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
+    low, high = _ATTRIBUTE_LIMITS[number]
+    if v < low or v > high:
+        raise BadParmError("attribute value out of range", "value", v, f"{low} ... {high}")
+    desc.attribute[number], desc.stamp = v, mx_next_stamp()
+
+
+def get_attribute(ConvolutionDescriptor desc, attr):
+    cdef int number = to_int(attr, "attr")
+    if number < 0 or number > 2:
+        raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
+    return desc.attribute[number]
+
+
+def set_find_mode(ConvolutionDescriptor desc, mode):
+    cdef int number = to_int(mode, "findMode")
+    if number < 1 or number > 5:
+        raise BadParmError("unknown find mode", "findMode", mode, "a miopenConvolutionFindMode_t")
+    desc.find_mode_set, desc.stamp = number, mx_next_stamp()

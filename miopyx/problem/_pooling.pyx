@@ -1,0 +1,286 @@
+"""Pooling: the descriptor and the problem."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx.values._args cimport checked_add, checked_mul, read_ints, to_int
+from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL
+
+from miopyx import enums
+from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
+
+cdef tuple _ND_NAMES = ("windowDimA", "padA", "stridesA")
+
+
+cdef int64_t index_size(int index_type) noexcept nogil:
+    """Bytes of an index of a miopenIndexType_t."""
+    return <int64_t> 1 << index_type
+
+
+cdef class PoolingDescriptor(Descriptor):
+    """Mode, windows, pads and strides of a pooling, and how it keeps the places of maxima (miopenPoolingDescriptor_t).
+
+    Parameters
+    ----------
+    mode : miopenPoolingMode_t, optional
+        Max, average over the elements inside the image, or average over whole windows ("inclusive").
+    windows : sequence of int, optional
+        Lengths of the window along (d), h, w, each >= 1.  Without them the descriptor is empty, as
+        miopenCreatePoolingDescriptor leaves it.
+    pads : sequence of int, optional
+        Positions before and behind each axis, 0 ... window - 1.  Default: 0.
+    strides : sequence of int, optional
+        Each >= 1.  Default: 1.
+    index_type : miopenIndexType_t, optional
+        Default: 8 bits.
+    index_mode : miopenPoolingWorkspaceIndexMode_t, optional
+        Whether indices count in the window (mask) or in the image.  Default: mask in 2-D, image in 3-D.
+
+    Raises
+    ------
+    BadParmError
+        For values out of range.
+    """
+
+    def __init__(self, mode=0, windows=None, pads=None, strides=None, index_type=None, index_mode=None):
+        cdef int n = 2
+        if windows is not None:
+            try:
+                n = len(windows)
+            except Exception:
+                raise BadParmError("not a sequence of integers", "windows", windows, "a sequence") from None
+            set_pooling(self, n, mode, windows, (0,) * n if pads is None else pads,
+                        (1,) * n if strides is None else strides, ("windows", "pads", "strides"))
+        elif pads is not None or strides is not None:
+            raise BadParmError("missing", "windows", None, "a sequence of lengths")
+        else:
+            self.mode = _mode(mode)
+        if index_type is not None:
+            set_index_type(self, index_type)
+        if index_mode is not None:
+            set_index_mode(self, index_mode)
+
+    def __cinit__(self, *args, **kwargs):
+        self.stamp = next_stamp()
+
+    cdef int set(self, int spatial, int mode, const int64_t* window, const int64_t* pad, const int64_t* stride,
+                 tuple names) except -1:
+        cdef int i
+        for i in range(spatial):
+            if window[i] < 1:
+                raise BadParmError("window below 1", f"{names[0]}[{i}]", window[i], ">= 1")
+            if pad[i] < 0 or pad[i] >= window[i]:  # beyond it windows lie wholly in the padding
+                raise BadParmError("pad out of range", f"{names[1]}[{i}]", pad[i], f"0 ... {window[i] - 1}")
+            if stride[i] < 1:
+                raise BadParmError("stride below 1", f"{names[2]}[{i}]", stride[i], ">= 1")
+        self.spatial, self.mode = spatial, mode
+        for i in range(spatial):
+            self.window[i], self.pad[i], self.stride[i] = <int> window[i], <int> pad[i], <int> stride[i]
+        self.index_type = 0  # MIOpen puts a new descriptor in the old one's place
+        self.index_mode = INDEX_IMAGE if spatial == 3 else INDEX_MASK
+        self.stamp = next_stamp()
+        return 0
+
+    cdef int require_set(self, str name) except -1:
+        if self.spatial == 0:
+            raise BadParmError("pooling descriptor that was never set", name, self, "a set descriptor")
+        return 0
+
+    cdef int output_dims(self, TensorDescriptor x, str name, int64_t* out) except -1:
+        """Output lengths as MIOpen means them: never below 1, a window larger than the padded input included."""
+        cdef int i
+        cdef int64_t rest
+        self.require_set("poolDesc")
+        x.require_set(name)
+        if x.ndim != self.spatial + 2:
+            raise BadParmError("rank does not fit the pooling", name, x.ndim, self.spatial + 2)
+        out[0], out[1] = x.len[0], x.len[1]
+        for i in range(self.spatial):
+            rest = checked_add(x.len[2 + i], 2 * <int64_t> self.pad[i] - self.window[i], name)
+            out[2 + i] = rest // self.stride[i] + 1 if rest >= 0 else 1
+        return 0
+
+    @property
+    def spatial_dim(self):
+        """How many spatial axes: 2 or 3, 0 for an empty descriptor."""
+        return self.spatial
+
+    @property
+    def pooling_mode(self):
+        return enums.miopenPoolingMode_t(self.mode)
+
+    @property
+    def windows(self):
+        return tuple([self.window[i] for i in range(self.spatial)])
+
+    @property
+    def pads(self):
+        return tuple([self.pad[i] for i in range(self.spatial)])
+
+    @property
+    def strides(self):
+        return tuple([self.stride[i] for i in range(self.spatial)])
+
+    @property
+    def workspace_index_type(self):
+        return enums.miopenIndexType_t(self.index_type)
+
+    @property
+    def workspace_index_mode(self):
+        return enums.miopenPoolingWorkspaceIndexMode_t(self.index_mode)
+
+    def output_lens(self, x):
+        """Return the lengths of y for input `x`: trunc((in + 2 pad - window) / stride) + 1 an axis, at least 1."""
+        cdef int64_t out[MAX_DIMS]
+        self.output_dims(as_tensor(x, "tensorDesc"), "tensorDesc", out)
+        return tuple([out[i] for i in range(self.spatial + 2)])
+
+    def __repr__(self):
+        if not self.spatial:
+            return "PoolingDescriptor()"
+        return (f"PoolingDescriptor(mode={self.mode}, windows={self.windows}, pads={self.pads}, "
+                f"strides={self.strides}, index_type={self.index_type}, index_mode={self.index_mode})")
+
+
+cdef int _mode(object mode) except -1:
+    cdef int number = to_int(mode, "mode")
+    if number < 0 or number > 2:
+        raise BadParmError("unknown mode", "mode", mode, "a miopenPoolingMode_t")
+    return number
+
+
+def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, names=None):
+    """Body of the two functions that set a descriptor."""
+    cdef int64_t values[3][MX_SPATIAL]
+    cdef tuple called = _ND_NAMES if names is None else names
+    cdef int i, number = _mode(mode), n = to_int(spatial, "nbDims")
+    if n != 2 and n != 3:
+        raise BadParmError("number of spatial dimensions", "nbDims", n, "2 or 3")
+    for i, given in enumerate((windows, pads, strides)):
+        read_ints(given, values[i], n, False, <str> called[i])
+    desc.set(n, number, values[0], values[1], values[2], called)
+
+
+def set_index_type(PoolingDescriptor desc, index_type):
+    cdef int number = to_int(index_type, "index_type")
+    if number < 0 or number > 3:
+        raise BadParmError("unknown index type", "index_type", index_type, "a miopenIndexType_t")
+    desc.index_type, desc.stamp = number, next_stamp()
+
+
+def set_index_mode(PoolingDescriptor desc, index_mode):
+    cdef int number = to_int(index_mode, "workspace_index")
+    if number < 0 or number > 1:
+        raise BadParmError("unknown index mode", "workspace_index", index_mode,
+                           "a miopenPoolingWorkspaceIndexMode_t")
+    desc.index_mode, desc.stamp = number, next_stamp()
+
+
+cdef int _require_indices_fit(PoolingDescriptor pool, TensorDescriptor x) except -1:
+    """The largest number of the type must be above all that are counted."""
+    cdef int64_t volume = 1, limit, axis
+    cdef int i
+    if pool.index_type == 3:
+        return 0
+    limit = (<int64_t> 1 << (8 << pool.index_type)) - 1
+    for i in range(pool.spatial):
+        axis = pool.window[i] if pool.index_mode == INDEX_MASK else x.len[2 + i]
+        volume = checked_mul(volume, axis, "poolDesc")
+    if volume >= limit:
+        raise UnknownError("Index range not enough for max pooling bwd", "poolDesc",
+                           f"{8 << pool.index_type}-bit indices of {volume} positions", f"< {limit} positions")
+    return 0
+
+
+cdef class PoolingProblem(Problem):
+    """y = pool(x), or dx from dy.
+
+    Parameters
+    ----------
+    what : int
+        MX_POOLING_FORWARD or MX_POOLING_BACKWARD.
+    pool : PoolingDescriptor
+    x, y : TensorDescriptor
+        Forward x and y, backward dx and dy.
+    save : bool
+        Forward: indices of maxima are wanted.
+
+    Raises
+    ------
+    UnknownError
+        Where x is neither 4-D nor 5-D, or the index type is too small.
+    BadParmError
+        Where ranks or lengths do not fit, a window is larger than the padded input, strides of the output overlap.
+    MIOpenNotImplementedError
+        Where the types differ.
+    """
+
+    def __init__(self, int what, PoolingDescriptor pool not None, TensorDescriptor x not None,
+                 TensorDescriptor y not None, bint save=False):
+        cdef int64_t dims[MAX_DIMS]
+        cdef bint forward = what == MX_POOLING_FORWARD
+        cdef str x_name = "xDesc" if forward else "dxDesc"
+        cdef str y_name = "yDesc" if forward else "dyDesc"
+        cdef int i, missing
+        if what != MX_POOLING_FORWARD and what != MX_POOLING_BACKWARD:
+            raise BadParmError("unknown operation", "what", what, (MX_POOLING_FORWARD, MX_POOLING_BACKWARD))
+        pool.require_set("poolDesc")
+        x.require_set(x_name)
+        y.require_set(y_name)
+        if x.ndim != 4 and x.ndim != 5:
+            raise UnknownError("tensors of pooling are 4-D or 5-D", x_name, x.ndim, "4 or 5")
+        require_plain(x, x_name)
+        require_plain(y, y_name)
+        pool.output_dims(x, x_name, dims)
+        if y.ndim != x.ndim:
+            raise BadParmError("ranks differ", y_name, y.ndim, x.ndim)
+        if x.type != y.type:
+            raise MIOpenNotImplementedError("No solver found: types differ", y_name, y.dtype, x.dtype)
+        for i in range(x.ndim):
+            if y.len[i] != dims[i]:
+                raise BadParmError("lengths are not those of the pooling's output", y_name, y.lens,
+                                   tuple([dims[j] for j in range(x.ndim)]))
+        for i in range(pool.spatial):
+            if pool.window[i] > x.len[2 + i] + 2 * <int64_t> pool.pad[i]:
+                raise BadParmError("window is larger than the padded input", f"poolDesc.windows[{i}]", pool.window[i],
+                                   f"<= {x.len[2 + i] + 2 * <int64_t> pool.pad[i]}")
+        save = pool.mode == POOL_MAX and (save or not forward)
+        if save:
+            _require_indices_fit(pool, x)
+        require_no_overlap(y if forward else x, y_name if forward else x_name)
+        memset(&self.c, 0, sizeof(self.c))
+        self.c.what, self.c.mode, self.c.spatial = what, pool.mode, pool.spatial
+        if save:  # else the settings of indices change nothing
+            self.c.save, self.c.index_type, self.c.index_mode = 1, pool.index_type, pool.index_mode
+        missing = MX_SPATIAL - pool.spatial
+        for i in range(missing):
+            self.c.window[i] = self.c.step[i] = 1
+        for i in range(pool.spatial):
+            self.c.window[i + missing], self.c.pad[i + missing] = pool.window[i], pool.pad[i]
+            self.c.step[i + missing] = pool.stride[i]
+        fill_tensor(&self.c.x, x)
+        fill_tensor(&self.c.y, y)
+        self.hold(POOL_IN, &self.c.x if forward else &self.c.y, x.ndim)
+        self.hold(POOL_OUT, &self.c.y if forward else &self.c.x, x.ndim)
+        self.output = POOL_OUT
+        self.written = 1 << POOL_OUT
+        if save:
+            self.raw[POOL_INDICES] = checked_mul(y.elements, index_size(pool.index_type), "poolDesc")
+            if forward:
+                self.written |= 1 << POOL_INDICES
+
+    def __cinit__(self, *args, **kwargs):
+        self.data, self.size, self.count = &self.c, sizeof(self.c), 3
+
+    @property
+    def workspace_bytes(self):
+        """Bytes of the indices, 0 where there are none."""
+        return self.raw[POOL_INDICES]
+
+    def __repr__(self):
+        cdef mx_pooling_problem* c = &self.c
+        verb = "forward" if c.what == MX_POOLING_FORWARD else "backward"
+        return (f"<pooling {verb}: mode {c.mode}, x {tuple(c.x.len)}, y {tuple(c.y.len)}, windows {tuple(c.window)}, "
+                f"pads {tuple(c.pad)}, strides {tuple(c.step)}, type {c.x.type}>")

@@ -1,0 +1,46 @@
+"""What is asked of a solver: problems as plain structs whose bytes are their identity."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from ._descriptors cimport ConvolutionDescriptor, TensorDescriptor
+from miopyx.values._types cimport MX_SLOTS, mx_bias_problem, mx_conv_problem, mx_tensor
+
+
+cdef enum:
+    STOCHASTIC = 1        # miopenF8RoundingModeStochastic
+
+
+cdef class Problem:
+    cdef const void* data
+    cdef size_t size
+    # Slots: the memory that a call passes, the workspace left out.
+    cdef int count                       # how many there are
+    cdef const mx_tensor* tensor[MX_SLOTS]  # what each holds; NULL for memory without a descriptor, and where unused
+    cdef int64_t raw[MX_SLOTS]           # bytes of memory without a descriptor; 0: none
+    cdef int rank[MX_SLOTS]              # dimensions of the caller's descriptors
+    cdef unsigned written                # bit i: slot i is written
+    cdef unsigned in_place               # bit i: slot i may lie exactly where the slot `output` lies
+    cdef int output                      # the slot of the result
+
+    cdef int hold(self, int slot, const mx_tensor* tensor, int rank) noexcept
+
+
+cdef class ConvProblem(Problem):
+    cdef mx_conv_problem c
+    cdef readonly bint transposed   # the caller's x plays y here and the other way round
+
+
+cdef class BiasProblem(Problem):
+    cdef mx_bias_problem c
+
+
+cdef int fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept
+cdef int require_plain(TensorDescriptor desc, str name) except -1
+cdef int require_no_overlap(TensorDescriptor desc, str name) except -1
+cdef bint same_layout(const mx_tensor* a, const mx_tensor* b) noexcept
+cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil
+cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
+                   ConvolutionDescriptor conv) except -1
+cdef int fill_bias(mx_bias_problem* p, TensorDescriptor b, TensorDescriptor y) except -1
+cdef int64_t rounding_of(int64_t data_type, int mode) except -1
+cdef ConvProblem problem_of(const mx_conv_problem* c)

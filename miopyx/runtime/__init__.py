@@ -1,0 +1,1 @@
+"""What launches: OpenCL entry points, buffers, built programs."""

@@ -1,0 +1,479 @@
+"""What callers hand over as tensors and workspaces, checked and reduced to an address or a cl_mem.
+
+A descriptor says how memory is laid out, so an array counts as raw memory: its bytes must suffice and its type must
+be the descriptor's.  Where an array has the descriptor's own lengths its strides are believed too, and a layout that
+contradicts the descriptor is refused instead of being computed wrongly.
+
+What is found out about a pyopencl buffer is kept in a `Memory` that hangs on the buffer, with a reference of our own to
+its cl_mem: after `release()` a pyopencl object still names its cl_mem, and asking the driver about one that is gone
+crashes.  With our reference it lives as long as the Python object, and a count of one says that its owner let go of it.
+"""
+
+import numpy
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from miopyx.values._args cimport to_int64
+from miopyx.problem._descriptors cimport type_size
+from ._opencl cimport (
+    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
+    CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong,
+    fork_generation,
+)
+from miopyx.values._types cimport (
+    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
+)
+
+from miopyx.errors import AllocFailedError, BadParmError
+
+cnp.import_array()
+
+cdef tuple TYPE_NAMES = ("float16", "float32", "int32", "int8", None, "bfloat16", "float64", "float8_e4m3fnuz",
+                         "float8_e5m2fnuz", "int64")
+
+
+cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil:
+    """Bytes between the first and the last addressed element, both included."""
+    cdef int64_t last = 0
+    cdef int i
+    for i in range(MX_AXES):
+        last += (t.len[i] - 1) * t.stride[i]
+    return (last + 1) * type_size(<int> t.type)
+
+
+cdef int _require_size(int64_t size, int64_t need, str name) except -1:
+    if size < need:
+        raise BadParmError("buffer is too small", name, f"{size} bytes", f">= {need} bytes")
+    return 0
+
+
+cdef bint _strides_agree(tuple shape, tuple strides, const mx_tensor* t, int rank, int64_t width) except -1:
+    """Whether an array of the descriptor's lengths has its strides (where a length is 1 there is nothing to say)."""
+    cdef int i, axis
+    for i in range(rank):
+        axis = i if i < 2 else i + MX_AXES - rank
+        if t.len[axis] > 1 and strides[i] != t.stride[axis] * width:
+            return False
+    return True
+
+
+cdef bint _same_lengths(tuple shape, const mx_tensor* t, int rank) except -1:
+    cdef int i, axis
+    if len(shape) != rank:
+        return False
+    for i in range(rank):
+        axis = i if i < 2 else i + MX_AXES - rank
+        if shape[i] != t.len[axis]:
+            return False
+    return True
+
+
+cdef bint _is_permutation(tuple shape, const mx_tensor* t, int rank) except -1:
+    return sorted(shape) == sorted([t.len[i if i < 2 else i + MX_AXES - rank] for i in range(rank)])
+
+
+cdef bint _memory_order(tuple shape, const mx_tensor* t, int rank) except -1:
+    """Whether `shape` names the lengths from the outermost to the innermost in memory, as for (n, h, w, c) and NHWC."""
+    axes = [i if i < 2 else i + MX_AXES - rank for i in range(rank)]
+    return tuple([t.len[a] for a in sorted(axes, key=lambda a: -t.stride[a])]) == shape
+
+
+cdef int _check_array(object dtype, tuple shape, object strides, str name, const mx_tensor* t, int rank) except -1:
+    """`strides` in bytes, None for C order."""
+    cdef int64_t width = dtype.itemsize, step = width
+    expected = TYPE_NAMES[t.type]
+    if dtype.name == "uint8" and strides is None:
+        return 0  # raw memory
+    if dtype.name != expected:
+        raise BadParmError("array of another type than its descriptor", name, dtype.name, expected)
+    if not dtype.isnative:
+        raise BadParmError("array in another byte order than the machine's", name, dtype.str, "native byte order")
+    if strides is None:
+        c_order = []
+        for length in reversed(shape):
+            c_order.append(step)
+            step *= length
+        c_order.reverse()
+        strides_ = tuple(c_order)
+    else:
+        strides_ = strides
+    if _same_lengths(shape, t, rank):
+        if _strides_agree(shape, strides_, t, rank, width):
+            return 0
+        if strides is None and _memory_order(shape, t, rank):
+            return 0
+        raise BadParmError("array has the descriptor's lengths but another layout", name,
+                           tuple([s // width for s in strides_]), "the descriptor's strides")
+    if strides is None and _is_permutation(shape, t, rank) and not _memory_order(shape, t, rank):
+        raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name, shape,
+                           "the descriptor's lengths, or their order in memory")
+    if strides is not None:
+        raise BadParmError("array is not contiguous and its shape is not the descriptor's", name, shape,
+                           "a contiguous array, or one of the descriptor's shape and strides")
+    return 0
+
+
+# Host memory
+
+
+# NumPy's numbers of these types; given to them when ml_dtypes is imported.
+cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1
+
+
+cdef inline int _data_type(int number) noexcept:
+    """The miopenDataType_t of a NumPy type number, -1 where that takes a closer look."""
+    if number == cnp.NPY_FLOAT:
+        return MX_FLOAT
+    if number == cnp.NPY_FLOAT16:
+        return MX_HALF
+    if number == cnp.NPY_DOUBLE:
+        return MX_DOUBLE
+    if number == _bfloat16:
+        return MX_BFLOAT16
+    if number == _float8:
+        return MX_FLOAT8
+    if number == _bfloat8:
+        return MX_BFLOAT8
+    if number == cnp.NPY_BYTE:
+        return MX_INT8
+    if number == cnp.NPY_INT:
+        return MX_INT32
+    if number == cnp.NPY_LONG and sizeof(long) == 8:
+        return MX_INT64
+    return -1
+
+
+cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept:
+    """Describe the array that a tensor's descriptor asks for, in the caller's rank."""
+    cdef int i, axis
+    layout.type, layout.rank = <int> t.type, rank
+    for i in range(rank):
+        axis = i if i < 2 else i + MX_AXES - rank
+        layout.len[i], layout.step[i] = t.len[axis], t.stride[axis] * type_size(<int> t.type)
+    return 0
+
+
+cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept:
+    """Whether an array has the descriptor's type, lengths and strides, and nothing is the matter with it."""
+    cdef int i, wanted = cnp.NPY_ARRAY_ALIGNED | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
+    cdef const cnp.npy_intp* length = cnp.PyArray_DIMS(array)
+    cdef const cnp.npy_intp* step = cnp.PyArray_STRIDES(array)
+    if (cnp.PyArray_NDIM(array) != layout.rank or _data_type(cnp.PyArray_TYPE(array)) != layout.type
+            or cnp.PyArray_FLAGS(array) & wanted != wanted or not cnp.PyArray_ISNOTSWAPPED(array)):
+        return False
+    for i in range(layout.rank):
+        if length[i] != layout.len[i] or (step[i] != layout.step[i] and length[i] != 1):
+            return False
+    return True
+
+
+cdef bint _is_memory(cnp.ndarray array, int64_t need, bint output) noexcept:
+    """Whether an array is at least `need` bytes in a row, of whatever type, and nothing is the matter with it."""
+    cdef int wanted = cnp.NPY_ARRAY_C_CONTIGUOUS | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
+    return need > 0 and cnp.PyArray_NBYTES(array) >= need and cnp.PyArray_FLAGS(array) & wanted == wanted
+
+
+cdef object bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
+                      bint output, binding_t* out):
+    """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
+
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps the memory where it
+    is: the caller holds it until the call is over.
+    """
+    global _bfloat16, _float8, _bfloat8
+    cdef int64_t size, last = 0, width
+    out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
+    if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
+        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
+        out.root_offset = <int64_t> <uintptr_t> out.ptr
+        return None
+    if layout == NULL and cnp.PyArray_Check(data) and _is_memory(<cnp.ndarray> data, need, output):
+        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), cnp.PyArray_NBYTES(<cnp.ndarray> data)
+        out.root_offset = <int64_t> <uintptr_t> out.ptr
+        return None
+    if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
+        raise BadParmError("null" if data is None else "a class", name, data, "an array")
+    if isinstance(data, int):
+        raise BadParmError("a bare address has no size to check", name, data, "an array over that memory")
+    if hasattr(data, "int_ptr") or hasattr(data, "base_data"):
+        raise BadParmError("OpenCL memory on a host handle", name, type(data).__name__, "a NumPy array")
+    if not isinstance(data, numpy.ndarray):
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise BadParmError("not an array", name, type(data).__name__, "a NumPy or ml_dtypes array")
+        try:
+            data = numpy.frombuffer(data, dtype=numpy.uint8)
+        except ValueError as e:
+            raise BadParmError(f"not usable memory: {e}", name, type(data).__name__, "contiguous bytes") from None
+    interface = data.__array_interface__
+    address, readonly = interface["data"]
+    if output and readonly:
+        raise BadParmError("array is read-only", name, type(data).__name__, "a writable array")
+    shape, strides = interface["shape"], interface.get("strides")
+    dtype = data.dtype
+    width = dtype.itemsize
+    for i, length in enumerate(shape):
+        if length == 0:
+            raise BadParmError("array is empty", name, shape, ">= 1 element")
+        if strides is not None:
+            if strides[i] < 0:
+                raise BadParmError("negative stride", name, strides, ">= 0")
+            last += (length - 1) * strides[i]
+    size = last + width if strides is not None else data.nbytes
+    if tensor != NULL:
+        _check_array(dtype, shape, strides, name, tensor, layout.rank)
+        if address % type_size(<int> tensor.type):
+            raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
+        if dtype.name == "bfloat16":
+            _bfloat16 = dtype.num
+        elif dtype.name == "float8_e4m3fnuz":
+            _float8 = dtype.num
+        elif dtype.name == "float8_e5m2fnuz":
+            _bfloat8 = dtype.num
+    elif strides is not None:
+        raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
+    _require_size(size, need, name)
+    out.ptr, out.size, out.root_offset = <void*> <uintptr_t> address, size, address
+    return data
+
+
+# OpenCL memory
+
+
+cdef uint64_t serials = 0
+cdef object buffer_type = None   # pyopencl's, once it was imported
+cdef object memory_type = None
+
+
+def know_buffer(type_, base):
+    """Tell the type whose objects always name the same cl_mem, pyopencl.Buffer, and what all memory derives from."""
+    global buffer_type, memory_type
+    buffer_type, memory_type = type_, base
+
+
+cdef uint64_t next_serial() noexcept:
+    global serials
+    serials += 1
+    return serials
+
+
+cdef int _drop(memory_t* memory) noexcept:
+    memory.holders -= 1
+    if memory.holders == 0:
+        free(memory)
+    return 0
+
+
+@cython.no_gc
+cdef class _Tether:
+    """Hung on a buffer, it dies with it: then our reference to the cl_mem goes, and who remembers the memory knows."""
+
+    cdef memory_t* memory
+
+    def __dealloc__(self):
+        if self.memory != NULL:
+            self.memory.owner = NULL
+            if self.memory.born == fork_generation:
+                cl.clReleaseMemObject(self.memory.mem)
+            _drop(self.memory)
+
+
+cdef int _describe(size_t mem, memory_t* memory) except -1:
+    """Ask OpenCL about a cl_mem."""
+    cdef size_t size = 0, origin = 0
+    cdef cl_ulong flags = 0
+    cdef cl_uint kind = 0
+    cdef void* ptr = <void*> mem
+    memset(memory, 0, sizeof(memory_t))
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_TYPE, sizeof(cl_uint), &kind, NULL), "clGetMemObjectInfo")
+    if kind != CL_MEM_OBJECT_BUFFER:
+        raise BadParmError("memory that is no buffer", "cl_mem", hex(mem), "a buffer")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_CONTEXT, sizeof(void*), &memory.context, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_SIZE, sizeof(size_t), &size, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_FLAGS, sizeof(cl_ulong), &flags, NULL), "clGetMemObjectInfo")
+    check(cl.clGetMemObjectInfo(ptr, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(void*), &memory.root, NULL),
+          "clGetMemObjectInfo")
+    if memory.root != NULL:  # a sub-buffer
+        check(cl.clGetMemObjectInfo(ptr, CL_MEM_OFFSET, sizeof(size_t), &origin, NULL), "clGetMemObjectInfo")
+    else:
+        memory.root = ptr
+    memory.mem, memory.size, memory.root_offset = ptr, <int64_t> size, <int64_t> origin
+    memory.read_only = (flags & CL_MEM_READ_ONLY) != 0
+    memory.born = fork_generation
+    return 0
+
+
+cdef int raise_released(object data, str name) except -1:
+    raise BadParmError("buffer was released", name, data, "a live buffer")
+
+
+cdef size_t _address_of(object buffer, str name) except 0:
+    """The cl_mem that an object names."""
+    kind = type(buffer)
+    if kind.__module__.startswith("pyopencl") and memory_type is not None and not isinstance(buffer, memory_type):
+        raise BadParmError("not memory", name, kind.__name__, "a buffer")  # a program's address, say
+    try:
+        mem = int(buffer.int_ptr)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise BadParmError(f"int_ptr is no address: {e}", name, buffer, "a buffer") from None
+    if not 0 < mem < 1 << 64:
+        raise BadParmError("null" if mem == 0 else "int_ptr is no address", name, mem, "a buffer")
+    return mem
+
+
+cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NULL:
+    """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
+    cdef _Tether tether
+    cdef memory_t* memory
+    cdef size_t mem = _address_of(buffer, name)
+    found = getattr(buffer, "_miopyx_memory", None)
+    if found is not None:
+        memory = (<_Tether?> found).memory
+        if memory != NULL and memory.owner == <const PyObject*> buffer and mem == <size_t> memory.mem:
+            if is_released(memory):
+                raise_released(buffer, name)
+            return memory
+    _describe(mem, scratch)
+    tether = _Tether.__new__(_Tether)
+    try:
+        buffer._miopyx_memory = tether
+    except AttributeError:  # it takes none: asked about in each call
+        return scratch
+    memory = <memory_t*> malloc(sizeof(memory_t))
+    if memory == NULL:
+        raise AllocFailedError("no memory to remember a buffer")
+    memory[0] = scratch[0]
+    memory.owner, memory.serial, memory.holders = <const PyObject*> buffer, next_serial(), 1
+    if cl.clRetainMemObject(memory.mem) != 0:
+        free(memory)
+        raise_released(buffer, name)
+    tether.memory = memory
+    return memory
+
+
+cdef int _bind(const memory_t* memory, int64_t offset, int64_t need, str name, const mx_tensor* tensor, bint output,
+               void* context, binding_t* out) except -1:
+    if memory.context != context:
+        raise BadParmError("buffer of another context", name, hex(<size_t> memory.mem),
+                           "a buffer on the handle's context")
+    if output and memory.read_only:
+        raise BadParmError("buffer is read-only", name, hex(<size_t> memory.mem), "a writable buffer")
+    if tensor != NULL and offset % type_size(<int> tensor.type):
+        raise BadParmError("misaligned offset", name, offset, f"multiple of {type_size(<int> tensor.type)}")
+    _require_size(memory.size - offset, need, name)
+    out.ptr, out.offset, out.size, out.kind = memory.mem, offset, memory.size - offset, CL_MEMORY
+    out.root, out.root_offset, out.serial = memory.root, memory.root_offset + offset, memory.serial
+    return 0
+
+
+cdef int unbind(bound_t* s) noexcept:
+    """Let go of what a slot remembers."""
+    cdef bound_t old = s[0]
+    s.memory = NULL
+    s.shape = s.strides = s.dtype = NULL
+    if old.memory != NULL:
+        _drop(old.memory)
+    Py_XDECREF(old.shape)
+    Py_XDECREF(old.strides)
+    Py_XDECREF(old.dtype)
+    return 0
+
+
+cdef object is_bound_array(const bound_t* s, object data, str name):
+    """Whether `data` is a pyopencl Array over the memory that was found right, with nothing about it changed.
+
+    Returns its buffer, which the caller holds until the call is over since the Array may get another one, else None.
+    """
+    if s.shape == NULL or s.memory == NULL:
+        return None
+    base = getattr(data, "base_data", None)
+    if (base is None or s.memory.owner != <const PyObject*> base or data.shape is not <object> s.shape
+            or data.strides is not <object> s.strides or data.dtype is not <object> s.dtype
+            or data.offset != s.b.offset):
+        return None
+    if is_released(s.memory):
+        raise_released(data, name)
+    return base
+
+
+cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
+                        bint output, bint shares_memory, void* context, bound_t* out):
+    """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
+
+    `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps host memory where it
+    is, and an Array's buffer, which another thread may take from it: the caller holds it until the call is over.
+    """
+    cdef cl_int code = 0
+    cdef memory_t scratch
+    cdef memory_t* memory
+    cdef binding_t* b = &out.b
+    unbind(out)
+    b.temporary, b.serial = False, 0
+    if type(data) is buffer_type:
+        memory = _memory_of(data, name, &scratch)
+        _bind(memory, 0, need, name, tensor, output, context, b)
+        _remember(out, memory)
+        return None
+    if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
+        raise BadParmError("null" if data is None else "a class", name, data, "a buffer")
+    if isinstance(data, int):
+        mem = to_int64(data, name)
+        if mem == 0:
+            raise BadParmError("null", name, None, "a buffer")
+        if mem < 0:
+            raise BadParmError("not a cl_mem", name, mem, "an address")
+        _describe(mem, &scratch)
+        _bind(&scratch, 0, need, name, tensor, output, context, b)
+        return None
+    if getattr(data, "int_ptr", None) is not None:
+        _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
+        return None
+    base = getattr(data, "base_data", None)
+    if base is not None:  # pyopencl.array.Array
+        shape, strides, dtype = data.shape, data.strides, data.dtype
+        if tensor != NULL:
+            _check_array(dtype, tuple(shape), None if data.flags.c_contiguous else tuple(strides), name, tensor,
+                         layout.rank)
+        if getattr(base, "int_ptr", None) is not None:
+            memory = _memory_of(base, name, &scratch)
+            _bind(memory, data.offset, need, name, tensor, output, context, b)
+            if type(base) is buffer_type:
+                Py_INCREF(shape)
+                Py_INCREF(strides)
+                Py_INCREF(dtype)
+                out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
+                _remember(out, memory)
+            return base
+        data = base
+    pointer = getattr(data, "svm_ptr", None)
+    if pointer is not None:
+        if cl.clSetKernelArgSVMPointer == NULL:
+            raise BadParmError("the OpenCL loader has no SVM calls", name, type(data).__name__, "a Buffer")
+        size = getattr(data, "size", None)
+        if size is None:
+            size = data.nbytes
+        _require_size(size, need, name)
+        b.ptr, b.offset, b.size, b.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
+        b.root, b.root_offset = NULL, <int64_t> <uintptr_t> pointer
+        return data
+    if not shares_memory:
+        raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
+                           "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
+    held = bind_host(data, name, tensor, layout, need, output, b)
+    # The device works in host memory: wrap it where it lies.
+    b.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, b.size, b.ptr, &code)
+    check(code, "clCreateBuffer over host memory")
+    b.kind, b.temporary = CL_MEMORY, True
+    return held
+
+
+cdef int _remember(bound_t* out, memory_t* memory) noexcept:
+    if memory.owner != NULL:
+        memory.holders += 1
+        out.memory = memory
+    return 0

@@ -1,0 +1,168 @@
+"""OpenCL without linking to it: a table of entry points taken from the library that pyopencl loaded.
+
+pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot path go straight through `cl`, filled by
+`load` from pyopencl's own extension module: `dlsym` on its handle searches its dependencies, so both sides use one
+loader and there is no second one in the process.
+"""
+
+import os
+
+from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
+
+from miopyx.errors import UnknownError, from_opencl
+
+cdef extern from "<dlfcn.h>":
+    int RTLD_NOLOAD
+
+cdef bint loaded = False
+
+
+def _after_fork_in_child():
+    global fork_generation
+    fork_generation += 1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef int check(cl_int code, str call) except -1:
+    if code != 0:
+        raise from_opencl(code, call)
+    return 0
+
+
+cdef void* _symbol(void* library, const char* name, bint required) except? NULL:
+    cdef void* address = dlsym(library, name)
+    if address == NULL and required:
+        raise UnknownError(f"the OpenCL loader has no {name.decode()}")
+    return address
+
+
+def load(str extension_path):
+    """Fill the table from the library at `extension_path`, which must be loaded already."""
+    global loaded
+    if loaded:
+        return
+    path = extension_path.encode()
+    cdef void* lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
+    if lib == NULL:
+        raise UnknownError("pyopencl's extension module is not loaded", "path", extension_path)
+    cdef void** slot = <void**> &cl
+    cdef Py_ssize_t i
+    for i, name in enumerate(ENTRY_POINTS):
+        slot[i] = _symbol(lib, name, name != b"clSetKernelArgSVMPointer")
+    loaded = True
+
+
+# In the order of cl_table, whose members are all pointers.
+ENTRY_POINTS = (
+    b"clCreateProgramWithSource", b"clCreateProgramWithBinary", b"clBuildProgram", b"clGetProgramInfo",
+    b"clGetProgramBuildInfo", b"clReleaseProgram", b"clCreateKernel", b"clReleaseKernel", b"clGetKernelWorkGroupInfo",
+    b"clSetKernelArg", b"clSetKernelArgSVMPointer", b"clEnqueueNDRangeKernel", b"clFinish", b"clWaitForEvents",
+    b"clGetEventProfilingInfo", b"clReleaseEvent", b"clCreateBuffer", b"clRetainMemObject", b"clReleaseMemObject",
+    b"clGetMemObjectInfo", b"clEnqueueMapBuffer", b"clEnqueueUnmapMemObject", b"clRetainCommandQueue",
+    b"clReleaseCommandQueue", b"clGetCommandQueueInfo",
+)
+assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cl_table)
+
+cdef enum:
+    CL_PROGRAM_BINARY_SIZES = 0x1165
+    CL_PROGRAM_BINARIES = 0x1166
+    CL_PROGRAM_BUILD_LOG = 0x1183
+    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0
+
+
+cdef class Program:
+    """A built cl_program for one device."""
+
+    def __cinit__(self):
+        self.born = fork_generation
+
+    def __dealloc__(self):
+        if self.ptr != NULL and self.born == fork_generation:
+            cl.clReleaseProgram(self.ptr)
+
+    cdef void* kernel(self, bytes name) except NULL:
+        """Create a kernel; the caller releases it."""
+        cdef cl_int code = 0
+        cdef void* kernel = cl.clCreateKernel(self.ptr, name, &code)
+        check(code, f"clCreateKernel({name.decode()})")
+        return kernel
+
+    def binary(self):
+        """Return the device's binary, or None where the driver gives none, as in a child of fork."""
+        cdef size_t size = 0
+        cdef unsigned char* data
+        cdef cl_int code
+        if self.born != fork_generation:
+            return None
+        with nogil:  # PoCL compiles for seconds here
+            code = cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARY_SIZES, sizeof(size_t), &size, NULL)
+        if code != 0 or size == 0:
+            return None
+        payload = bytearray(size)
+        data = payload
+        with nogil:
+            code = cl.clGetProgramInfo(self.ptr, CL_PROGRAM_BINARIES, sizeof(void*), &data, NULL)
+        return bytes(payload) if code == 0 else None
+
+    def work_group_limit(self, str name):
+        """Return the largest work-group of a kernel on this device (CL_KERNEL_WORK_GROUP_SIZE)."""
+        cdef size_t limit = 0
+        cdef void* kernel = self.kernel(name.encode())
+        try:
+            check(cl.clGetKernelWorkGroupInfo(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size_t), &limit,
+                                              NULL), "clGetKernelWorkGroupInfo")
+        finally:
+            cl.clReleaseKernel(kernel)
+        return limit
+
+
+cdef str _build_log(void* program, void* device):
+    cdef size_t size = 0
+    if cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != 0 or size == 0:
+        return ""
+    log = bytearray(size)
+    cdef char* text = log
+    if cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, text, NULL) != 0:
+        return ""
+    return bytes(log).rstrip(b"\0").decode(errors="replace").strip()
+
+
+cdef int _build(Program program, bytes options) except -1:
+    cdef const char* text = options
+    cdef cl_int code
+    with nogil:
+        code = cl.clBuildProgram(program.ptr, 1, &program.device, text, NULL, NULL)
+    if code != 0:
+        raise from_opencl(code, f"clBuildProgram with options '{options.decode()}'",
+                          _build_log(program.ptr, program.device))
+    return 0
+
+
+def program_from_source(size_t context, size_t device, bytes source, bytes options):
+    """Compile `source` for one device; a failure carries the build log."""
+    cdef cl_int code = 0
+    cdef const char* text = source
+    cdef size_t length = len(source)
+    cdef Program program = Program()
+    program.device = <void*> device
+    program.ptr = cl.clCreateProgramWithSource(<void*> context, 1, &text, &length, &code)
+    check(code, "clCreateProgramWithSource")
+    _build(program, options)
+    return program
+
+
+def program_from_binary(size_t context, size_t device, bytes binary, bytes options):
+    """Load a binary that this device's driver produced.  Only ever call this with bytes that passed their digest."""
+    cdef cl_int code = 0, status = 0
+    cdef const unsigned char* data = binary
+    cdef size_t length = len(binary)
+    cdef void* device_ptr = <void*> device
+    cdef Program program = Program()
+    program.device = device_ptr
+    program.ptr = cl.clCreateProgramWithBinary(<void*> context, 1, &device_ptr, &length, &data, &status, &code)
+    check(code, "clCreateProgramWithBinary")
+    check(status, "clCreateProgramWithBinary")
+    _build(program, options)
+    return program

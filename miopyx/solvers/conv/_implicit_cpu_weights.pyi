@@ -1,4 +1,0 @@
-# Nothing of this module is visible from Python.
-from ._base import ConvSolver
-
-class CpuImplicitGemmWrw(ConvSolver): ...

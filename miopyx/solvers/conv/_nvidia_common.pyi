@@ -1,3 +1,0 @@
-from ._base import ConvSolver
-
-class _NvSolver(ConvSolver): ...

@@ -1,3 +1,0 @@
-from ._nvidia_common import _NvSolver
-
-class NvInt8Fwd(_NvSolver): ...

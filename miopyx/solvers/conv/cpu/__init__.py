@@ -1,0 +1,1 @@
+"""Convolution solvers for OpenCL CPU devices."""

@@ -1,0 +1,188 @@
+"""Implicit GEMM on CPU devices, forward and backward data, for packed NCW, NCHW and NCDHW tensors.
+
+The last step multiplies the filter by what the outputs see, which it packs block by block.  The filter is packed by a
+step before, but where rows of products read it in order anyway: forward, in the type of the sums.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, is_streamed
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport (
+    MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport (
+    ConvSolver, capped_product, is_packed, problem_bytes, spatial_size, type_token, vector_lanes,
+)
+from miopyx.solvers.conv._matmul cimport wide_scalars
+
+cdef enum:
+    IMPLICIT_GEMM = 5
+    LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation: coordinates are 32 bits wide
+    PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
+    MAX_ROWS = 512               # of a work-group
+    LEAST_ROWS = 32              # of a work-group: fewer would not pay for what it packs
+
+# Tunables: taps and channels that are packed at a time, and work-groups that a core has, if there can be as many.
+cdef tuple K_BLOCKS = (128, 256, 512)
+cdef tuple GROUPS = (2, 6, 12, 24)
+
+# What the kernels are built for.
+cdef struct tile_t:
+    int64_t vec, rows, vectors
+
+
+cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef const mx_tensor* _in(const mx_conv_problem* p) noexcept nogil:
+    return &p.x if p.direction == MX_FORWARD else &p.y
+
+
+cdef const mx_tensor* _out(const mx_conv_problem* p) noexcept nogil:
+    return &p.y if p.direction == MX_FORWARD else &p.x
+
+
+cdef int64_t _rows(const mx_conv_problem* p) noexcept nogil:
+    """Channels of a group's output."""
+    return _out(p).len[1] // p.groups
+
+
+cdef int64_t _depth(const mx_conv_problem* p) noexcept nogil:
+    """Products of a row: channels of a group's input times taps."""
+    return _in(p).len[1] // p.groups * spatial_size(&p.w)
+
+
+cdef bint _pairs(const mx_conv_problem* p) noexcept nogil:
+    return p.direction == MX_BACKWARD_DATA and p.step[2] == 2
+
+
+cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
+    """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16."""
+    cdef tile_t t
+    t.vec = vector_lanes(dev, 8 if p.w.type == MX_DOUBLE else 4)
+    t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
+    t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * (
+        8 if p.w.type == MX_DOUBLE else 4) == dev.vector_bytes else 3
+    return t
+
+
+cdef bint _in_place(Device dev, const mx_conv_problem* p) noexcept:
+    """Whether a row's products take the filter as it is."""
+    return p.direction == MX_FORWARD and (p.w.type == MX_FLOAT or p.w.type == MX_DOUBLE) and _rows(p) % _tile(
+        dev, p).rows == 0
+
+
+cdef class _CpuImplicitGemm(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = IMPLICIT_GEMM
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef int i
+        cdef int64_t t
+        if not dev.is_cpu:
+            return "needs a CPU device"
+        for t in (p.x.type, p.w.type, p.y.type):
+            if t == MX_FLOAT8 or t == MX_BFLOAT8:
+                return "data type"
+        if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
+            return "tensors are not packed NCHW"
+        for i in range(3):
+            if max(p.x.len[2 + i], p.y.len[2 + i], p.pad[i], p.step[i], capped_product(
+                    p.w.len[2 + i], p.dilation[i])) > LENGTH_LIMIT:
+                return "a long axis"
+        if self.workspace_bytes(dev, p) > dev.max_alloc:
+            return "workspace is beyond the limit"
+        return None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef tile_t t = _tile(dev, p)
+        cdef int64_t rows = p.groups * _ceil(_rows(p), t.rows) * t.rows
+        if _in_place(dev, p):
+            return 0
+        return capped_product(capped_product(rows, _depth(p)), 8 if p.w.type == MX_DOUBLE else 4)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        # Rows of tiles that do not exist are computed, and short sums are stored more often than long ones.
+        cdef tile_t t = _tile(dev, p)
+        cdef double rows = _rows(p), depth = _depth(p)
+        cdef double index = .95 * rows / (_ceil(_rows(p), t.rows) * t.rows)
+        if p.direction == MX_FORWARD or spatial_size(&p.w) > 1:
+            return index * depth / (depth + 16)
+        # Whole runs of memory are packed, for which few rows do not pay.
+        return index * depth / (depth + 2) * rows / (rows + 8)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return ("K_BLOCK", K_BLOCKS), ("GROUPS", GROUPS)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        return 256, 6
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef tile_t t = _tile(dev, p)
+        cdef const mx_tensor* x = _in(p)
+        cdef const mx_tensor* y = _out(p)
+        cdef bint pairs = _pairs(p), wide = wide_scalars(dev, y.type)
+        cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else MAX_ROWS
+        cdef int64_t blocks = _ceil(_rows(p), t.rows), acc = 8 if p.w.type == MX_DOUBLE else 4
+        for i in range(3):
+            if self.direction == MX_FORWARD:
+                positions *= y.len[2 + i]
+            else:
+                positions *= _ceil(y.len[2 + i], p.step[i])
+                phases *= 1 if i == 2 and pairs else min(p.step[i], y.len[2 + i])
+        tiles = _ceil(_ceil(positions, t.vec), t.vectors)
+        chunks = min(_ceil(<int64_t> config[1] * dev.compute_units, tiles * phases * p.groups),
+                     _ceil(blocks * t.rows, LEAST_ROWS))
+        chunks = max(_ceil(blocks * t.rows, most), chunks)
+        cdef bint in_place = _in_place(dev, p)
+        cdef bint streamed = is_streamed(dev, 2 * y.len[0] * y.len[1] * spatial_size(y) * type_size(<int> y.type))
+        types = {
+            "IN_TYPE": type_token(x.type), "W_TYPE": type_token(p.w.type), "OUT_TYPE": type_token(y.type),
+            "ACC": "double" if p.w.type == MX_DOUBLE else "int" if p.w.type == MX_INT8 else "float",
+            "SCALAR": "double" if wide else "float", "BACKWARD": int(self.direction == MX_BACKWARD_DATA),
+            "VEC": t.vec,
+        }
+        defines = {**types, "ROWS": t.rows, "N_VECTORS": t.vectors}
+        problem = Arg.value_of(problem_bytes(p))
+        packed = Arg.slot_of(SLOT_WORKSPACE, acc)
+        filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
+        pack = Step(
+            KernelSpec("conv/cpu/implicit.cl", "pack_filters", PARTS=1, **types),
+            (filters, packed, problem, Arg.value_of(struct.pack("q", t.rows))),
+            (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
+             p.groups, 1), (1, 1, 1))
+        convolve = Step(
+            KernelSpec("conv/cpu/implicit.cl", "convolve", PARTS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
+            (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
+             filters if in_place else packed,
+             Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,
+             Arg.value_of(struct.pack("q", tiles)), Arg.value_of(struct.pack("q", chunks)),
+             Arg.value_of(struct.pack("q", in_place)), Arg.value_of(struct.pack("q", pairs)),
+             Arg.value_of(struct.pack("q", streamed)),
+             Arg.alpha(wide), Arg.beta(wide)),
+            (phases * tiles * chunks, p.groups, 1), (1, 1, 1))
+        if in_place:
+            return Solution([convolve])
+        return Solution([pack, convolve], self.workspace_bytes(dev, p), constant=1)
+
+
+cdef class CpuImplicitGemmFwd(_CpuImplicitGemm):
+    """Forward."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1121, "CpuImplicitGemmFwd", MX_FORWARD
+
+
+cdef class CpuImplicitGemmBwd(_CpuImplicitGemm):
+    """Backward data."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1122, "CpuImplicitGemmBwd", MX_BACKWARD_DATA
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        return "data type" if p.w.type == MX_INT8 else _CpuImplicitGemm.refuse(self, dev, p)

@@ -1,0 +1,306 @@
+"""Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
+
+Output channels lie along vectors and pixels down the rows of register tiles.  Forward and backward data are one
+kernel: an input pixel's channels are broadcast from where they lie, the filters are packed first.  Backward data takes
+the outputs by phases of the stride, so that no product with a zero between gradients is made.  Backward weights
+gathers the columns of x a block at a time; where dw has too few tiles for a device, parts of the pixels are summed
+side by side.
+
+Forward with one group, few channels and no dilation, a row of the filter is one tap of all its channels; x gets its
+padding for that.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._types cimport (
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport ConvSolver, capped_product, capped_sum, spatial_size, type_token
+from miopyx.solvers.conv._matmul cimport wide_scalars
+
+cdef enum:
+    IMPLICIT_GEMM = 5
+    LONGEST_AXIS = 1 << 26
+    MOST_CHANNELS = 1 << 18
+    MOST_PHASES = 512
+    LARGEST_BLOCK = 1024     # of a sum, and so of the zeros that stand for padding
+    FEW_CHANNELS = 32        # rows of the filter are single taps where there are no more
+    ITEMS = 32               # work-items that a device should have at least
+    ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
+    LEAST_PART = 256         # pixels of a part of backward weights
+    CACHE_LINE = 64
+
+cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
+cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
+
+# The struct of kernels/conv/cpu/implicit_nhwc.h, which explains it.
+cdef struct mx_nhwc:
+    int images, groups, inputs, outputs, in_pixel, out_pixel
+    int[3] into, out, taps, pad, step, dilation
+
+# A convolution as the kernels see it, and what else steps are made of.
+cdef struct shape_t:
+    int64_t images, groups, inputs, outputs, in_pixel, out_pixel
+    int64_t[3] into, out, taps, pad, step, dilation
+    int64_t vec, n_vectors, vectors, tiles    # along the outputs; of backward weights along taps and inputs
+    int64_t left, right                       # pixels that are put beside x's rows
+    bint converted                            # the input lies in the workspace
+
+
+cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
+    """Packed, with the channels closest."""
+    cdef int64_t stride = 1
+    cdef int axis, i
+    for i in range(5):
+        axis = 1 if i == 0 else 5 - i if i < 4 else 0
+        if t.len[axis] > 1 and t.stride[axis] != stride:
+            return False
+        stride *= t.len[axis]
+    return True
+
+
+cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
+    cdef shape_t s
+    cdef const mx_tensor* x = &p.x
+    cdef const mx_tensor* y = &p.y
+    cdef int64_t lanes
+    cdef int i
+    cdef bint merged = (p.direction == MX_FORWARD and p.groups == 1 and p.dilation[2] == 1 and p.w.len[4] > 1
+                        and p.x.len[1] <= FEW_CHANNELS)
+    if p.direction == MX_BACKWARD_DATA:
+        x, y = y, x
+    s.images, s.groups = x.len[0], p.groups
+    s.in_pixel, s.out_pixel = x.len[1], y.len[1]
+    s.inputs, s.outputs = x.len[1] // p.groups, y.len[1] // p.groups
+    for i in range(3):
+        s.into[i], s.out[i], s.taps[i] = x.len[2 + i], y.len[2 + i], p.w.len[2 + i]
+        s.pad[i], s.step[i], s.dilation[i] = p.pad[i], p.step[i], p.dilation[i]
+    s.left = s.right = 0
+    if merged:
+        s.left = s.pad[2]
+        s.right = max(0, (s.out[2] - 1) * s.step[2] + s.taps[2] - s.pad[2] - s.into[2])
+        s.inputs *= s.taps[2]
+        s.into[2] += s.left + s.right
+        s.taps[2], s.pad[2] = 1, 0
+    s.converted = p.direction != MX_BACKWARD_WEIGHTS and (
+        s.left + s.right > 0 or (p.w.type != MX_FLOAT and p.w.type != MX_DOUBLE))
+    lanes = s.outputs
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        lanes = s.taps[0] * s.taps[1] * s.taps[2] * s.inputs
+    s.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
+    s.n_vectors = 2 if dev.vector_bytes == 32 else 4    # AVX2 has 16 registers, AVX-512 and NEON 32
+    s.vectors = _ceil(lanes, s.vec)
+    s.tiles = _ceil(s.vectors, s.n_vectors)
+    return s
+
+
+cdef bytes _struct(const shape_t* s):
+    cdef mx_nhwc g
+    cdef int i
+    g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
+    g.in_pixel, g.out_pixel = <int> s.in_pixel, <int> s.out_pixel
+    for i in range(3):
+        g.into[i], g.out[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
+        g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
+    return (<const unsigned char*> &g)[:sizeof(g)]
+
+
+cdef int64_t _zeros(const shape_t* s) noexcept:
+    """Elements of the row that stands for pixels in the padding."""
+    return _ceil(min(s.inputs, LARGEST_BLOCK), 16) * 16
+
+
+cdef int64_t _packed_bytes(const shape_t* s, int64_t size) noexcept:
+    """The zeros and the packed filters, up to where the input may begin."""
+    cdef int64_t depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2]
+    cdef int64_t elements = capped_product(s.groups * s.vectors * s.vec, depth) + _zeros(s)
+    return _ceil(capped_product(elements, size), CACHE_LINE) * CACHE_LINE
+
+
+cdef int64_t _input_elements(const shape_t* s) noexcept:
+    """Of the input in the workspace."""
+    if not s.converted:
+        return 0
+    return capped_product(s.images * s.in_pixel, s.into[0] * s.into[1] * s.into[2])
+
+
+cdef tuple _values(tuple table):
+    return tuple([(name, values) for name, values, _ in table])
+
+
+cdef tuple _usual(tuple table):
+    return tuple([usual for _, _, usual in table])
+
+
+cdef class _Nhwc(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = IMPLICIT_GEMM
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef int i
+        cdef int64_t phases = 1
+        if not dev.is_cpu:
+            return "needs a CPU device"
+        if not (_channels_last(&p.x) and _channels_last(&p.w) and _channels_last(&p.y)):
+            return "tensors are not packed with channels last"
+        if p.direction == MX_BACKWARD_DATA or p.direction == MX_BACKWARD_WEIGHTS:
+            if p.w.type == MX_INT8:
+                return "data type"
+        for i in range(3):
+            phases = capped_product(phases, p.step[i])
+            if max(p.x.len[2 + i], p.y.len[2 + i], p.pad[i], p.step[i], p.w.len[2 + i] * p.dilation[i]) > LONGEST_AXIS:
+                return "an axis is too long"
+        if max(p.x.len[1], p.y.len[1], p.x.len[0], spatial_size(&p.w)) > MOST_CHANNELS:
+            return "many channels, images or taps"
+        if p.w.len[1] * spatial_size(&p.w) > LONGEST_AXIS:
+            return "a large filter"
+        if p.direction == MX_BACKWARD_DATA and phases > MOST_PHASES:
+            return "a large stride"
+        if self.workspace_bytes(dev, p) > dev.max_alloc:
+            return "workspace is beyond the limit"
+        return None
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        # What part of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
+        cdef shape_t s = _shape(dev, p)
+        cdef int64_t lanes = s.outputs, depth = s.inputs
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            lanes, depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2], min(s.outputs, 16)
+        return (.97 if p.groups == 1 else .7) * lanes / (s.vectors * s.vec) * depth / (depth + 4.)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return _values(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        return _usual(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
+
+
+cdef class _NhwcData(_Nhwc):
+    """Forward and backward data."""
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef shape_t s = _shape(dev, p)
+        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4
+        return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef shape_t s = _shape(dev, p)
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, wide
+        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4, zeros = _zeros(&s), start = _packed_bytes(&s, size)
+        cdef int64_t taps = s.taps[0] * s.taps[1] * s.taps[2], pixels, chunks, phases = 1, lines, length, items
+        cdef int in_slot = SLOT_Y if backward else SLOT_X, out_slot = SLOT_X if backward else SLOT_Y
+        cdef const mx_tensor* x = &p.y if backward else &p.x
+        cdef const mx_tensor* y = &p.x if backward else &p.y
+        cdef int i
+        accumulator = "double" if p.w.type == MX_DOUBLE else "float"
+        both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
+
+        # As many parts as there is use for: about 64 KB each.
+        items = max(1, min(64, s.inputs * taps * s.vec * size >> 16))
+        packing = (
+            Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
+            Arg.value_of(struct.pack("i", s.inputs if backward else s.outputs)),
+            Arg.value_of(struct.pack("i", taps)),
+            Arg.value_of(struct.pack("i", s.outputs if backward else s.inputs)),
+            Arg.value_of(struct.pack("q", zeros)))
+        steps = [Step(
+            KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "pack_filters", IN_TYPE=type_token(p.w.type), **both),
+            packing, (s.vectors, items, s.groups), (1, 1, 1))]
+        if s.converted:
+            lines, length = s.images * s.into[0] * s.into[1], (s.into[2] - s.left - s.right) * s.in_pixel
+            if s.left + s.right == 0:
+                lines, length = 1, lines * length
+            items = max(1, min(64, lines * length >> 14))
+            steps.append(Step(
+                KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "convert", IN_TYPE=type_token(x.type), **both),
+                (Arg.slot_of(in_slot, type_size(<int> x.type)), Arg.slot_of(SLOT_WORKSPACE, size, start),
+                 Arg.value_of(struct.pack("q", lines)), Arg.value_of(struct.pack("q", length)),
+                 Arg.value_of(struct.pack("q", s.left * s.in_pixel)),
+                 Arg.value_of(struct.pack("q", s.right * s.in_pixel))),
+                (items,), (1,)))
+
+        pixels = s.images
+        for i in range(3):
+            pixels *= _ceil(s.out[i], s.step[i]) if backward else s.out[i]
+            phases *= s.step[i] if backward else 1
+        chunks = max(_ceil(pixels, config[0]), min(_ceil(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
+        wide = wide_scalars(dev, y.type)
+        defines = {"SCALAR": "double" if wide else "float", "OUT_TYPE": type_token(y.type),
+                   **{name: value for (name, _, _), value in zip(DATA, config)}, **both}
+        if p.w.type == MX_INT8:
+            defines["SUM"] = "int"
+        steps.append(Step(
+            KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
+            (Arg.slot_of(SLOT_WORKSPACE, size, start) if s.converted else Arg.slot_of(in_slot, size),
+             Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
+             Arg.value_of(_struct(&s)), Arg.value_of(struct.pack("q", zeros)), Arg.alpha(wide), Arg.beta(wide)),
+            (phases * max(1, min(s.tiles, ENOUGH_ITEMS // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
+        return Solution(steps, self.workspace_bytes(dev, p), constant=1)
+
+
+cdef class CpuImplicitGemmNhwcFwd(_NhwcData):
+    """Forward."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1124, "CpuImplicitGemmNhwcFwd", MX_FORWARD
+
+
+cdef class CpuImplicitGemmNhwcBwd(_NhwcData):
+    """Backward data, by phases of the stride."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1125, "CpuImplicitGemmNhwcBwd", MX_BACKWARD_DATA
+
+
+cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
+    """Backward weights."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1126, "CpuImplicitGemmNhwcWrw", MX_BACKWARD_WEIGHTS
+
+    cdef int64_t parts(self, const shape_t* s, int64_t chunk) noexcept:
+        """How many parts the pixels are summed in, whatever the device."""
+        cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
+        cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
+        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_PART))
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        """Room for the most parts that any configuration takes."""
+        cdef shape_t s = _shape(dev, p)
+        cdef int64_t parts = self.parts(&s, 192)
+        if parts == 1:
+            return 0
+        return capped_product(parts, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
+            8 if p.w.type == MX_DOUBLE else 4)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef shape_t s = _shape(dev, p)
+        cdef int64_t parts = self.parts(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
+        cdef bint wide = p.w.type == MX_DOUBLE
+        defines = {"IN_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": s.vec,
+                   "N_VECTORS": s.n_vectors, "SCALAR": "double" if wide else "float",
+                   **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
+        # A single part is not read from the workspace, which may be none.
+        summed = Arg.slot_of(SLOT_WORKSPACE if parts > 1 else SLOT_W, size)
+        steps = [Step(
+            KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
+            (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
+             Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
+            (s.tiles, _ceil(s.outputs, config[0]), s.groups * parts), (1, 1, 1))]
+        if parts > 1:
+            steps.append(Step(
+                KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_parts", **defines),
+                (summed, Arg.slot_of(SLOT_W, width), Arg.value_of(struct.pack("q", elements)),
+                 Arg.value_of(struct.pack("i", parts)), Arg.alpha(wide), Arg.beta(wide)),
+                (max(1, min(64, elements >> 12)),), (1,)))
+        return Solution(steps, self.workspace_bytes(dev, p))

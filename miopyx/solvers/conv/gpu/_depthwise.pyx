@@ -1,0 +1,585 @@
+"""Depthwise convolutions on GPUs, and those with few channels a group: direct, one and two spatial axes.
+
+A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters lie in local
+memory.  With channels last the channels of neighbouring work-items are neighbours, otherwise the pixels are.  Backward
+weights are summed in parts, which a second launch adds up in one order.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._types cimport (
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv.nvidia._common cimport (
+    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
+)
+
+cdef enum:
+    DIRECT = 1
+    GROUP = 256            # work-items of a work-group
+    SIDE_LIMIT = 11        # of a filter
+    CHANNELS_LIMIT = 32    # of a group
+    COLUMNS_LIMIT = 64     # of x that a work-item holds of a row
+    UNROLLED = 25          # taps of a filter whose rows are not in a loop
+    WEIGHTS_LIMIT = 8192   # floats in local memory
+    SUMS_LIMIT = 50        # of backward weights that a work-item holds
+    SUMS_TOGETHER = 32     # of them that a work-group adds up at once
+    ROLL_SUMS_TOGETHER = 8  # where it walks row by row
+    ROLL_GROUP = 128       # work-items of a work-group, where strips are walked row by row
+    ROLL_GROUPS = 12       # work-groups a compute unit there
+    LONG = 16              # rows of such a strip, at least
+    SHORT = 4              # where there are few strips
+    NARROW = 28            # columns of images whose strips are wide then
+    ROLL_SIDE = 7          # of a filter
+    ROLL_SUMS = 112        # of a work-item
+    MASK_BITS = 32         # what is moved of a row, a bit each
+    ROLL_PRODUCTS = 1024   # of backward weights that are written out
+    RING = 6               # rows of x that it has room for in local memory, if they are not long
+    RING_BYTES = 36 * 1024  # of a work-group
+    GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
+    LANES = 32             # blocks of channels of a work-group, at most
+    LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
+    LANES_OF_WEIGHTS = 64
+
+# The struct of kernels/conv/gpu/depthwise.h, which explains it.
+cdef struct mx_depthwise:
+    int lanes, items, blocks, sets
+    int strips, across, down, chunks
+    int each
+    int outputs, inputs
+    int h, w, p, q
+    int first_h, first_w, skip_h, skip_w
+    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
+    int w_g, w_o, w_i, w_r, w_s
+    mx_nv_divisor by_lanes, by_across, by_down
+
+# A problem as the kernels see it: x is read and y written, or for backward weights read too.
+cdef struct shape_t:
+    const mx_tensor* x
+    const mx_tensor* y
+    int64_t inputs, outputs        # channels of a group
+    bint last, diagonal, loop
+    bint rolls                     # strips may be walked row by row
+    int64_t per                    # columns that are moved at once then
+    int64_t widest                 # channels that one work-item may take
+
+# What a work-item takes, and how many there are in a work-group.
+cdef struct tile_t:
+    int64_t vec, th, tw, inputs
+    bint roll
+    int64_t group
+
+
+cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
+    return t.len[1] == 1 or t.stride[1] == 1
+
+
+cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+    return t.len[4] == 1 or t.stride[4] == 1
+
+
+cdef int64_t _vector(int64_t channels, const mx_tensor* t) noexcept nogil:
+    """The largest of 8, 4, 2, 1 channels that vectors of a tensor with channels last can have."""
+    cdef int64_t all = channels | stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)
+    return 8 if all % 8 == 0 else 4 if all % 4 == 0 else 2 if all % 2 == 0 else 1
+
+
+cdef int64_t _divisor_of(int64_t channels) noexcept nogil:
+    return 8 if channels % 8 == 0 else 4 if channels % 4 == 0 else 2 if channels % 2 == 0 else 1
+
+
+cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
+    cdef shape_t s
+    cdef bint backward = p.direction == MX_BACKWARD_DATA
+    memset(&s, 0, sizeof(s))
+    s.x, s.y = &p.x, &p.y
+    s.inputs, s.outputs = p.w.len[1], p.w.len[0] // p.groups
+    if backward:
+        s.x, s.y = s.y, s.x
+        s.inputs, s.outputs = s.outputs, s.inputs
+    s.diagonal = s.inputs == 1 and s.outputs == 1
+    # Where there is one channel, or one pixel, either may be; the rows of NCHW are wider than its channels.
+    s.last = _channels_last(s.x) and _channels_last(s.y) and not (
+        _rows_closest(s.x) and _rows_closest(s.y) and s.x.len[1] == 1)
+    s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
+    s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
+    s.rolls = _may_roll(p, &s)
+    if s.diagonal:
+        s.widest = min(_vector(p.x.len[1], s.x), _vector(p.x.len[1], s.y)) if s.last else 1
+    else:
+        s.widest = min(_divisor_of(s.outputs), _vector(s.y.len[1], s.y)) if s.last else _divisor_of(s.outputs)
+    return s
+
+
+cdef int64_t _unit(const mx_conv_problem* p, int64_t tw) noexcept nogil:
+    """How far apart the columns are that a tile reads."""
+    if p.direction == MX_BACKWARD_DATA:
+        return p.dilation[2] if tw == 1 and p.step[2] == 1 else 1
+    return p.dilation[2] if tw == 1 else gcd(p.step[2], p.dilation[2])
+
+
+cdef int64_t _read(const mx_conv_problem* p, int axis, int64_t tile, int64_t taps, int64_t unit) noexcept nogil:
+    """How many rows or columns of x a tile reads."""
+    cdef int64_t step = p.step[axis], reach = (taps - 1) * p.dilation[axis]
+    if p.direction == MX_BACKWARD_DATA:
+        return ((tile - 1) // step + reach // step) // unit + 1
+    return ((tile - 1) * step + reach) // unit + 1
+
+
+cdef bint _pairs(const mx_tensor* t) noexcept nogil:
+    """Whether a tensor's rows consist of pairs of neighbours."""
+    return (t.len[4] | stride_of(t, 0) | stride_of(t, 1) | stride_of(t, 3)) % 2 == 0
+
+
+cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips may be walked row by row; float32 of NCHW is no faster so."""
+    return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
+            and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
+            and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
+
+
+cdef bint _sevens(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """Whether strips of 7 columns may be better than those of 4, and have few columns outside."""
+    return (s.last and p.w.type != MX_FLOAT and p.step[1] == 1 and p.step[2] == 1
+            and 8 * up(s.y.len[4], 7) <= 9 * up(s.y.len[4], 4))
+
+
+cdef int64_t _odd(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
+    """How many columns before those that a strip wants its first pair of columns begins."""
+    return (p.pad[2] + (p.w.len[4] - 1 if p.direction == MX_BACKWARD_DATA else 0)) % s.per
+
+
+cdef int64_t _columns(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """How many columns of x a row of a strip has, all that are moved."""
+    return up((t.tw - 1) * p.step[2] + p.w.len[4] + _odd(p, s), s.per)
+
+
+cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Whether they are: a tile is a row of few pixels then."""
+    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1
+    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and keep * t.tw * t.vec <= ROLL_SUMS
+            and _columns(p, s, t) <= MASK_BITS * s.per and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
+
+
+cdef int64_t _row_bytes(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Local memory for a row of all strips of a work-group."""
+    cdef int64_t columns = _columns(p, s, t)
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        columns += t.tw
+    return columns * t.vec * t.group * (4 if p.w.type == MX_FLOAT else 2)
+
+
+cdef int64_t _ring(Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t, int64_t rest) noexcept:
+    """How many rows there is room for, beside the `rest` of local memory."""
+    return max(2, min(RING, min(RING_BYTES, dev.local_mem - rest) // _row_bytes(p, s, t)))
+
+
+cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t taps) noexcept nogil:
+    """How many blocks of channels a work-group takes: as few idle ones as can be."""
+    cdef int64_t most = 1, lanes, sets
+    if not s.last:
+        return 1
+    most = LANES if s.diagonal else LANES_OF_GROUPS
+    while most > 1 and taps * s.inputs * most * t.vec > WEIGHTS_LIMIT:
+        most //= 2
+    if blocks <= most:
+        return blocks
+    for lanes in range(most, most // 2, -1):
+        sets = (blocks + lanes - 1) // lanes
+        if sets * lanes == blocks:
+            return lanes
+    return most
+
+
+cdef void _set_operands(mx_depthwise* g, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """Everything but the strips and what belongs to a direction."""
+    memset(g, 0, sizeof(mx_depthwise))
+    g.outputs, g.inputs = <int> s.outputs, <int> s.inputs
+    g.h, g.w, g.p, g.q = <int> s.x.len[3], <int> s.x.len[4], <int> s.y.len[3], <int> s.y.len[4]
+    g.x_n, g.x_c, g.x_h, g.x_w = (
+        <int> stride_of(s.x, 0), <int> stride_of(s.x, 1), <int> stride_of(s.x, 3), <int> stride_of(s.x, 4))
+    g.y_n, g.y_c, g.y_h, g.y_w = (
+        <int> stride_of(s.y, 0), <int> stride_of(s.y, 1), <int> stride_of(s.y, 3), <int> stride_of(s.y, 4))
+
+
+cdef void _set_strips(
+    mx_depthwise* g, const tile_t* t, int64_t lanes, int64_t blocks, int64_t images, int64_t groups, int64_t least
+) noexcept nogil:
+    """Strips of all images, as long as `groups` work-groups, or as many as there can be, allow."""
+    cdef int64_t rows = up(g.p + g.skip_h, t.th) // t.th, one
+    g.lanes, g.items, g.blocks = <int> lanes, <int> (t.group // lanes), <int> blocks
+    g.sets = <int> (up(blocks, lanes) // lanes)
+    g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
+    one = max(1, g.sets * images * g.across // g.items)
+    g.chunks = <int> max(1, min(rows, rows * one // groups))
+    if g.chunks < least:
+        g.chunks = <int> (min(rows, least) if t.roll else 1)
+    g.down = <int> ((rows + g.chunks - 1) // g.chunks)
+    g.chunks = <int> ((rows + g.down - 1) // g.down)
+    g.strips = <int> (images * g.down * g.across)
+    g.by_lanes, g.by_across, g.by_down = divisor(lanes), divisor(g.across), divisor(g.down)
+
+
+cdef class _Depthwise(ConvSolver):
+    def __cinit__(self):
+        self.algorithm = DIRECT
+        self.dynamic = self.deterministic = True
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef shape_t s
+        cdef tile_t t
+        cdef str why
+        if not dev.is_gpu or dev.max_work_group < GROUP:
+            return "needs a GPU with large work-groups"
+        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
+            return "data type"
+        if p.groups == 1:
+            return "one group"
+        why = refuse_sizes(p, 0)
+        if why is not None:
+            return why
+        s = self.shape(dev, p)
+        if max(s.inputs, s.outputs) > CHANNELS_LIMIT:
+            return "many channels a group"
+        if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
+            return "a large filter"
+        if not s.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
+            return "neither channels nor rows lie together"
+        if max(p.step[1], p.step[2]) > 8 or max(p.dilation[1], p.dilation[2]) > 16:
+            return "a large stride or dilation"
+        t = self.tile_of(p, &s)
+        if not self.holds(p, &s, &t):
+            return "a large stride or dilation"
+        if not self.has_room(dev, p, &s, &t):
+            return "local memory"
+        return None
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        # With few channels a group, the products of tensor cores are mostly padding.
+        return 0.99 if max(p.w.len[1], p.w.len[0] // p.groups) <= (16 if p.w.type == MX_FLOAT else 8) else 0.5
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        cdef tuple own = self.default(dev, p)
+        return (("VEC", (1, 2, 4, 8)), ("TH", tuple(sorted({1, 2, 4, 8, own[1]}))),
+                ("TW", tuple(sorted({1, 2, 4, 7, 8, own[2]}))))
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t = self.tile(p, &s, config)
+        return config == self.default(dev, p) or (
+            self.holds(p, &s, &t) and self.has_room(dev, p, &s, &t))
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t = self.tile_of(p, &s)
+        return (t.vec, t.th, t.tw)
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Local memory of a work-group, but for rows of strips."""
+        raise NotImplementedError
+
+    cdef bint has_room(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether a work-group's local memory is enough."""
+        return self.local_bytes(p, s, t) + (2 * _row_bytes(p, s, t) if t.roll else 0) <= dev.local_mem
+
+    cdef shape_t shape(self, Device dev, const mx_conv_problem* p) noexcept:
+        """The problem as this device's kernels see it: rows on their way need local memory."""
+        cdef shape_t s = _shape(p)
+        cdef tile_t t
+        if s.rolls:
+            t = self.tile_of(p, &s)
+            s.rolls = self.has_room(dev, p, &s, &t)
+        return s
+
+    cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
+        """How many inputs are read at once."""
+        if s.diagonal:
+            return vec
+        return min(2, _divisor_of(s.inputs), _vector(s.x.len[1], s.x)) if s.last else 1
+
+    cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether strips are walked row by row."""
+        return _rolls(p, s, t)
+
+    cdef dict roll_options(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t):
+        if not t.roll:
+            return {"ROLL": 0}
+        return {"ROLL": 1, "RING": _ring(dev, p, s, t, self.local_bytes(p, s, t)), "ODD": _odd(p, s), "GROUP": t.group}
+
+    cdef tile_t tile(self, const mx_conv_problem* p, const shape_t* s, tuple config):
+        cdef tile_t t
+        t.vec, t.th, t.tw = config
+        t.inputs = self.inputs_of(s, t.vec)
+        self.set_group(p, s, &t)
+        return t
+
+    cdef void set_group(self, const mx_conv_problem* p, const shape_t* s, tile_t* t) noexcept:
+        t.roll = self.rolls(p, s, t)
+        t.group = ROLL_GROUP if t.roll else GROUP
+
+    cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether a tile suits the problem and the registers."""
+        raise NotImplementedError
+
+    cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
+        raise NotImplementedError
+
+
+cdef class _DepthwiseData(_Depthwise):
+    cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """How many a work-group holds in local memory."""
+        cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
+        cdef int64_t needed = taps * s.inputs * _lanes(s, t, s.y.len[1] // t.vec, taps) * t.vec
+        while count < min(needed, 1024):
+            count *= 2
+        return up(max(needed, count), min(count, 1024))
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        return 4 * self.weights(p, s, t) + 4
+
+    cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), rows
+        if t.vec > s.widest or t.th * t.tw * t.vec > 128 or columns > COLUMNS_LIMIT:
+            return False
+        if p.direction == MX_BACKWARD_DATA and (t.tw % p.step[2] != 0 or (t.th % p.step[1] != 0 and not s.loop)):
+            return False
+        if s.loop:
+            return t.th == 1 and t.tw * t.vec <= 32
+        rows = _read(p, 1, t.th, p.w.len[3], 1)
+        return min(rows, t.th * p.w.len[3]) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 256
+
+    cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
+        cdef tile_t t
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, small
+        # What was fastest, see bench/notes-h200.md.
+        t.vec = min(4, s.widest)
+        if s.rolls:
+            small = p.w.len[3] * p.w.len[4] <= 9
+            t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
+            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small):
+                t.tw = 7
+        elif s.loop:
+            t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
+        elif not s.diagonal:
+            t.vec = s.widest
+            t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
+        elif s.last:
+            t.th, t.tw = 2, (2 if p.w.len[4] <= 3 and (not backward or p.step[2] == 1) else 4)
+        else:
+            t.th, t.tw = (8 if p.w.len[3] <= 3 else 4), 2
+        t.inputs = self.inputs_of(s, t.vec)
+        if backward:
+            t.tw = up(t.tw, p.step[2])
+            if not s.loop:
+                t.th = up(t.th, p.step[1])
+        # Strides and dilations make tiles read more than they should hold: smaller ones then.
+        while not self.holds(p, s, &t):
+            if t.th > (p.step[1] if backward and not s.loop else 1):
+                t.th = up((t.th + 1) // 2, p.step[1] if backward else 1)
+            elif t.tw > (p.step[2] if backward else 1):
+                t.tw = up((t.tw + 1) // 2, p.step[2] if backward else 1)
+            elif t.vec > 1:
+                t.vec //= 2
+                t.inputs = self.inputs_of(s, t.vec)
+            else:
+                break
+        self.set_group(p, s, &t)
+        return t
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t = self.tile(p, &s, config)
+        cdef mx_depthwise g
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
+        cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
+        _set_operands(&g, p, &s, &t)
+        blocks = s.y.len[1] // t.vec
+        lanes = _lanes(&s, &t, blocks, taps)
+        if backward:
+            g.skip_h, g.skip_w = 0 if s.loop else <int> (p.pad[1] % p.step[1]), <int> (p.pad[2] % p.step[2])
+            g.first_h, g.first_w = <int> (p.pad[1] if s.loop else p.pad[1] // p.step[1]), <int> (p.pad[2] // p.step[2])
+            g.w_o, g.w_i = <int> p.w.stride[1], <int> p.w.stride[0]
+        else:
+            g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+            g.w_o, g.w_i = <int> p.w.stride[0], <int> p.w.stride[1]
+        g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
+        g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
+        # A strip of fewer than four tiles is not worth what it takes to go down one.
+        carries = s.diagonal and s.last and not s.loop and not t.roll and p.step[1] == 1
+        if t.roll:
+            # Long strips, if there are enough of them.
+            _set_strips(&g, &t, lanes, blocks, s.y.len[0], ROLL_GROUPS * max(1, dev.compute_units), LONG)
+            if g.sets * up(g.strips, g.items) // g.items < dev.compute_units:
+                _set_strips(&g, &t, lanes, blocks, s.y.len[0], max(1, dev.compute_units), SHORT)
+        else:
+            _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
+                        4 if carries else 2 if s.loop and s.last else INT_LIMIT)
+        spec = KernelSpec(
+            "conv/gpu/depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
+            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
+            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            UNIT=_unit(p, t.tw), LOOP=int(s.loop and not t.roll), CHUNKED=int(g.chunks > 1 and not t.roll),
+            CARRY=int(carries and g.chunks > 1),
+            WEIGHTS=self.weights(p, &s, &t), **self.roll_options(dev, p, &s, &t))
+        args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
+                Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * t.group,), (t.group,))])
+
+
+cdef class DepthwiseFwd(_DepthwiseData):
+    """Forward in one launch, no workspace."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1111, "DepthwiseFwd", MX_FORWARD
+
+
+cdef class DepthwiseBwd(_DepthwiseData):
+    """Backward data in one launch: which taps meet a pixel is known when the kernel is built."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1112, "DepthwiseBwd", MX_BACKWARD_DATA
+
+
+cdef class DepthwiseWrw(_Depthwise):
+    """Backward weights: parts of the batch's tiles side by side, added up in one order by a second launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1113, "DepthwiseWrw", MX_BACKWARD_WEIGHTS
+
+    cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
+        return vec if s.diagonal else 1
+
+    cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        return 4 * (ROLL_SUMS_TOGETHER if t.roll else SUMS_TOGETHER) * t.group
+
+    cdef int64_t rows(self, const mx_conv_problem* p, int64_t vec) noexcept:
+        """Rows of the filter that a work-item sums."""
+        return min(p.w.len[3], max(1, SUMS_LIMIT // (p.w.len[4] * vec)))
+
+    cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """A work-item sums all rows of the filter then, and all of its products are written out."""
+        return (_rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+                and p.w.len[3] * p.w.len[3] * p.w.len[4] * t.tw * t.vec <= ROLL_PRODUCTS)
+
+    cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec), rows
+        if t.vec > s.widest or t.th * t.tw * t.vec > 64 or columns > COLUMNS_LIMIT:
+            return False
+        if taps * p.w.len[4] * t.vec > 64:
+            return False
+        rows = _read(p, 1, t.th, taps, 1)
+        return min(rows, t.th * taps) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 192
+
+    cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
+        cdef tile_t t
+        # What was fastest, see bench/notes-h200.md.
+        t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
+        if _sevens(p, s) and p.w.len[3] <= 3:
+            t.tw = 7
+        elif s.last and p.step[1] > 1 and p.w.type != MX_FLOAT:
+            t.vec, t.tw = min(4, s.widest), 2
+        t.inputs = self.inputs_of(s, t.vec)
+        if self.rolls(p, s, &t) and self.holds(p, s, &t):
+            self.set_group(p, s, &t)
+            return t
+        t.vec = min(4, s.widest)
+        if not s.diagonal or p.step[2] > 1:
+            t.th, t.tw = 2, 2
+        elif s.loop:
+            t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
+        elif s.last:
+            t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
+        else:
+            t.th, t.tw = (8, 2) if p.w.len[3] <= 3 else (2, 4)
+        t.inputs = self.inputs_of(s, t.vec)
+        while not self.holds(p, s, &t):
+            if self.rows(p, t.vec) * p.w.len[4] * t.vec > 64 and t.vec > 1:
+                t.vec //= 2
+                t.inputs = self.inputs_of(s, t.vec)
+            elif t.th > 1:
+                t.th //= 2
+            elif t.tw > 1:
+                t.tw //= 2
+            elif t.vec > 1:
+                t.vec //= 2
+                t.inputs = self.inputs_of(s, t.vec)
+            else:
+                break
+        self.set_group(p, s, &t)
+        return t
+
+    cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """The operands; `each` is a limit of the splits here."""
+        cdef mx_depthwise g
+        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes, wanted, rounds
+        cdef tile_t least = t[0]
+        least.th = least.tw = 1
+        _set_operands(&g, p, s, t)
+        g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+        lanes = self.lanes_of(s, blocks)
+        groups = max(1, dev.compute_units)
+        groups *= 4 if not s.last and not t.roll else 1 if s.diagonal and t.vec >= 4 and not t.roll else 2
+        rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
+        # Strips that are walked row by row are as long as can be.
+        wanted = max(1, groups // 2 if t.roll else groups // rows)
+        # The workspace has room for the splits of the least tile.
+        _set_strips(&g, &least, lanes, blocks, p.y.len[0], wanted, 1)
+        rounds = up(g.strips, g.items) // g.items
+        _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
+        rounds = min(rounds, up(g.strips, g.items) // g.items)
+        # As many groups as the device works on at once: more would only have more parts to add up.
+        g.each = <int> max(1, min(groups // (g.sets * rows), rounds))
+        return g
+
+    cdef int64_t lanes_of(self, const shape_t* s, int64_t blocks) noexcept:
+        cdef int64_t lanes
+        if not s.last:
+            return 1
+        if blocks <= LANES_OF_WEIGHTS:
+            return blocks
+        for lanes in range(LANES_OF_WEIGHTS, LANES_OF_WEIGHTS // 2, -1):
+            if blocks % lanes == 0:
+                return lanes
+        return LANES_OF_WEIGHTS
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        """Room for the most splits that any configuration takes."""
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t
+        cdef mx_depthwise g
+        cdef int64_t most = 0
+        for t.roll in range(1 + s.rolls):
+            t.group = ROLL_GROUP if t.roll else GROUP
+            t.vec, t.th, t.tw = 1, 1, 1
+            while t.vec <= s.widest:
+                g = self.plan(dev, p, &s, &t)
+                most = max(most, g.each)
+                t.vec *= 2
+        return most * p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4] * 4
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t = self.tile(p, &s, config)
+        cdef mx_depthwise g
+        cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
+        rows = self.rows(p, t.vec)
+        g = self.plan(dev, p, &s, &t)
+        rounds = up(g.strips, g.items) // g.items
+        g.each = <int> ((rounds + g.each - 1) // g.each * g.items)
+        splits = (g.strips + g.each - 1) // g.each
+        spec = KernelSpec(
+            "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
+            DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
+            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
+        args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+        groups = g.sets * (up(p.w.len[3], rows) // rows) * splits
+        return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
+                         sum_parts(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

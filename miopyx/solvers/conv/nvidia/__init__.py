@@ -1,0 +1,1 @@
+"""Convolution solvers for NVIDIA's tensor cores."""

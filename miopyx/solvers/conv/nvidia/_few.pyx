@@ -1,0 +1,201 @@
+"""Convolutions of few channels, as images have, on NVIDIA's tensor cores, one and two spatial axes.
+
+All taps and channels are one axis, of which little is padding; what kernels/conv/nvidia/few.h describes.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._types cimport (
+    MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
+)
+from miopyx.solvers.conv._base cimport type_token
+from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up
+
+cdef enum:
+    FILTERS = 64           # of a work-group
+    TILE_H = 8
+    TILE_W = 16
+    CHANNELS_LIMIT = 8
+    LOCAL_MEM = 226 * 1024
+    WEIGHTS = 0            # in place of the blocks of a warp: backward weights
+    MANY_PIXELS = 1 << 18  # of y
+
+# The struct of kernels/conv/nvidia/few.h, which explains it.
+cdef struct mx_nv_few:
+    int images, p, q
+    int h, w, channels, filters
+    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
+    int x_n, x_c, x_h
+    int y_n, y_c, y_h, y_w
+    int w_k, w_c, w_h, w_w
+    int run
+    int rows, lines, width, pitch
+    int tiles, across, down, sets, workers
+    mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
+
+# What the kernels are compiled for.
+cdef struct plan_t:
+    bint last, paired, vector
+    int64_t steps, room, local
+
+
+cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
+    """Channels closest, then the pixels of a row."""
+    return (t.len[1] == 1 or t.stride[1] == 1) and (t.len[4] == 1 or t.stride[4] == t.len[1])
+
+
+cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+    return t.len[4] == 1 or t.stride[4] == 1
+
+
+cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv_few* g) noexcept nogil:
+    cdef plan_t k
+    cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, depth = 32 // size, unit, resident, each
+    memset(&k, 0, sizeof(k))
+    memset(g, 0, sizeof(g[0]))
+    # Where there is one channel its rows are runs, whatever y's layout: either kernel reads them.
+    k.last = _channels_last(&p.x) and p.y.stride[1] == 1 and p.y.len[1] > 1
+    g.images, g.p, g.q = <int> p.y.len[0], <int> p.y.len[3], <int> p.y.len[4]
+    g.h, g.w, g.channels, g.filters = <int> p.x.len[3], <int> p.x.len[4], <int> p.w.len[1], <int> p.w.len[0]
+    g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
+    g.step_h, g.step_w, g.tap_h, g.tap_w = <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2]
+    g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+    g.x_n, g.x_c, g.x_h = <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 3)
+    g.y_n, g.y_c, g.y_h, g.y_w = (
+        <int> stride_of(&p.y, 0), <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 3), <int> stride_of(&p.y, 4))
+    g.w_k, g.w_c, g.w_h, g.w_w = (
+        <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
+    unit = g.channels if k.last else 1
+    g.run = <int> (g.taps_w * unit)
+    if size == 2:
+        g.run += g.run % 2
+    k.steps = up(g.run * g.taps_h * (1 if k.last else g.channels), depth) // depth
+    g.rows = (TILE_H - 1) * g.step_h + (g.taps_h - 1) * g.tap_h + 1
+    g.lines = g.rows * (1 if k.last else g.channels)
+    g.width = <int> (((TILE_W - 1) * g.step_w + (g.taps_w - 1) * g.tap_w + 1) * unit)
+    g.pitch = <int> up(g.width + 1, 2)
+    k.room = up(g.lines * <int64_t> g.pitch, 256)
+    k.local = 2 * k.room * size + k.steps * depth * 8
+    k.local += 2 * 18432 if blocks == WEIGHTS else k.steps * 4 * 512 * (size // 2)
+    k.paired = size == 2 and g.step_w * unit % 2 == 0
+    if k.last:
+        k.vector = g.filters % 4 == 0 and (g.y_n | g.y_h | g.y_w) % 4 == 0
+    else:
+        k.vector = g.y_w == 1 and g.q % 4 == 0 and (g.y_n | g.y_h | g.y_c) % 4 == 0
+    g.across, g.down = <int> (up(g.q, TILE_W) // TILE_W), <int> (up(g.p, TILE_H) // TILE_H)
+    g.tiles = g.images * g.across * g.down
+    g.sets = <int> (up(g.filters, FILTERS) // FILTERS)
+    # As many groups at once as registers and local memory allow.
+    resident = max(1, min(2 if blocks == WEIGHTS else 3 if blocks == 2 else 4, LOCAL_MEM // (k.local + 1024)))
+    g.workers = <int> max(1, min(g.tiles, units * resident // g.sets))
+    each = (g.tiles + g.workers - 1) // g.workers
+    g.workers = <int> ((g.tiles + each - 1) // each)
+    g.by_run, g.by_rows, g.by_pitch = divisor(g.run), divisor(g.rows), divisor(g.pitch)
+    g.by_across, g.by_down = divisor(g.across), divisor(g.down)
+    return k
+
+
+cdef class _NvFewChannels(_NvSolver):
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef mx_nv_few g
+        cdef plan_t k
+        cdef str why
+        if not tensor_cores(dev) or not has_wgmma(dev):
+            return "needs a Hopper GPU"
+        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
+            return "data type"
+        if p.groups > 1:
+            return "several groups"
+        if p.w.len[1] > CHANNELS_LIMIT:
+            return "many channels"
+        if p.w.type == MX_FLOAT and p.w.len[1] * p.w.len[3] * p.w.len[4] < 4:
+            return "few products in a sum"  # each may be off by more than a float's rounding
+        why = refuse_sizes(p, 0)
+        if why is not None:
+            return why
+        if p.w.type != MX_FLOAT and p.w.len[4] > 1 and p.dilation[2] > 1:
+            return "dilation"
+        if p.w.len[3] * p.w.len[4] * p.w.len[1] > 1024 or p.step[1] * p.step[2] > 64 or max(
+                p.dilation[1] * p.w.len[3], p.dilation[2] * p.w.len[4]) > 256:
+            return "a large filter, stride or dilation"
+        k = _plan(p, max(1, dev.compute_units), 2, &g)
+        if not k.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
+            return "neither channels nor rows lie together"
+        return "a large filter, stride or dilation" if k.local > LOCAL_MEM - 1024 else None
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        # Where tiles of 8 x 16 pixels and 64 filters are mostly padding, others waste less.
+        cdef double share = min(1.0, p.w.len[0] / 64.0) * min(1.0, p.y.len[3] / 8.0) * min(1.0, p.y.len[4] / 16.0)
+        if share < 0.25 or p.w.len[1] > 4:
+            return 0.5
+        # Wgmma takes more launches, and beyond so many pixels less time.
+        if p.w.type != MX_FLOAT and has_wgmma(dev) and p.y.len[0] * p.y.len[3] * p.y.len[4] > MANY_PIXELS:
+            return 0.985
+        return 0.995
+
+
+cdef class NvFewChannelsFwd(_NvFewChannels):
+    """Forward in one launch, no workspace."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1118, "NvFewChannelsFwd", MX_FORWARD
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return (("BLOCKS", (2, 4)),)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        return (2,)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_nv_few g
+        cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
+        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), LAST=int(k.last),
+                          PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, ROOM=k.room,
+                          BLOCKS=config[0])
+        args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+        return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
+
+
+cdef class NvFewChannelsWrw(_NvFewChannels):
+    """Backward weights of 16 bits: parts of the pixels side by side, added up in one order by a second launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1119, "NvFewChannelsWrw", MX_BACKWARD_WEIGHTS
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef mx_nv_few g
+        cdef plan_t k
+        cdef str why = _NvFewChannels.refuse(self, dev, p)
+        if why is not None:
+            return why
+        if p.w.type == MX_FLOAT:
+            return "data type"
+        k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
+        if k.steps > 16 or k.local > LOCAL_MEM - 1024:
+            return "a large filter, stride or dilation"
+        return "workspace is beyond the limit" if self.workspace_bytes(dev, p) > dev.max_alloc else None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef mx_nv_few g
+        _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
+        return g.workers * p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4] * 4
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_nv_few g
+        cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
+        cdef int64_t columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
+        cdef bint chunked
+        if k.last:
+            chunked = (g.filters | g.y_n | g.y_h | g.y_w) % 8 == 0
+        else:
+            chunked = g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
+        spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
+                          LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, ROOM=k.room)
+        args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+        return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),
+                         sum_parts(p, g.workers, 0, columns, 1, p.w.len[1])], self.workspace_bytes(dev, p))

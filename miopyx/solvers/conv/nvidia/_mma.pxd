@@ -1,0 +1,88 @@
+"""What solvers by wgmma take over from those by mma.sync."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Device, Solution, Step
+from miopyx.values._types cimport mx_conv_problem, mx_tensor
+from ._common cimport _NvSolver, mx_nv_conv
+
+cdef enum:
+    DEPTH = 64             # pixels of a slice of backward weights in 16 bits
+    MOST_SPAN = 1400       # of narrow_t, that conv/nvidia/hopper_rows.cl keeps
+    MOST_RESIDUES = 64     # of backward data's stride
+    NARROW = 4             # channels up to which wgmma reads two pixels in 16 bytes
+
+# x of up to 4 channels as pack_narrow copies it: chunks of two pixels of 4 channels each.
+cdef struct narrow_t:
+    bint used, whole_rows
+    int64_t every                            # pixels from one chunk to the next
+    int64_t planes, rows, chunks, bytes      # of an image, of a plane, of a row, of all
+    int64_t taps, span                       # chunks in a row of w, from the first tap to the last
+    int64_t reduced, taps_across             # channels of a tap of the copy, taps in a row
+    int64_t step, tap                        # chunks from one pixel of y, or tap, to the next
+
+# What a direction reads and writes: backward data reads dy and writes dx.
+cdef struct roles_t:
+    const mx_tensor* x
+    const mx_tensor* y
+    int x_slot, y_slot
+    int64_t channels, filters, reduced       # of a group
+    int64_t folded, taps_across              # of packed weights: channels of one tap of w, taps in a row
+    narrow_t narrow
+    int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
+    bint packs_x, packs_w
+    int x_across                             # wgmma reads pixels that lie closest, so many at a time, or zero
+    bint w_across                            # wgmma reads filters that lie closest
+    bint turns_y                             # y is computed in the workspace, channels closest, and turned round
+    int64_t size                             # bytes of an element
+    int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
+    int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
+
+# How backward weights in 16 bits are computed; a split has `each` slices of pixels.
+cdef struct parts_t:
+    bint packs_x, packs_y
+    int pixels_closest                # so many are read at a time, or zero
+    int64_t reduced, columns          # of a group; `reduced` channels a tap
+    int64_t x_offset, y_offset, parts_offset, workspace
+    int x_slot                        # x_offset is in the workspace where it is that, or x is packed
+    narrow_t narrow
+    int tile
+    int64_t tiles, splits, each       # with wgmma `splits` may be zero: groups go on from tile to tile
+    int64_t groups, slots             # with wgmma: of work-items, parts
+
+
+cdef class _NvImplicitGemm(_NvSolver):
+    cdef int64_t copied(self, const mx_conv_problem* p) noexcept
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)
+    cdef list packing(self, const mx_conv_problem* p, const roles_t* r)
+
+
+cdef class NvImplicitGemmFwd(_NvImplicitGemm):
+    pass
+
+
+cdef class NvImplicitGemmBwd(_NvImplicitGemm):
+    cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
+
+
+cdef class NvImplicitGemmWrw(_NvImplicitGemm):
+    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept
+
+
+cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
+cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
+cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
+cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
+cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
+cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil
+cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept nogil
+cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
+cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
+cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
+cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
+cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
+cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil
+cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g)
+cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g)

@@ -1,0 +1,293 @@
+"""Convolution in float32 by Hopper's wgmma: each float as a pair of halves, three products of 16 bits for one.
+
+A value times a power of two is hi + lo / 2048 with 11 bits each; the scale is that of the largest of 64 values that
+are summed together (of a whole filter, for the weights of forward and backward data).  Down to 2^-29 of the largest
+that keeps all of a float's bits but two, and below it the error stays under 2^-50 of the largest.  Slices of 64 are
+added up in float.  A sum that is not finite is computed anew by plain multiplication: Inf and NaN come out as floats
+give them, but slowly.
+"""
+
+import struct
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._types cimport (
+    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
+)
+from ._common cimport (
+    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_residue,
+    set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
+)
+
+cdef enum:
+    DEPTH = 64             # of a slice: channels, or pixels of backward weights
+    TILE = 128             # pixels, or columns of backward weights
+    LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
+    BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
+    THREADS = 512
+
+# The structs of kernels/conv/nvidia/pairs.cl and conv/nvidia/pairs_pack.cl, which explain them.
+cdef struct mx_nv_pairs:
+    mx_nv_conv g
+    int w_c
+    int tap, tap_row, tap_column, taps
+
+cdef struct mx_nv_residues:
+    int images, channels, rows, columns
+    int y_n, y_c, y_h, y_w
+    int step_h, step_w, plane_rows, plane_columns
+    int at_once, plane
+    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
+    unsigned long long met_h, met_w
+
+# What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
+cdef struct sides_t:
+    const mx_tensor* x
+    const mx_tensor* y
+    int x_slot, y_slot
+    int64_t channels, filters
+    int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
+    bint joins                               # y is computed in the workspace, residue by residue
+    int64_t packs, planes, workspace         # bytes before them, and all
+    unsigned long long met_h, met_w          # residues that have taps
+    int plane_count
+    int64_t plane_rows, plane_columns
+
+
+cdef int _met(const mx_conv_problem* p, int axis, unsigned long long* met) noexcept nogil:
+    """Count the residues of an axis that have taps, and set their bits."""
+    cdef int64_t residue
+    cdef int count = 0
+    for residue in range(min(p.step[axis], p.x.len[2 + axis])):
+        if taps_of(p, axis, residue).count > 0:
+            met[0] |= <unsigned long long> 1 << residue
+            count += 1
+    return count
+
+
+cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
+    cdef sides_t s
+    memset(&s, 0, sizeof(s))
+    if p.direction == MX_FORWARD:
+        s.x, s.y, s.x_slot, s.y_slot = &p.x, &p.y, SLOT_X, SLOT_Y
+        s.channels, s.filters = p.w.len[1], p.w.len[0] // p.groups
+        s.w_row, s.w_reduced = stride_of(&p.w, 0), stride_of(&p.w, 1)
+    else:
+        s.x, s.y, s.x_slot, s.y_slot = &p.y, &p.x, SLOT_Y, SLOT_X
+        s.channels, s.filters = p.w.len[0] // p.groups, p.w.len[1]
+        s.w_row, s.w_reduced = stride_of(&p.w, 1), stride_of(&p.w, 0)
+    s.packs = up(p.groups * s.filters * 4, ALIGN)
+    # The packed weights begin at a multiple of 16 bytes, wherever the workspace does.
+    s.planes = s.packs + ALIGN + (p.groups * (up(s.filters, 64) // 64) * p.w.len[3] * p.w.len[4]
+                                  * (up(s.channels, DEPTH) // DEPTH) * BLOCK_BYTES)
+    s.workspace = s.planes
+    s.joins = p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1
+    if s.joins:
+        s.plane_rows = (p.x.len[3] + p.step[1] - 1) // p.step[1]
+        s.plane_columns = (p.x.len[4] + p.step[2] - 1) // p.step[2]
+        s.plane_count = _met(p, 1, &s.met_h) * _met(p, 2, &s.met_w)
+        s.workspace += s.plane_count * p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns * 4
+    return s
+
+
+cdef mx_nv_pairs _operands(const mx_conv_problem* p, const sides_t* s) noexcept nogil:
+    """Everything but the grid and the taps."""
+    cdef mx_nv_pairs o
+    memset(&o, 0, sizeof(o))
+    o.g.filters, o.g.channels, o.g.groups = <int> s.filters, <int> s.channels, <int> p.groups
+    o.g.reduced = <int> up(s.channels, DEPTH)
+    set_x(&o.g, s.x, s.channels, 0)
+    set_y(&o.g, s.y, s.filters)
+    o.g.w_k, o.w_c = <int> s.w_row, <int> s.w_reduced
+    o.g.w_h, o.g.w_w = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
+    o.g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
+    o.taps, o.tap_row, o.tap_column = <int> (p.w.len[3] * p.w.len[4]), <int> p.w.len[4], 1
+    return o
+
+
+cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
+    sizes = struct.pack("9i", s.filters, s.channels, p.w.len[3], p.w.len[4], p.w.len[0] // p.groups * p.w.stride[0],
+                        s.w_row, s.w_reduced, stride_of(&p.w, 3), stride_of(&p.w, 4))
+    args = (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs), Arg.slot_of(SLOT_WORKSPACE, 4),
+            Arg.value_of(sizes))
+    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "pack_pairs"), args,
+                (p.groups * up(s.filters, 64) * 128,), (128,))
+
+
+cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
+    """`to`: where y begins in the workspace, in bytes, if it lies there."""
+    cdef mx_nv_conv* g = &o.g
+    cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
+    cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
+    cdef int64_t few = down * (up(g.filters, 64) // 64), many = down * (up(g.filters, 128) // 128)
+    # Microseconds of a slice, and of a tile's beginning and end.
+    cdef double few_cost = (few + units - 1) // units * (1.15 * slices + 1.7)
+    cdef double many_cost = (many + units - 1) // units * (1.6 * slices + 2.4)
+    defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
+    spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if divides(2, g, False) else 1,
+                      **defines)
+    args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
+            Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
+            Arg.value_of((<const unsigned char*> o)[:sizeof(mx_nv_pairs)]),
+            Arg.value_of(struct.pack("f", 1)) if s.joins else Arg.alpha(False),
+            Arg.value_of(struct.pack("f", 0)) if s.joins else Arg.beta(False))
+    return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
+
+
+cdef class _NvPairs(_NvSolver):
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if not tensor_cores(dev) or not has_wgmma(dev):
+            return "needs wgmma"
+        if p.w.type != MX_FLOAT:
+            return "data type"
+        if self.products(p) < LEAST:
+            return "too few products for pairs of halves"
+        why = refuse_sizes(p, 0)
+        if why is not None:
+            return why
+        if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
+            return "workspace is beyond the limit"
+        return None
+
+    cdef int64_t products(self, const mx_conv_problem* p) noexcept:
+        """Of an element of the output, at least, padding aside."""
+        return _sides(p).channels
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return _sides(p).workspace
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef sides_t s = _sides(p)
+        # Padding decides: slices of 64 channels where the solvers by mma.sync have 4.
+        return 0.99 if s.channels * min(64, s.filters) >= up(s.channels, DEPTH) * 32 else 0.1
+
+
+cdef class NvPairsFwd(_NvPairs):
+    """Forward in two launches: weights into pairs, and the product."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs o = _operands(p, &s)
+        set_taps(&o.g, p)
+        return Solution([_pack(p, &s), _multiply(dev, &s, &o, 0)], s.workspace)
+
+
+cdef Step _join(const mx_conv_problem* p, const sides_t* s):
+    cdef mx_nv_residues g
+    memset(&g, 0, sizeof(g))
+    g.at_once = 2 if p.x.len[4] % 2 == 0 else 1
+    g.channels, g.rows, g.columns = <int> p.x.len[1], <int> p.x.len[3], <int> p.x.len[4]
+    g.images = <int> (p.x.len[0] * p.x.len[1])
+    g.y_n, g.y_c, g.y_h, g.y_w = (
+        <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 4))
+    g.step_h, g.step_w = <int> p.step[1], <int> p.step[2]
+    g.plane_rows, g.plane_columns = <int> s.plane_rows, <int> s.plane_columns
+    g.plane = <int> (p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns)
+    g.by_columns, g.by_rows, g.by_channels = divisor(g.columns // g.at_once), divisor(g.rows), divisor(g.channels)
+    g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met_h, s.met_w
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4),
+            Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_residues"), args,
+                (up(p.x.len[4] // g.at_once * p.x.len[3] * (up(g.images, 8) // 8), 256),), (256,))
+
+
+cdef class NvPairsBwd(_NvPairs):
+    """Backward data: weights into pairs, a launch for every residue of the stride, and one that joins them."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if p.step[1] * p.step[2] > 64:
+            return "too many residues of the stride"
+        return _NvPairs.refuse(self, dev, p)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs whole = _operands(p, &s), o
+        cdef mx_nv_conv* g = &whole.g
+        cdef taps_t th, tw
+        cdef int64_t a, b, to = s.planes if s.joins else 0
+        cdef int64_t plane = p.x.len[1] * s.plane_rows * s.plane_columns
+        if s.joins:
+            g.y_n, g.y_c, g.y_h, g.y_w = <int> plane, <int> (s.plane_rows * s.plane_columns), <int> s.plane_columns, 1
+            g.y_g = <int> s.filters * g.y_c
+        steps = [_pack(p, &s)]
+        for a in range(min(p.step[1], p.x.len[3])):
+            th = taps_of(p, 1, a)
+            for b in range(min(p.step[2], p.x.len[4])):
+                tw = taps_of(p, 2, b)
+                if th.count == 0 or tw.count == 0:
+                    continue
+                o = whole
+                set_residue(&o.g, p, a, b)
+                o.tap = <int> (th.first * whole.tap_row + tw.first)
+                o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
+                steps.append(_multiply(dev, &s, &o, to))
+                to += p.x.len[0] * plane * 4
+        if s.joins:
+            steps.append(_join(p, &s))
+        return Solution(steps, s.workspace)
+
+
+# Backward weights: columns with `reduced` channels a tap, tiles, and splits of `each` slices.
+cdef struct splits_t:
+    int64_t reduced, columns, tiles, splits, each
+
+
+cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
+    """The splits that should take least time: each takes 4 us to begin and end, and is written and read."""
+    cdef splits_t s
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t units = max(1, dev.compute_units), splits, each
+    cdef double cost, best = -1
+    s.reduced = up(p.w.len[1], 64)
+    s.columns = s.reduced * p.w.len[3] * p.w.len[4]
+    s.tiles = up(p.w.len[0] // p.groups, 128) // 128 * (up(s.columns, TILE) // TILE) * p.groups
+    for splits in range(1, min(4 * units // s.tiles + 2, (slices + 1) // 2) + 1):
+        each = (slices + splits - 1) // splits
+        cost = (s.tiles * splits + units - 1) // units * (each * 2.3 + 4)
+        cost += splits * p.w.len[0] * s.columns * 8 / 3e6
+        if best < 0 or cost < best:
+            best, s.each = cost, each
+    s.splits = (slices + s.each - 1) // s.each
+    return s
+
+
+cdef class NvPairsWrw(_NvPairs):
+    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS
+
+    cdef int64_t products(self, const mx_conv_problem* p) noexcept:
+        return p.y.len[0] * p.y.len[3] * p.y.len[4]
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef splits_t s = _split(dev, p)
+        return s.splits * p.w.len[0] * s.columns * 4
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return 0.99 if p.w.len[1] * min(128, p.w.len[0] // p.groups) >= up(p.w.len[1], 64) * 64 else 0.1
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef splits_t s = _split(dev, p)
+        cdef mx_nv_conv g
+        memset(&g, 0, sizeof(g))
+        set_taps(&g, p)
+        g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
+        g.reduced = <int> s.reduced
+        set_x(&g, &p.x, p.w.len[1], 0)
+        set_y(&g, &p.y, g.filters)
+        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
+                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
+        return Solution([
+            Step(KernelSpec("conv/nvidia/pairs_weights.cl", "conv_nvidia_pairs_weights", SM_90A=1), args,
+                 (THREADS * s.tiles * s.splits,), (THREADS,)),
+            sum_parts(p, s.splits, 0, s.columns, 1, s.reduced),
+        ], self.workspace_bytes(dev, p))

@@ -1,0 +1,595 @@
+"""Convolution in 16 bits by Hopper's wgmma: what the kernels conv_nvidia_hopper*.cl take."""
+
+import struct
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
+from miopyx.solvers.conv._base cimport type_token
+from ._mma cimport (
+    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, only_read,
+    operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest,
+    roles_of, roles_t, widest,
+)
+from ._common cimport (
+    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
+)
+
+cdef enum:
+    WEIGHT_TILES = 8
+    CHOICES_COUNT = 9
+    RESIDUES_AT_ONCE = 16  # in one launch
+    GROUP_BYTES = 231264   # of local memory that a group of work-items may have, which is 226 KiB, barriers left out
+    LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
+    CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
+
+# What is read from memory, and of parts written and read, in bytes a microsecond.
+cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
+
+# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
+# and a whole tile take in microseconds.
+cdef struct tile_t:
+    int down, across, threads, resident
+    double slice, end
+
+cdef tile_t[WEIGHT_TILES] TILES
+TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
+TILES[1] = tile_t(256, 128, 384, 1, 0.74, 3)
+TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
+TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
+TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
+TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
+TILES[6] = tile_t(64, 192, 256, 1, 0.42, 4)
+TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
+cdef tuple TILE_DEFINES = (
+    {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
+    {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
+
+
+# What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
+# memory, what a slice and a whole tile take in microseconds.
+cdef struct choice_t:
+    int pixels, filters, in_turns, resident
+    double slice, end
+
+cdef choice_t[CHOICES_COUNT] CHOICES
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.71, 2.2)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.74)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 0.9)
+CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.35)
+CHOICES[8] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+
+
+# How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
+cdef struct rows_t:
+    bint used, runs                          # RUNS_OF_PIXELS
+    int64_t rows, pitch, low, span           # see the kernel
+    int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
+
+
+cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
+    """Positions along an axis of x, so that taps from `first` to `last` of y's pixels meet it or what is between."""
+    return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
+
+
+cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
+    cdef rows_t o
+    cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
+    memset(&o, 0, sizeof(o))
+    if g.filters == 1 or g.filters > 64 or g.groups != 1:
+        return o
+    o.runs = g.y_c != 1
+    o.filters = 32 if g.filters <= 32 and not r.w_across else 64
+    if r.narrow.used:
+        if not r.narrow.whole_rows:
+            return o
+        o.rows, o.pitch = r.narrow.rows, r.narrow.chunks
+        o.span = r.narrow.span
+        position, mirrored, most = 16 * r.narrow.planes, 2, 32
+    else:
+        if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
+                or r.x_across):
+            return o
+        h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
+        o.low = h0 * o.pitch + w0
+        o.span = h1 * o.pitch + w1 - o.low
+    o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    w_bytes = o.depths * o.filters * 128
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.runs else 0)) // (64 * position) - mirrored)
+    o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
+                               and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
+    return o
+
+
+cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
+    cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
+    cdef int64_t tiles = up(images * o.rows * o.pitch, 256) // 256, each = (tiles + units - 1) // units
+    cdef list args = list(operand_args(r, g))
+    cdef mx_nv_conv positions = g[0]
+    positions.image, positions.row = divisor(o.rows * o.pitch), divisor(o.pitch)
+    args[3] = Arg.value_of((<const unsigned char*> &positions)[:sizeof(positions)] + struct.pack(
+        "7i", images, o.rows, o.pitch, o.low, o.span, tiles, each))
+    spec = KernelSpec(
+        "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
+        VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
+        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across),
+        RUNS_OF_PIXELS=int(o.runs))
+    return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
+
+
+cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
+    """Whether pixel m of y reads pixel m of x alone, and x has no gaps between pixels."""
+    return (g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1 and g.first_h == 0 and g.first_w == 0
+            and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
+
+
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
+    """One launch; of `residues` with equal grids those with most taps come first."""
+    cdef rows_t whole
+    if residues == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            return _multiply_rows(dev, p, r, g, &whole)
+    cdef bint last = g.y_c == 1 and g.filters > 1
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g)
+    cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
+    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64, runs = not last and g.p * g.q % 64 != 0
+    cdef double cost, best = -1
+    cdef int i, chosen = 0
+    cdef mx_nv_divisor[3] by
+    for i in range(residues):
+        vector = min(vector, widest(&g[i], last))
+    for i in range(CHOICES_COUNT):
+        # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
+        if (i == 4) != shared:
+            continue
+        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or not last):
+            continue
+        if i == 8 and r.w_across or i == 5 and (r.x_across == 4 or runs):
+            continue  # too long an end, too many addresses, columns that are no power of two
+        down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
+        across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
+        stages = _stages(&CHOICES[i], slices, r.x_across != 0, runs)
+        groups = min(residues * down * across, units)
+        if CHOICES[i].resident:
+            # A group keeps its filters.
+            groups = groups // across * across
+        if stages < 3 or groups == 0:
+            continue
+        cost = _time_of(&CHOICES[i], g, residues, down * across, groups)
+        if best < 0 or cost < best:
+            best, best_groups, best_stages, chosen = cost, groups, stages, i
+    # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
+    # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
+    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_across and _flat(g)
+                      and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
+    rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].in_turns else 2
+    wg_columns = 2 if rows % (64 * warpgroups) else 1
+    spec = KernelSpec(
+        "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
+        VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
+        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
+        RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
+        TAPS_INNER=int(shared and g.reduced % 64 == 0),
+        FLAT=int(flat), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
+        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(runs),
+    )
+    down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
+    across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
+    by[0], by[1], by[2] = divisor(down * across * g.groups), divisor(across), divisor(down)
+    order = struct.pack("3i", down * across * g.groups, across, down) + (<const unsigned char*> by)[:sizeof(by)]
+    for i in range(residues):
+        order += struct.pack("6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
+                             g[i].y_first - g.y_first)
+    args = operand_args(r, g)
+    args = args[:4] + (Arg.value_of(order),) + args[4:]
+    return Step(spec, args, (best_groups * 384,), (384,))
+
+
+cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles,
+                     int64_t groups) noexcept nogil:
+    """How long the group takes that has most to do, when groups take tiles in turn."""
+    cdef double longest = 0, own
+    cdef int64_t group, before, after
+    cdef int i
+    for group in range(groups):
+        own, before = 0, 0
+        for i in range(residues):
+            after = ((i + 1) * tiles - group + groups - 1) // groups
+            own += (after - before) * (_slices(&g[i]) * c.slice + c.end)
+            before = after
+        longest = max(longest, own)
+    return longest
+
+
+cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
+    return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+
+
+cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_across, bint runs) noexcept nogil:
+    """How many slices the ring has, so that all of a group fits into local memory; with RUNS_OF_PIXELS."""
+    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_across else 8) + (128 if runs else 0)), w = c.filters * 128
+    if c.resident:
+        return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
+    return min(8, left // (c.pixels * 128 + w))
+
+
+cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
+    """Whether x, of a 1x1 filter, has its columns apart and would be read with its pixels closest if it had not."""
+    cdef mx_conv_problem o
+    if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
+            or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
+        return False
+    o = _gathered(p)
+    return pixels_closest(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
+        pixels_closest(&o, &o.x) != 0 and pixels_closest(&o, &o.y) != 0)
+
+
+cdef mx_conv_problem _gathered(const mx_conv_problem* p) noexcept nogil:
+    cdef mx_conv_problem o = p[0]
+    _make_packed(&o.x)
+    return o
+
+
+cdef void _make_packed(mx_tensor* x) noexcept nogil:
+    x.stride[4] = 1
+    x.stride[3] = x.len[4]
+    x.stride[1] = x.len[3] * x.stride[3]
+    x.stride[0] = x.len[1] * x.stride[1]
+
+
+cdef Step _gather_pixels(Device dev, const mx_conv_problem* p, const mx_conv_problem* read, int64_t at):
+    """The step that brings x of `read`, packed, to byte `at` of the workspace."""
+    cdef const mx_tensor* x = &read.x
+    cdef int64_t vector = 8
+    # Pairs of pixels, of which the first counts, are read where each row has whole ones.
+    cdef bint pairs = x.stride[4] == 2 and p.x.stride[4] == 1 and p.x.len[4] == 2 * x.len[4]
+    while pairs and (x.len[4] % vector or (stride_of(x, 0) | stride_of(x, 1) | stride_of(x, 3)) % (2 * vector)):
+        vector //= 2
+        pairs = vector > 0
+    while not pairs and x.len[3] * x.len[4] % max(1, vector):
+        vector //= 2
+    args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, at))
+    return _stepped(dev, read, x, x.len, 1, x.stride[4], max(1, vector), 2 if pairs else 1, "gather_pixels", args)
+
+
+cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed,
+                   int64_t step_h, int64_t step_w, int64_t vector, int64_t step, str name, tuple slots,
+                   tuple scaling=()):
+    """gather_pixels or spread_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
+    cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
+    cdef int64_t runs = h * w // vector, each
+    cdef mx_nv_divisor[5] by
+    each = max(1, min(4, planes * runs // (max(1, dev.compute_units) * 2048)))
+    by[0], by[1], by[2], by[3], by[4] = (
+        divisor(runs), divisor(w), divisor(strided.len[1]), divisor(step_h), divisor(step_w))
+    sizes = struct.pack(
+        "12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
+        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
+    spec = KernelSpec("conv/nvidia/pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
+    return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
+
+
+cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
+    return up(x.len[0] * x.len[1] * x.len[3] * x.len[4] * 2, ALIGN)
+
+
+cdef class NvWgmmaFwd(NvImplicitGemmFwd):
+    """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
+
+    def __cinit__(self):
+        self.id, self.name = 1104, "NvWgmmaFwd"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmFwd.index(self, dev, p) + 0.01
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        cdef roles_t r = roles_of(p, True)
+        cdef mx_conv_problem o
+        if _gathers(p):
+            o = _gathered(p)
+            r.workspace = roles_of(&o, True).workspace + _packed_bytes(&o.x)
+        return r
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p), o
+        cdef roles_t r
+        cdef mx_nv_conv g
+        if not _gathers(&read):
+            return NvImplicitGemmFwd.steps(self, dev, p, config)
+        o = _gathered(&read)
+        r = roles_of(&o, True)
+        r.x_slot, r.x_at = SLOT_WORKSPACE, r.workspace
+        g = operands(&o, &r)
+        set_taps(&g, &o)
+        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r)
+                        + [self.multiply(dev, &o, &r, &g)], self.workspace_bytes(dev, p))
+
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+        return _multiply_hopper(dev, p, r, g)
+
+
+# Backward data of few channels: all residues of the stride are filters of one convolution.
+cdef struct merged_t:
+    bint used
+    int64_t filters                          # residues times channels, up to a multiple of 8
+    int64_t p, q                             # positions of each residue, down and across
+    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any residue meets
+
+
+cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
+    cdef merged_t m
+    cdef int64_t a = p.step[1], b = p.step[2]
+    memset(&m, 0, sizeof(m))
+    m.used = (p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
+              and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
+    m.filters = up(a * b * p.w.len[1], 8)
+    m.p, m.q = (p.x.len[3] + a - 1) // a, (p.x.len[4] + b - 1) // b
+    # Residue r meets dy at (r + pad - tap) / stride from its place.
+    m.first_h, m.first_w = _ceil(p.pad[1] - p.w.len[3] + 1, a), _ceil(p.pad[2] - p.w.len[4] + 1, b)
+    m.taps_h, m.taps_w = (p.pad[1] + a - 1) // a - m.first_h + 1, (p.pad[2] + b - 1) // b - m.first_w + 1
+    return m
+
+
+cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
+    return (n + d - 1) // d if n > 0 else -(-n // d)
+
+
+cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
+    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels lie closest."""
+    cdef const mx_tensor* x = &p.x
+    return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
+            and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
+            and x.len[3] * x.len[4] > 1 and x.stride[1] != 1)
+
+
+cdef mx_conv_problem _without_steps(const mx_conv_problem* p) noexcept nogil:
+    """The problem with a packed dx of those pixels only that its filter meets."""
+    cdef mx_conv_problem o = p[0]
+    o.step[1] = o.step[2] = 1
+    o.x.len[3], o.x.len[4] = p.y.len[3], p.y.len[4]
+    _make_packed(&o.x)
+    return o
+
+
+cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
+    """The step that brings those pixels from byte `at` of the workspace to dx."""
+    cdef const mx_tensor* x = &p.x
+    cdef int64_t vector = 8, together = x.len[3] * x.len[4] | stride_of(x, 0) | stride_of(x, 1)
+    while together % vector:
+        vector //= 2
+    slots = Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2)
+    return _stepped(dev, p, x, p.y.len, p.step[1], p.step[2], vector,
+                    p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "spread_pixels", slots,
+                    (Arg.alpha(False), Arg.beta(False)))
+
+
+cdef class NvWgmmaBwd(NvImplicitGemmBwd):
+    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for residues of the stride of one size.
+
+    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels lie closest.
+    """
+
+    def __cinit__(self):
+        self.id, self.name = 1105, "NvWgmmaBwd"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef merged_t m = _merged_of(p)
+        return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        cdef roles_t r = roles_of(p, True)
+        cdef merged_t m = _merged_of(p)
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r.workspace = roles_of(&met, True).workspace + _packed_bytes(&met.x)
+        if m.used:
+            r.packs_w, r.w_across, r.turns_y = True, False, False
+            r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
+            r.x_across = 0
+            r.packs_x = not in_place(r.x, r.channels)
+            r.y_offset = r.x_offset
+            if r.packs_x:
+                r.y_offset += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * r.reduced * 2, ALIGN)
+            r.workspace = r.y_offset + up(p.x.len[0] * m.p * m.q * m.filters * 2, ALIGN)
+        return r
+
+    cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
+        return _multiply_hopper(dev, p, r, g)
+
+    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+        cdef mx_nv_conv moved
+        cdef int i, j
+        if (count == 1 or count > RESIDUES_AT_ONCE or g.filters <= 64 or p.x.len[3] % p.step[1]
+                or p.x.len[4] % p.step[2]):
+            return NvImplicitGemmBwd.multiply_residues(self, dev, p, r, g, count)
+        for i in range(1, count):
+            moved, j = g[i], i
+            while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+                g[j] = g[j - 1]
+                j -= 1
+            g[j] = moved
+        return [_multiply_hopper(dev, p, r, g, count)]
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef merged_t m = _merged_of(p)
+        cdef roles_t r
+        cdef mx_nv_conv g
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r = roles_of(&met, True)
+            r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
+            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(dev, p, r.y_at)],
+                            self.workspace_bytes(dev, p))
+        if not m.used:
+            return NvImplicitGemmBwd.steps(self, dev, p, config)
+        r = self.roles(p)
+        g = operands(p, &r)
+        set_grid(&g, p.x.len[0], m.p, m.q)
+        g.filters = <int> m.filters
+        g.step_h = g.step_w = g.tap_h = g.tap_w = 1
+        g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
+        set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
+        g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
+        g.y_h = g.y_w * <int> m.q
+        g.y_n = g.y_h * <int> m.p
+        r.turns_y = True
+        a, b = p.step[1], p.step[2]
+        weights = struct.pack(
+            "16i", m.filters, p.w.len[1], m.taps_h, m.taps_w, r.channels, r.reduced, a, b,
+            p.pad[1] - a * m.first_h, p.pad[2] - b * m.first_w, p.w.len[3], p.w.len[4],
+            p.w.stride[1], p.w.stride[3], p.w.stride[4], p.w.stride[0])
+        items = m.filters * m.taps_h * m.taps_w * r.reduced
+        x = struct.pack("13i", p.x.len[0], p.x.len[3], p.x.len[4], p.w.len[1], m.p, m.q, m.filters, a, b,
+                        stride_of(&p.x, 0), stride_of(&p.x, 1), stride_of(&p.x, 3), stride_of(&p.x, 4))
+        token = type_token(p.w.type)
+        steps = [Step(KernelSpec("conv/nvidia/pack.cl", "pack_merged_weights", X_TYPE=token),
+                      (Arg.slot_of(SLOT_W, 2), Arg.slot_of(SLOT_WORKSPACE, 2), Arg.value_of(weights)),
+                      (up(items, 256),), (256,))]
+        if r.packs_x:
+            steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
+        steps.append(_multiply_hopper(dev, p, &r, &g))
+        steps.append(Step(
+            KernelSpec("conv/nvidia/pack.cl", "spread_residues", X_TYPE=token),
+            (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), Arg.value_of(x), Arg.alpha(False),
+             Arg.beta(False)),
+            (up(p.x.len[0] * m.p * a * m.q, 256),), (256,)))
+        return Solution(steps, r.workspace)
+
+
+cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
+    """The tile and the parts of the pixels that should take least time.
+
+    Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the
+    same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
+    that they should fit into the second-level cache.  Parts are written and read.
+    """
+    cdef parts_t s = operands_of_parts(p, True), t
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
+    cdef int64_t number, splits, at_once
+    cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
+    cdef double cost, best = -1, part, end
+    cdef int i
+    t = s
+    for i in range(WEIGHT_TILES):
+        if i == 7 and s.pixels_closest:
+            continue  # their copies need more registers than such a tile leaves
+        number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
+                  * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
+        at_once = units * TILES[i].resident
+        part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
+        t.tile, t.tiles = i, number
+        for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
+            t.each = (slices + splits - 1) // splits
+            t.splits = (slices + t.each - 1) // t.each
+            t.groups = number * t.splits
+            t.slots = t.groups
+            cost = max((t.groups + at_once - 1) // at_once * (t.each * TILES[i].slice + end),
+                       read / MEMORY_SPEED + end) + t.slots * part
+            if best < 0 or cost < best:
+                best, s = cost, t
+        if read <= CACHED and number * slices < INT_LIMIT // 2:
+            t.each = (number * slices + at_once - 1) // at_once
+            t.splits = 0
+            t.groups = (number * slices + t.each - 1) // t.each
+            t.slots = t.groups + number
+            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end,
+                       read / MEMORY_SPEED + end) + t.slots * part
+            if best < 0 or cost < best:
+                best, s = cost, t
+    s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
+    return s
+
+
+cdef class NvWgmmaWrw(NvImplicitGemmWrw):
+    """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
+
+    def __cinit__(self):
+        self.id, self.name = 1106, "NvWgmmaWrw"
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
+        return _refuse_hopper(dev, p) if why is None else why
+
+    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_conv_problem o
+        cdef parts_t s
+        if not _gathers(p):
+            return _parts_of(dev, p)
+        o = _gathered(p)
+        s = _parts_of(dev, &o)
+        s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
+        s.workspace += _packed_bytes(&o.x)
+        return s
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmWrw.index(self, dev, p) + 0.01
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p)
+        cdef parts_t s = self.parts(dev, &read)
+        cdef mx_nv_conv g
+        cdef const tile_t* tile = &TILES[s.tile]
+        steps = []
+        if s.x_slot == SLOT_WORKSPACE:
+            steps.append(_gather_pixels(dev, p, &read, s.x_offset))
+            read = _gathered(&read)
+        steps += pack_for_parts(&read, &s, &g)
+        token = type_token(p.w.type)
+        spec = KernelSpec(
+            "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
+            BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
+            FLAT=int(not s.pixels_closest and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+            DILATED=int(g.tap_h != 1 or g.tap_w != 1),
+            NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
+        steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
+        steps.append(_sum_tiles(&read, &s, tile))
+        return Solution(steps, s.workspace)
+
+
+cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
+    cdef int64_t filters = p.w.len[0] // p.groups
+    cdef int64_t folded = NARROW if s.narrow.used else s.reduced
+    cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
+    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1
+    cdef mx_nv_divisor[6] by
+    down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
+    by[0], by[1], by[2] = divisor(down), divisor(across), divisor(s.reduced)
+    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
+    sizes = struct.pack(
+        "16i", p.w.len[1], p.w.len[4], filters, s.columns, s.reduced, folded, taps_across, down, across, s.tiles,
+        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
+            Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
+    spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
+                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
+    return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
+
+
+cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
+    if not has_wgmma(dev):
+        return "needs wgmma"
+    if p.w.len[3] > 15 or p.w.len[4] > 15:
+        return "filter size"
+    return "data type" if p.w.type == MX_FLOAT else None

@@ -1,0 +1,1 @@
+"""Solvers of everything but convolutions: one module an operation."""

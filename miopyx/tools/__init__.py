@@ -1,0 +1,1 @@
+"""Programs and helpers for users: miopyx, miopyx db, miopyx-driver, ONNX models."""

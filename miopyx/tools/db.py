@@ -1,0 +1,380 @@
+"""`miopyx db`: look into database files, check them, and turn them into others."""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import errno
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from miopyx._core import Device
+from miopyx.database import paths as places
+from miopyx.database import records
+from miopyx.database import store as databases
+from miopyx.database.records import Kind
+from miopyx.database.user_file import UserFile
+from miopyx.device import devices
+from miopyx.errors import BadParmError, MIOpenError
+from miopyx.problem import _key
+from miopyx.solvers import registry
+from miopyx.values import config
+
+_IMPORTED = "imported"
+
+
+def add_commands(commands: Any) -> None:
+    """Add `db` and what it can do to an argparse parser's commands."""
+    parser = commands.add_parser("db", help="look into, check, merge and convert find-db and perf-db files",
+                                 description="Files may be MIOpen's or our own, plain or .bz2.")
+    actions = parser.add_subparsers(dest="action", required=True)
+
+    def add(name: str, run: Any, about: str, *arguments: tuple[str, dict[str, Any]]) -> None:
+        action = actions.add_parser(name, help=about, description=about)
+        for argument, options in arguments:
+            action.add_argument(argument, **options)
+        action.add_argument("--json", action="store_true", help="print JSON")
+        action.set_defaults(run=run)
+
+    some = ("file", {"nargs": "+", "type": Path, "metavar": "FILE"})
+    one = ("file", {"type": Path, "metavar": "FILE"})
+    out = ("out", {"type": Path, "metavar": "OUT"})
+    add("info", info, "Count records, items, solvers, types and versions.", some)
+    add("verify", verify, "Read every record, regenerate every key, compare workspaces; list what is wrong by reason.",
+        one, ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
+    add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
+    add("merge", merge, "Write one file with one line a key.  Of our own lines the last counts, of others the first, "
+        "and our own come before others.", out, some)
+    add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.", one, out)
+    add("import", import_, "Add a file's records to the user's databases of a device.", one,
+        ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
+        ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
+    add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out a parsed `miopyx db` command; return the exit code."""
+    try:
+        result: dict[str, Any] = arguments.run(arguments)
+    except OSError as e:
+        print(f"miopyx db: {e.filename or ''}: {e.strerror or e}", file=sys.stderr)
+        return 2
+    except MIOpenError as e:
+        print(f"miopyx db: {e}", file=sys.stderr)
+        return 2
+    print(json.dumps(result, indent=2) if arguments.json else "\n".join(_lines(result)))
+    return 0 if result.get("ok", True) else 1
+
+
+def _lines(value: Any, indent: str = "") -> Iterator[str]:
+    """Yield nested dictionaries and lists as indented text, names and numbers in columns."""
+    if isinstance(value, dict):
+        width = max((len(str(key)) for key, inner in value.items() if not isinstance(inner, dict | list)), default=0)
+        for key, inner in value.items():
+            if isinstance(inner, dict | list):
+                yield f"{indent}{key}" if inner else f"{indent}{key}: none"
+                yield from _lines(inner, indent + "  ")
+            else:
+                yield f"{indent}{key!s:<{width}}  {inner}"
+    else:
+        for inner in value:
+            if isinstance(inner, dict | list):
+                yield from _lines(inner, indent)
+            else:
+                yield f"{indent}{inner}"
+
+
+# Reading
+
+
+def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
+    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file" if path.exists() else "no such file", str(path))
+    with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
+        try:
+            for line in file:
+                line = line.rstrip(b"\r\n")
+                if line:
+                    yield line
+        except EOFError:
+            if flaws is not None:
+                flaws["cut short"] += 1
+        except OSError as e:
+            raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
+
+
+def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
+    """Return the line that counts for each key of some files, in order, and what was left out by reason."""
+    chosen: dict[bytes, tuple[bytes, Kind]] = {}
+    left: Counter[str] = Counter()
+    for path in paths:
+        for line in raw_lines(path, left):
+            kind = records.classify(line)
+            if kind in (Kind.DAMAGED, Kind.MALFORMED):
+                left[f"{kind.value} lines"] += 1
+                continue
+            key, items = records.split(line)
+            if kind is Kind.FOREIGN and not records.says_something(items):
+                left["lines without items"] += 1
+                continue
+            if key in chosen:
+                left["lines of a key that stands elsewhere"] += 1
+            if key not in chosen or kind is Kind.OURS:
+                chosen[key] = (line, kind)
+    return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
+
+
+def is_perf(key: bytes) -> bool:
+    """Whether a key is a perf-db's: its numbers are joined by x, a find-db's by hyphens."""
+    return b"-" not in key
+
+
+# Actions.  Each returns what is printed.
+
+
+def info(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {str(path): _info(path) for path in arguments.file}
+
+
+def _info(path: Path) -> dict[str, Any]:
+    kinds: Counter[str] = Counter()
+    forms: Counter[str] = Counter()
+    solvers: Counter[str] = Counter()
+    stamps: Counter[str] = Counter()
+    tokens: dict[str, Counter[str]] = {name: Counter() for name in ("layout", "type", "direction")}
+    partial = items = 0
+    for line in raw_lines(path):
+        kind = records.classify(line)
+        kinds[kind.value] += 1
+        if kind in (Kind.DAMAGED, Kind.MALFORMED):
+            continue
+        key, text = records.split(line)
+        if not records.says_something(text):
+            forms["nothing, or taken back"] += 1
+            continue
+        if is_perf(key):
+            forms["perf-db"] += 1
+            values, stamp, _ = records.read_perf(text)
+            names: list[str] = list(values)
+        else:
+            record = records.read_find(text)
+            forms[_form(text)] += 1
+            names, stamp = [item.solver for item in record.items], record.stamp
+            partial += record.partial
+            _count_tokens(key, tokens)
+        items += len(names)
+        solvers.update(names)
+        if stamp:
+            stamps[stamp] += 1
+    return {"bytes": path.stat().st_size, "records": sum(forms.values()), "items": items, "lines": dict(kinds),
+            "forms": dict(forms), "partial": partial, "stamps": dict(stamps.most_common()),
+            **{name: dict(counts.most_common()) for name, counts in tokens.items() if counts},
+            "solvers": dict(solvers.most_common())}
+
+
+def _form(items: bytes) -> str:
+    """Return whose form a find-db record has: "legacy" where algorithms are the ids, "new" where solvers are."""
+    ids = [item.partition(b":")[0] for item in items.split(b";") if b":" in item]
+    legacy = sum(name in records.ALGORITHMS for name in ids)
+    return "find-db, empty" if not ids else "find-db, new form" if legacy == 0 else (
+        "find-db, legacy form" if legacy == len(ids) else "find-db, both forms")
+
+
+def _count_tokens(key: bytes, tokens: dict[str, Counter[str]]) -> None:
+    parts = key.decode(errors="replace").split("-")
+    words = [i for i, part in enumerate(parts) if part[:1].isalpha()]
+    if len(words) >= 3:
+        tokens["layout"]["-".join(parts[words[0]:words[-2]])] += 1
+        tokens["type"][parts[words[-2]]] += 1
+        tokens["direction"][parts[words[-1]][:1]] += 1
+
+
+def verify(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Read all records and keys; "ok" is False where a line is damaged or none, or the file is cut short or empty."""
+    kinds: Counter[str] = Counter()
+    forms: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
+    workspaces: dict[str, Counter[str]] = {}
+    examples: dict[str, list[str]] = {}
+    seen: set[bytes] = set()
+    items = 0
+    host = Device(devices.find("host"))
+
+    def example(reason: str, text: bytes) -> None:
+        if len(examples.setdefault(reason, [])) < arguments.examples:
+            examples[reason].append(text.decode(errors="backslashreplace")[:160])
+
+    flaws: Counter[str] = Counter()
+    for line in raw_lines(arguments.file, flaws):
+        kind = records.classify(line)
+        kinds[kind.value] += 1
+        if kind in (Kind.DAMAGED, Kind.MALFORMED):
+            example(kind.value, line)
+            continue
+        key, text = records.split(line)
+        if key in seen:
+            kinds["of these, of a key that stands above"] += 1
+        seen.add(key)
+        problem = _problem_of(key, keys, example)
+        if is_perf(key):
+            forms["perf-db"] += 1
+            values, _, left = records.read_perf(text)
+            items += len(values)
+        else:
+            forms[_form(text)] += 1
+            record = records.read_find(text)
+            left = record.skipped
+            items += len(record.items)
+            for item in record.items:
+                solver = registry.BY_NAME.get(item.solver)
+                if solver is None:
+                    unknown[item.solver] += 1
+                elif problem is not None:
+                    need = solver.workspace_size(host, problem)
+                    counts = workspaces.setdefault(item.solver, Counter())
+                    counts["equal" if need == item.workspace else "different"] += 1
+                    if need != item.workspace:
+                        example(f"workspace of {item.solver}", b"%b: %d in the file, %d by our formula" % (
+                            key, item.workspace, need))
+        skipped.update(left)
+        for reason in left:
+            example(reason, line)
+    whole = not flaws and not kinds["damaged"] and bool(forms)
+    return {"ok": whole, "file": "cut short" if flaws else "whole", "records": sum(forms.values()), "items": items,
+            "lines": dict(kinds), "forms": dict(forms), "keys": dict(keys.most_common()),
+            "skipped items": dict(skipped.most_common()),
+            "workspaces": {name: dict(counts) for name, counts in sorted(workspaces.items())},
+            "items of solvers that are not ours": dict(unknown.most_common()), "examples": examples}
+
+
+def _problem_of(key: bytes, keys: Counter[str], example: Any) -> Any:
+    """Return the problem that a key names, None where it does not parse; count it."""
+    try:
+        problem = _key.parse_perf_key(key) if is_perf(key) else _key.parse_find_key(key)
+    except BadParmError as e:
+        keys[f"refused: {e.message}"] += 1
+        example(f"refused: {e.message}", key)
+        return None
+    again = _key.perf_key(problem) if is_perf(key) else _key.find_key(problem)
+    if again != key:
+        keys["regenerated differently"] += 1
+        example("regenerated differently", key)
+        return None
+    keys["regenerated byte for byte"] += 1
+    return problem
+
+
+def lookup(arguments: argparse.Namespace) -> dict[str, Any]:
+    key = arguments.key.encode(errors="surrogateescape")
+    line = winners([arguments.file])[0].get(key)
+    if line is None:
+        return {"ok": False, "key": arguments.key, "found": False}
+    text = records.split(line)[1]
+    if is_perf(key):
+        values, stamp, left = records.read_perf(text)
+        return {"key": arguments.key, "found": True, "whose": records.classify(line).value, "stamp": stamp,
+                "parameters": values, "skipped items": dict(left)}
+    record = records.read_find(text)
+    return {"key": arguments.key, "found": True, "whose": records.classify(line).value, "stamp": record.stamp,
+            "partial": record.partial, "failed": record.failed,
+            "solvers": {item.solver: f"{item.time:g} ms, {item.workspace} bytes, "
+                        + records.ALGORITHM_NAME[item.direction, item.algorithm].decode()
+                        for item in sorted(record.items, key=lambda item: item.time)},
+            "skipped items": dict(record.skipped)}
+
+
+def merge(arguments: argparse.Namespace) -> dict[str, Any]:
+    chosen, left = winners(arguments.file)
+    _write(arguments.out, b"".join(line + b"\n" for line in chosen.values()))
+    return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
+
+
+def export(arguments: argparse.Namespace) -> dict[str, Any]:
+    chosen, left = winners([arguments.file])
+    _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
+    return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
+
+
+def _write(path: Path, content: bytes) -> None:
+    if path.suffix == ".bz2":
+        content = bz2.compress(content)
+    if not config.write_atomically(path, content):
+        raise OSError(0, "cannot be written", str(path))
+
+
+def import_(arguments: argparse.Namespace) -> dict[str, Any]:
+    info = devices.find(arguments.device) if arguments.device else devices.best()
+    store = databases.of(info)
+    chosen, left = winners([arguments.file])
+    added = 0
+    for key, line in chosen.items():
+        target = store.user_perf if is_perf(key) else store.user_find
+        text = records.split(line)[1]
+        if not (records.read_perf(text)[0] if is_perf(key) else records.read_find(text).items):
+            left["records without a usable item"] += 1
+        elif not arguments.replace and target.get(key):
+            left["records of keys that the user's database has"] += 1
+        elif target.update(key, _replacing(_as_ours(key, line))):
+            added += 1
+        else:
+            raise BadParmError("cannot be written", "database", target.path, "a writable folder")
+    return {"device": info.name, "find-db": str(store.user_find.path), "perf-db": str(store.user_perf.path),
+            "added": added, "left out": dict(left)}
+
+
+def _replacing(line: bytes) -> Callable[[bytes | None], bytes]:
+    """Return a change that puts a line in the place of whatever is there."""
+    return lambda _old: line
+
+
+def _as_ours(key: bytes, line: bytes) -> bytes:
+    """Return a line sealed and stamped as imported: NORMAL must not take it for measured here."""
+    text = records.split(line)[1]
+    if is_perf(key):
+        return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
+    return records.write_find(key, records.read_find(text).items, _IMPORTED)
+
+
+def compact(arguments: argparse.Namespace) -> dict[str, Any]:
+    before = arguments.file.stat().st_size
+    if arguments.file.suffix == ".bz2":
+        raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
+    kinds = Counter(records.classify(line) for line in raw_lines(arguments.file))
+    keys = sum(_names_problem(records.split(line)[0]) for line in raw_lines(arguments.file)
+               if records.classify(line) in (Kind.OURS, Kind.FOREIGN))
+    if sum(kinds.values()) > 2 * keys:
+        raise BadParmError("most lines are no records; compacting would drop them", "FILE", arguments.file,
+                           "a find-db or perf-db file")
+    if not UserFile(arguments.file).compact():
+        raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
+    return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,
+            "dropped": {kind.value: kinds[kind] for kind in (Kind.DAMAGED, Kind.MALFORMED) if kinds[kind]}}
+
+
+def _names_problem(key: bytes) -> bool:
+    try:
+        _key.parse_perf_key(key) if is_perf(key) else _key.parse_find_key(key)
+    except ValueError:
+        return False
+    return True
+
+
+def report() -> dict[str, dict[str, str]]:
+    """Return where the databases of every device lie, for `miopyx doctor`."""
+    found = {}
+    for description in devices.candidates():
+        files = {"user find-db": places.user_file(description, "ufdb"),
+                 "user perf-db": places.user_file(description, "udb"),
+                 "system find-db": places.system_file(description, "fdb"),
+                 "system perf-db": places.system_file(description, "db")}
+        found[description.name] = {
+            name: f"{path}{'' if path.exists() else ' (not there yet)'}" if path else "none"
+            for name, path in files.items()}
+    return found

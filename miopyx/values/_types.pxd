@@ -1,0 +1,105 @@
+"""C constants and structs of _types.h; no code."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "miopyx/values/_types.h" nogil:
+    enum:
+        MX_AXES
+        MX_SPATIAL
+        MX_SLOTS
+        MX_SCALARS
+        MX_HALF
+        MX_FLOAT
+        MX_INT32
+        MX_INT8
+        MX_BFLOAT16
+        MX_DOUBLE
+        MX_FLOAT8
+        MX_BFLOAT8
+        MX_INT64
+        MX_FORWARD
+        MX_BACKWARD_DATA
+        MX_BACKWARD_WEIGHTS
+        MX_OP_TENSOR
+        MX_SET_TENSOR
+        MX_SCALE_TENSOR
+        MX_TRANSFORM_TENSOR
+        MX_CAST_TENSOR
+        MX_POOLING_FORWARD
+        MX_POOLING_BACKWARD
+        MX_ACTIVATION_FORWARD
+        MX_ACTIVATION_BACKWARD
+        MX_LRN_FORWARD
+        MX_LRN_BACKWARD
+        MX_SOFTMAX_FORWARD
+        MX_SOFTMAX_BACKWARD
+        MX_BN_TRAINING
+        MX_BN_INFERENCE
+        MX_BN_BACKWARD
+
+    ctypedef struct mx_tensor:
+        int64_t type
+        int64_t len[5]
+        int64_t stride[5]
+
+    ctypedef struct mx_grid:
+        int64_t len[5]
+        int64_t stride[4][5]
+
+    ctypedef struct mx_conv_problem:
+        int64_t direction
+        int64_t spatial
+        int64_t groups
+        int64_t pad[3]
+        int64_t step[3]
+        int64_t dilation[3]
+        int64_t deterministic
+        int64_t rounding
+        mx_tensor x, w, y
+
+    ctypedef struct mx_bias_problem:
+        mx_tensor y, b
+
+    ctypedef struct mx_tensor_problem:
+        int64_t what
+        int64_t op
+        int64_t flags
+        mx_tensor a, b, c
+
+    ctypedef struct mx_pooling_problem:
+        int64_t what
+        int64_t mode
+        int64_t spatial
+        int64_t save
+        int64_t index_type, index_mode
+        int64_t window[3]
+        int64_t pad[3]
+        int64_t step[3]
+        mx_tensor x, y
+
+    ctypedef struct mx_activation_problem:
+        int64_t what
+        int64_t mode
+        mx_tensor x, y, dx, dy
+
+    ctypedef struct mx_lrn_problem:
+        int64_t what
+        int64_t mode
+        int64_t n
+        int64_t save
+        double alpha, beta, k
+        mx_tensor x, y, dx, dy
+
+    ctypedef struct mx_softmax_problem:
+        int64_t what
+        int64_t algorithm
+        int64_t mode
+        mx_tensor x, y, dx, dy
+
+    ctypedef struct mx_batchnorm_problem:
+        int64_t what
+        int64_t mode
+        int64_t save, running
+        mx_tensor x, y
+        mx_tensor dx
+        mx_tensor scale, bias, mean, variance

@@ -165,7 +165,7 @@ cdef double in_blocks(double terms) noexcept nogil:
 
 
 cdef double _unit_roundoff(const mx_conv_problem* p) noexcept:
-    """Of the result's type; 0 where nothing is rounded to it but in the accumulator.  At random it rounds either way."""
+    """Of the result's type; 0 where that is the accumulator's.  Rounding at random is off by twice as much."""
     cdef double u = 0
     if p.w.type == MX_HALF:
         u = 2.0 ** -11

@@ -19,7 +19,7 @@ from miopyx.values._types cimport (
     mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, type_token, vector_lanes,
+    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, sum_terms, type_token, vector_lanes,
 )
 
 cdef enum:
@@ -32,6 +32,9 @@ cdef enum:
     WEIGHTS_ROWS = 64          # filters of a work-item of backward weights that has one point
     WEIGHTS_ROWS_FUSED = 32    # or all
     FILTER_DEPTH = 32          # channels whose filters are transformed together
+    DEPTH = 128                # that are summed before these sums are added up, at most
+    LARGEST_SUM = 1 << 16      # channels, times taps along the depth
+    TRANSFORMS = 30            # roundings of the transforms, relative to the largest sum, as they were measured
     # Work-items there must be for some to do all points of a block; no matter how many cores: it changes rounding.
     FUSED_BLOCKS = 4
     FUSED_WEIGHTS = 16
@@ -247,7 +250,7 @@ cdef class _Winograd(ConvSolver):
 
     def __cinit__(self):
         self.algorithm = WINOGRAD
-        self.dynamic = self.deterministic = True
+        self.dynamic = self.deterministic = self.mixes_tiles = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef plan_t a
@@ -276,10 +279,23 @@ cdef class _Winograd(ConvSolver):
             products = p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups
         if products < LEAST_SUM:
             return "too few channels" if p.direction != MX_BACKWARD_WEIGHTS else "too few pixels"
+        if p.direction != MX_BACKWARD_WEIGHTS and capped_product(products, p.w.len[2]) > LARGEST_SUM:
+            return "many channels"
         a = _usual(dev, p, self.points)
         if _bytes(&a) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double terms = sum_terms(p)
+        cdef plan_t a
+        if p.direction != MX_BACKWARD_WEIGHTS:
+            terms /= p.w.len[3] * p.w.len[4]
+            return TRANSFORMS + min(terms, <double> DEPTH) + terms / FILTER_DEPTH
+        # Sums of blocks of tiles, which are added up, as rounds are; what is tuned doubles the blocks, and makes four
+        # times as many rounds.
+        a = _usual(dev, p, self.points)
+        return TRANSFORMS + min(terms, 256.0) + 2 * a.blocks * a.g.out_slices + 4 * a.rounds
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """The most that any configuration takes."""

@@ -35,17 +35,20 @@
 
 /* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes BLOCK_TERMS
  * terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of Knuth, TAOCP 2,
- * 4.2.2), and begins anew: however long the sum, it is wrong by not much more than BLOCK_TERMS roundings.  The number is
- * BLOCK_TERMS of solvers/conv/_base.pxd too. */
+ * 4.2.2; Dekker, Numer. Math. 18, 1971), and begins anew: however long the sum, it is wrong by not much more than
+ * BLOCK_TERMS roundings.  The number is BLOCK_TERMS of solvers/conv/_base.pxd too. */
 #define BLOCK_TERMS 1024
-#define MX_TWO_SUM(T, total, rest, sum)                              \
-    do {                                                             \
-        const T sum_ = (sum), new_ = (total) + sum_;                 \
-        const T moved_ = new_ - (total);                             \
-        (rest) += ((total) - (new_ - moved_)) + (sum_ - moved_);     \
-        (total) = new_;                                              \
+#define MX_TWO_SUM(T, total, rest, sum)                                                             \
+    do {                                                                                            \
+        const T sum_ = (sum), new_ = (total) + sum_;                                                \
+        const T moved_ = new_ - (total);                                                            \
+        const T lost_ = (rest) + (((total) - (new_ - moved_)) + (sum_ - moved_));                   \
+        /* Beside an infinite total it is NaN. */                                                   \
+        const T kept_ = lost_ == lost_ ? lost_ : (T)((ACC)0);                                       \
+        (total) = new_ + kept_;                                                                     \
+        (rest) = kept_ - ((total) - new_);                                                          \
     } while (0)
-/* What both amount to; beside an infinite total the rest is NaN. */
+/* What both amount to. */
 #define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
 
 /* Of `count` vectors of sums at a time, with two vectors of totals for each.  settle: totals = or += sums, sums = 0.

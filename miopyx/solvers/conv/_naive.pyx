@@ -37,7 +37,7 @@ cdef class _DirectNaive(ConvSolver):
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         if dev.fp64:  # in double
             return sum_terms(p) * (1.0 if p.w.type == MX_DOUBLE else 2.0 ** -29)
-        return 2      # in float, with totals that round nothing away
+        return 2 + sum_terms(p) * 2.0 ** -22    # in float, as a total that keeps what is rounded away
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef const mx_tensor* out = &p.y if self.direction == MX_FORWARD else (

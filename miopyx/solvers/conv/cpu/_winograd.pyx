@@ -33,6 +33,7 @@ cdef enum:
     WEIGHTS_ROWS_FUSED = 32    # or all
     FILTER_DEPTH = 32          # channels whose filters are transformed together
     DEPTH = 128                # that are summed before these sums are added up, at most
+    MOST_BLOCKS = 256          # of tiles, whose sums one accumulator takes, as in kernels/conv/cpu/winograd_weights.cl
     LARGEST_SUM = 1 << 16      # channels, times taps along the depth
     TRANSFORMS = 30            # roundings of the transforms, relative to the largest sum, as they were measured
     # Work-items there must be for some to do all points of a block; no matter how many cores: it changes rounding.
@@ -174,7 +175,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
 
     k_blocks, c_blocks = _ceil(_ceil(g.k, a.vec), a.vectors), _ceil(_ceil(g.c, a.vec), a.vectors)
     if weights:
-        a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
+        a.fused = (a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
+                   and _ceil(g.tiles, block) * g.out_slices <= MOST_BLOCKS)
         a.blocks = _ceil(g.tiles, block)
         a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * g.k, capped_product(points * a.acc, g.row))
     else:
@@ -292,10 +294,9 @@ cdef class _Winograd(ConvSolver):
         if p.direction != MX_BACKWARD_WEIGHTS:
             terms /= p.w.len[3] * p.w.len[4]
             return TRANSFORMS + min(terms, <double> DEPTH) + terms / FILTER_DEPTH
-        # Sums of blocks of tiles, which are added up, as rounds are; what is tuned doubles the blocks, and makes four
-        # times as many rounds.
+        # Blocks of 256 tiles at most, sums of these, and rounds, of which tuning may make four times as many.
         a = _usual(dev, p, self.points)
-        return TRANSFORMS + min(terms, 256.0) + 2 * a.blocks * a.g.out_slices + 4 * a.rounds
+        return TRANSFORMS + min(terms, 256.0) + min(2 * a.blocks * a.g.out_slices, <int64_t> MOST_BLOCKS) + 4 * a.rounds
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """The most that any configuration takes."""

@@ -211,12 +211,12 @@ cdef class Solver:
         return -2
 
     cpdef double error_bound(self, Device dev, Problem problem) except -1:
-        """Bound an element's error relative to the sum of the magnitudes of its terms, the rounding to its type included.
+        """Bound an element's error, relative to the sum of the magnitudes of its terms, its rounding included.
 
         An element is alpha * (a sum of products) + beta * its old value; these products and the old value are its
-        terms.  Underflow comes on top: half of the least subnormal number of the type.  Where `mixes_tiles` is set, the
-        largest such sum of the tensor counts instead, and the product of the largest magnitudes of both inputs where
-        that is larger.  0 where sums are exact, those of integers.
+        terms.  Underflow comes on top: half of the least subnormal number of the type.  Where `mixes_tiles` is set,
+        the largest such sum of the tensor counts instead, or the product of the largest magnitudes of both inputs
+        where that is more.  0 where sums are exact, those of integers.  Of convolutions only.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Errors of every convolution solver on long sums of one sign, as a table: how much a sum may grow before floats show it.
+"""Errors of every convolution solver on long sums of one sign, as a table: how long a sum may be before it shows.
 
     python -P tests/long_sums.py
     python -P tests/long_sums.py --device NAME --as-gpu --terms 1000 100000 40000000 --solver Gemm CpuImplicit

@@ -336,9 +336,7 @@ class Run:
         bound = sum(s.error_bound(h.device, problem) for h, s in (
             (self.session.handle, solver), (self.session.reference, _on_host(self.session.reference, problem))))
         return verify.compare_elements(check, views[computed], self.problem.view(direction.output, expected),
-                                       verify.magnitudes(self.problem.geometry, computed, **{
-                                           role: None if role == computed else view for role, view in views.items()}),
-                                       bound)
+                                       verify.magnitudes(self.problem.geometry, computed, **views), bound)
 
     def _forward_bias(self, before: Array, output: Any, outcome: Outcome, verdicts: list[str]) -> None:
         """y += b, after the convolution's own verdict."""

@@ -281,11 +281,11 @@ cdef class _Winograd(ConvSolver):
             products = p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups
         if products < LEAST_SUM:
             return "too few channels" if p.direction != MX_BACKWARD_WEIGHTS else "too few pixels"
-        if p.direction != MX_BACKWARD_WEIGHTS and capped_product(products, p.w.len[2]) > LARGEST_SUM:
-            return "many channels"
         a = _usual(dev, p, self.points)
         if _bytes(&a) > dev.max_alloc:
             return "workspace is beyond the limit"
+        if p.direction != MX_BACKWARD_WEIGHTS and products * p.w.len[2] > LARGEST_SUM:
+            return "many channels"
         return None
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:

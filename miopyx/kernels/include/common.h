@@ -51,25 +51,38 @@
 /* What both amount to. */
 #define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
 
-/* Of `count` vectors of sums at a time, with two vectors of totals for each.  settle: totals = or += sums, sums = 0.
- * complete: sums += totals. */
+/* Of `count` vectors of sums at a time, with three vectors of totals for each: 32 blocks are added up before they go to
+ * the total and its rest, since two-sums take time.  settle: totals += sums, sums = 0; `before` is how often it was called.
+ * complete: sums += totals, after `before` calls. */
+#define MX_BLOCKS 32
 #define DEFINE_LONG_SUMS(V)                                                                      \
-    APART void settle(bool first, V *restrict sums, V *restrict totals, long count)              \
+    APART void settle(int before, V *restrict sums, V *restrict totals, long count)              \
     {                                                                                            \
-        for (long i = 0; i < count; i++, totals += 2) {                                          \
-            if (first)                                                                           \
-                totals[0] = sums[i], totals[1] = (V)((ACC)0);                                    \
-            else                                                                                 \
-                MX_TWO_SUM(V, totals[0], totals[1], sums[i]);                                    \
-            sums[i] = (V)((ACC)0);                                                               \
+        for (long i = 0; i < count; i++, totals += 3) {                                          \
+            const V sum = MX_JOIN(vload, VEC)(i, (const ACC *)sums);                             \
+            if (before % MX_BLOCKS != 0)                                                         \
+                totals[0] += sum;                                                                \
+            else {                                                                               \
+                if (before == MX_BLOCKS)                                                         \
+                    totals[1] = totals[0], totals[2] = (V)((ACC)0);                              \
+                else if (before > MX_BLOCKS)                                                     \
+                    MX_TWO_SUM(V, totals[1], totals[2], totals[0]);                              \
+                totals[0] = sum;                                                                 \
+            }                                                                                    \
+            MX_JOIN(vstore, VEC)((V)((ACC)0), i, (ACC *)sums);                                   \
         }                                                                                        \
     }                                                                                            \
-    APART void complete(V *restrict sums, const V *restrict totals, long count)                  \
+    APART void complete(int before, V *restrict sums, const V *restrict totals, long count)      \
     {                                                                                            \
-        for (long i = 0; i < count; i++, totals += 2) {                                          \
-            V total = totals[0], rest = totals[1];                                               \
-            MX_TWO_SUM(V, total, rest, sums[i]);                                                 \
-            sums[i] = MX_TOTAL(total, rest);                                                     \
+        for (long i = 0; i < count; i++, totals += 3) {                            \
+            V total = totals[0] + sums[i];                                                       \
+            if (before > MX_BLOCKS) {                                                            \
+                V rest = totals[2], last = total;                                                \
+                total = totals[1];                                                               \
+                MX_TWO_SUM(V, total, rest, last);                                                \
+                total = MX_TOTAL(total, rest);                                                   \
+            }                                                                                    \
+            sums[i] = total;                                                                     \
         }                                                                                        \
     }
 

@@ -8,6 +8,7 @@ from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 cdef enum:
     BLOCK_TERMS = 1024     # that one accumulator takes, as in kernels/include/common.h
+    BLOCKS = 32            # whose sums are added up there before they go to a total
     GPU_TERMS = 4096       # likewise on GPUs where a program has no totals: they take registers
 
 

@@ -89,8 +89,8 @@ cdef class ConvSolver(Solver):
         A term that is added in a chain of n additions is rounded n times, so that n roundings relative to the sum of
         the terms' magnitudes bound the error, to first order (Higham, Accuracy and Stability of Numerical Algorithms,
         2nd edition, 4.2).  In blocks of b terms whose sums are added by a chain these are b + terms / b (Castaldo,
-        Whaley, Chronopoulos, SIAM J. Sci. Comput. 31, 2008); b and two where that chain keeps what it rounds away
-        (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26, 2005).
+        Whaley, Chronopoulos, SIAM J. Sci. Comput. 31, 2008); and a chain that keeps what it rounds away counts for two,
+        whatever its length (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26, 2005).
         """
         return in_blocks(sum_terms(p))
 
@@ -160,8 +160,8 @@ cdef double sum_terms(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef double in_blocks(double terms) noexcept nogil:
-    """Roundings of a sum whose accumulators take BLOCK_TERMS terms, and whose totals round nothing away."""
-    return min(terms, <double> BLOCK_TERMS + 2)
+    """Roundings of a sum whose accumulators take BLOCK_TERMS terms, BLOCKS of which totals take that keep the rest."""
+    return min(terms, <double> BLOCK_TERMS + BLOCKS + 2)
 
 
 cdef double _unit_roundoff(const mx_conv_problem* p) noexcept:

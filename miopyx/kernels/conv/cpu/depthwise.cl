@@ -195,7 +195,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
                         const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
-    vec sums[SUMS], totals[SUMS * 2];
+    vec sums[SUMS], totals[SUMS * 3];
     const int first = set * g.together, end = min(first + g.together, g.groups);
     const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
     const int bands = (g.grid_h + TALL - 1) / TALL;
@@ -203,7 +203,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
     const int piece = min(g.grid_w, BLOCK_TERMS / TALL), pieces = (g.grid_w + piece - 1) / piece;
     const long units = (long)images * bands * pieces;
     int terms = 0;
-    bool settled = false;
+    int settled = 0;
     for (int i = 0; i < (end - first) * R * S; i++)
         sums[i] = (vec)((ACC)0);
     for (long unit = units * part / g.parts; unit < units * (part + 1) / g.parts; unit++) {
@@ -212,8 +212,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
         const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
         const int q0 = (int)(unit % pieces) * piece, q1 = min(q0 + piece, g.grid_w);
         if (terms > 0 && terms + (q1 - q0) * TALL > BLOCK_TERMS) {
-            settle(!settled, sums, totals, (end - first) * R * S);
-            settled = true;
+            settle(settled, sums, totals, (end - first) * R * S);
+            settled++;
             terms = 0;
         }
         terms += (q1 - q0) * TALL;
@@ -244,8 +244,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
                 sum[i] = s[i];
         }
     }
-    if (settled)
-        complete(sums, totals, (end - first) * R * S);
+    if (settled > 0)
+        complete(settled, sums, totals, (end - first) * R * S);
     parts += ((long)part * g.groups + first) * R * S * VEC;
     for (int i = 0; i < (end - first) * R * S; i++)
         *(__global loose *)(parts + (long)i * VEC) = sums[i];

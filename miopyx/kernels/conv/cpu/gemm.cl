@@ -131,17 +131,17 @@ APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const ST
     B += group * g->b_g + image * g->b_i + n0;
 
     const long tile_rows = (m1 - m0 + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS], totals[CHUNK_ROWS * N_VECTORS * 2];
+    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS], totals[CHUNK_ROWS * N_VECTORS * 3];
     for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
         sums[i] = (vec)((ACC)0);
     /* Blocks of terms end where they do whatever K_BLOCK is. */
     long terms = 0;
-    bool settled = false;
+    int settled = 0;
     for (long block = 0; block < g->reduce; block++)
         for (long k0 = 0; k0 < g->k; k0 += K_BLOCK) {
             if (terms > 0 && (k0 == 0 ? terms + min(g->k, (long)BLOCK_TERMS) > BLOCK_TERMS : k0 % BLOCK_TERMS == 0)) {
-                settle(!settled, sums, totals, tile_rows * N_VECTORS);
-                settled = true;
+                settle(settled, sums, totals, tile_rows * N_VECTORS);
+                settled++;
                 terms = 0;
             }
             terms += min(g->k - k0, (long)K_BLOCK);
@@ -175,8 +175,8 @@ APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const ST
                     multiply_1(s, panel, a, row, g->a_k, depth);
             }
         }
-    if (settled)
-        complete(sums, totals, tile_rows * N_VECTORS);
+    if (settled > 0)
+        complete(settled, sums, totals, tile_rows * N_VECTORS);
     long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0;
     for (long m = 0; m < m1 - m0; m++, to += g->c_m) {
         const ACC *s = (const ACC *)(sums + m * N_VECTORS);
@@ -305,11 +305,11 @@ APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const ST
     const long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0 * g->c_n;
 
     /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
-    vec sums[NT_CHUNK * NT_CHUNK], totals[NT_CHUNK * NT_CHUNK * 2];
+    vec sums[NT_CHUNK * NT_CHUNK], totals[NT_CHUNK * NT_CHUNK * 3];
     for (int i = 0; i < NT_CHUNK * NT_CHUNK; i++)
         sums[i] = (vec)((ACC)0);
     long terms = 0; /* of a lane */
-    bool settled = false;
+    int settled = 0;
     /* Short rows are taken several blocks at a time, so that the sums of a tile stay in registers for long. */
     const long together = g->k < NT_K_BLOCK ? NT_K_BLOCK / g->k : 1;
     for (long block = 0; block < g->reduce; block += together)
@@ -318,8 +318,8 @@ APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const ST
             const long more = g->k < VEC ? (blocks + VEC - 1) / VEC * depth : (depth + VEC - 1) / VEC * blocks;
             if (terms + more > BLOCK_TERMS) {
                 for (long m = 0; m < rows; m++)
-                    settle(!settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 2, columns);
-                settled = true;
+                    settle(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
+                settled++;
                 terms = 0;
             }
             terms += more;
@@ -337,8 +337,8 @@ APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const ST
                         dot_4x4(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                 }
         }
-    for (long m = 0; m < rows && settled; m++)
-        complete(sums + m * NT_CHUNK, totals + m * NT_CHUNK * 2, columns);
+    for (long m = 0; m < rows && settled > 0; m++)
+        complete(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
     for (long m = 0; m < rows; m++)
         for (long n = 0; n < columns; n++)
             STORE_MIXED(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);

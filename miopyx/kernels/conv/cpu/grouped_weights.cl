@@ -112,7 +112,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
                         const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
-    vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS], totals[SUMS * 2];
+    vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS], totals[SUMS * 3];
     ACC *packed = (ACC *)buffer, *packed_dy = (ACC *)gradients;
     int slice[DEPTH_LIMIT], slice_tap[DEPTH_LIMIT], offset[TAPS_LIMIT * 32];
 
@@ -127,7 +127,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     const long begin = units * part / g.parts, end = units * (part + 1) / g.parts;
     int slices = 0, slices_before = -1;
     long added = 0; /* to a lane */
-    bool settled = false;
+    int settled = 0;
 
     for (int i = 0; i < groups * per_group; i++)
         sums[i] = (vec)((ACC)0);
@@ -165,8 +165,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
                         t0 + c0, q0, 0, some, packed_dy);
             packed_rows = need;
             if (added > 0 && added + vectors > BLOCK_TERMS) {
-                settle(!settled, sums, totals, groups * per_group);
-                settled = true;
+                settle(settled, sums, totals, groups * per_group);
+                settled++;
                 added = 0;
             }
             added += vectors;
@@ -182,8 +182,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
         }
     }
 
-    if (settled)
-        complete(sums, totals, groups * per_group);
+    if (settled > 0)
+        complete(settled, sums, totals, groups * per_group);
 
     /* Rows of group, output, input, tap; in mode CHANNELS of vectors of channels, tap; in mode BLOCKS of group, vector
      * of outputs, input, tap. */

@@ -601,7 +601,7 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
     mx_tile t;
     place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place, phases_together);
 
-    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS], totals[MAX_ROWS * N_VECTORS * 2];
+    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS], totals[MAX_ROWS * N_VECTORS * 3];
     for (int pair = 0; pair < phases_together; pair++) {
 #if BACKWARD
         const mx_taps d = taps_of(p, 0, place[0]), h = taps_of(p, 1, place[1]), w = taps_of(p, 2, place[2] + pair);
@@ -619,7 +619,7 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
         const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
         mx_sight sight;
         long c0 = 0, t0 = 0, k0 = 0, terms = 0;
-        bool settled = false;
+        int settled = 0;
         for (long block = 0; block < blocks; block++) {
             const long c1 = (block / t_blocks + 1) * channels / c_blocks;
             const long t1 = (block % t_blocks + 1) * taps / t_blocks, k1 = k0 + (c1 - c0) * (t1 - t0);
@@ -635,18 +635,18 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
                 vec *s = sums + (i - block0) * ROWS * phases_together * N_VECTORS;
                 const long at = ((i - block0) * phases_together + pair) * ROWS * N_VECTORS;
                 if (settles)
-                    settle(!settled, sums + at, totals + 2 * at, ROWS * N_VECTORS);
+                    settle(settled, sums + at, totals + 3 * at, ROWS * N_VECTORS);
                 multiply(used, block > 0, sums + at,
                          a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step, panel,
                          k1 - k0);
-                if (block + 1 == blocks && (settled || settles))
-                    complete(sums + at, totals + 2 * at, ROWS * N_VECTORS);
+                if (block + 1 == blocks && settled + settles > 0)
+                    complete(settled + settles, sums + at, totals + 3 * at, ROWS * N_VECTORS);
                 if (!last)
                     continue;
                 store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,
                            used, pairs, alpha, beta, stream);
             }
-            settled |= settles;
+            settled += settles;
             k0 = k1;
             t0 = t1 == taps ? 0 : t1;
             c0 = t0 == 0 ? c1 : c0;

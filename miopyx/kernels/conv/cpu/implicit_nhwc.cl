@@ -236,7 +236,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
         return;
     }
 
-    sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 2];
+    sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 3];
     __global const ACC *pixel[SEGMENTS * ALL], *panel[SEGMENTS];
     const int pieces = (g.inputs + K_BLOCK - 1) / K_BLOCK;
     const int together = pieces > 1 ? 1 : min(SEGMENTS, K_BLOCK / g.inputs);
@@ -246,7 +246,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
         const int columns = min(g.outputs - v0 * VEC, used * VEC), padded = (count + rows - 1) / rows * rows;
         __global const ACC *filters = packed + v0 * VEC * all_taps * g.inputs;
         int terms = 0;
-        bool settled = false;
+        int settled = 0;
         for (int tap = 0; tap < taps; tap += together) {
             const int segments = min(together, taps - tap);
             for (int segment = 0; segment < segments; segment++) {
@@ -270,8 +270,8 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
                 const bool add = tap + piece > 0;
 #if MX_TYPE(SUM) != MX_TYPE_int
                 if (terms > 0 && terms + segments * depth > BLOCK_TERMS) {
-                    settle(!settled, sums, totals, padded * used);
-                    settled = true;
+                    settle(settled, sums, totals, padded * used);
+                    settled++;
                     terms = 0;
                 }
                 terms += segments * depth;
@@ -280,7 +280,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
                 for (int i = 0; i < padded; i += rows) {
                     sum_vec *s = sums + i * used;
                     __global STORAGE(OUT_TYPE) *now =
-                        last && !settled && i + rows <= count ? out + v0 * VEC : 0;
+                        last && settled == 0 && i + rows <= count ? out + v0 * VEC : 0;
                     if (used == 1)
                         multiply_1(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
                     if (used == 2)
@@ -300,11 +300,11 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
             }
         }
 #if MX_TYPE(SUM) != MX_TYPE_int
-        if (settled)
-            complete(sums, totals, padded * used);
+        if (settled > 0)
+            complete(settled, sums, totals, padded * used);
 #endif
         /* What was not stored: pixels beside repeated ones, channels that fill no vector, and long sums. */
-        for (int i = DIRECT && !settled && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
+        for (int i = DIRECT && settled == 0 && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
             const sum_vec *s = sums + i * used;
             __global STORAGE(OUT_TYPE) *p = out + to[i] + v0 * VEC;
             int c = 0;

@@ -150,15 +150,16 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
     }
     const bool plain = units == 1 && together == 1 && right[0] - left[0] == width;
 
-    vec sums[K_CHUNK * N_VECTORS], totals[K_CHUNK * N_VECTORS * 2];
+    vec sums[K_CHUNK * N_VECTORS], totals[K_CHUNK * N_VECTORS * 3];
     ACC gradients[P_BLOCK * K_CHUNK + VEC], panel[P_BLOCK * N_VECTORS * VEC + VEC];
     int terms = 0;
-    bool add = false, settled = false;
+    bool add = false;
+    int settled = 0;
     for (; p < end; p += P_BLOCK) {
         const int depth = (int)min(end - p, (long)P_BLOCK);
         if (terms + depth > BLOCK_TERMS) {
-            settle(!settled, sums, totals, padded * used);
-            settled = true;
+            settle(settled, sums, totals, padded * used);
+            settled++;
             terms = 0;
         }
         terms += depth;
@@ -246,8 +247,8 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
         }
         add = true;
     }
-    if (settled)
-        complete(sums, totals, padded * used);
+    if (settled > 0)
+        complete(settled, sums, totals, padded * used);
 
     for (int k = 0; k < filters; k++) {
         const vec *s = sums + k * used;

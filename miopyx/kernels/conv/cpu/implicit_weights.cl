@@ -345,7 +345,7 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
 {
     const long area = volume(g->out), pixels = volume(g->in), inner = volume(g->inner);
     const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
-    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS], totals[SUMS * N_VECTORS * 2];
+    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS], totals[SUMS * N_VECTORS * 3];
     long lane[VEC * N_VECTORS], row[SUMS];
     mx_run runs[DEPTH];
 
@@ -362,13 +362,13 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
     for (long i = 0; i < tile_rows * c->taps * c->used; i++)
         STORE_VEC((vec)((ACC)0), i, (ACC *)sums);
     long terms = 0;
-    bool settled = false;
+    int settled = 0;
 
     for (long block = part * blocks / count; block < (part + 1) * blocks / count; block++) {
         const long p0 = block * g->depth, p1 = min(p0 + g->depth, positions);
         if (terms + p1 - p0 > BLOCK_TERMS) {
-            settle(!settled, sums, totals, tile_rows * c->taps * c->used);
-            settled = true;
+            settle(settled, sums, totals, tile_rows * c->taps * c->used);
+            settled++;
             terms = 0;
         }
         terms += p1 - p0;
@@ -407,8 +407,8 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
             }
         }
     }
-    if (settled)
-        complete(sums, totals, tile_rows * c->taps * c->used);
+    if (settled > 0)
+        complete(settled, sums, totals, tile_rows * c->taps * c->used);
     if (count == 1)
         store(W, sums, g, c, 0, c->rows * c->taps, alpha, beta);
     else

@@ -79,9 +79,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
 #endif
     vec sums[(FUSED ? POINTS : 1) * POINT_SUMS];
 #if !FUSED
-    vec totals[POINT_SUMS * 2];
+    vec totals[POINT_SUMS * 3];
     long added = 0;
-    bool settled = false;
+    int settled = 0;
 #endif
     int any = 0;
     for (long slice = 0; slice < g.out_slices; slice++) {
@@ -90,8 +90,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
             const long depth = min(g.tiles - block * g.block, g.block);
 #if !FUSED
             if (added++ == MOST_BLOCKS) {
-                settle(!settled, sums, totals, rows * VECTORS);
-                settled = true;
+                settle(settled, sums, totals, rows * VECTORS);
+                settled++;
                 added = 1;
             }
 #endif
@@ -110,8 +110,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
             store_filter(sums + i * VECTORS + j, POINT_SUMS, w + w_offset, &g, group, tap_d, k + i, (v0 + j) * VEC,
                          alpha, beta);
 #else
-    if (settled)
-        complete(sums, totals, rows * VECTORS);
+    if (settled > 0)
+        complete(settled, sums, totals, rows * VECTORS);
     M += M_offset + ((get_group_id(2) * POINTS + first) * g.k + k) * g.row + v0 * VEC;
     for (int i = 0; i < filters; i++, M += g.row)
         for (int j = 0; j < used; j++) {

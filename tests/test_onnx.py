@@ -21,7 +21,7 @@ from onnx.backend.test.runner import Runner
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.device import devices
-from miopyx.tools.onnx import Backend, BackendRep
+from miopyx.onnx import Backend, BackendRep
 
 # How many node cases of one node onnx 1.23 has.
 NODE_CASES = {

@@ -38,7 +38,7 @@ from . import compile_child
 
 if TYPE_CHECKING:
     from miopyx._core import Device, KernelSpec
-    from miopyx.device.devices import DeviceInfo
+    from miopyx.device.info import DeviceInfo
     from miopyx.engine._handle import Handle
     from miopyx.runtime._opencl import Program
 

@@ -11,7 +11,7 @@ from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
 from ._ranking import Candidate, candidates, ranked_by
-from ._survey import refusals
+from ._survey import Survey
 
 
 class Explanation(NamedTuple):
@@ -45,9 +45,10 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
 
     `learnt_since` says that more may be known now than when the choice was made.
     """
-    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
+    survey = Survey(handle, problem)
+    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey.refusals()]
     seen = False
-    for other in candidates(handle, problem):
+    for other in candidates(survey):
         if other.solver is chosen.solver:
             seen = True
             continue
@@ -83,6 +84,6 @@ def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
     ]
     for solver in registry.OTHERS[type(problem).__name__]:
         if solver is not prepared.solver:
-            why = solver.why_not(handle.device, problem) or "another one comes first"
+            why = solver.offer(handle.device, problem).refusal or "another one comes first"
             lines.append(f"not {solver.id}/{solver.name}  {why}")
     return "\n".join(lines)

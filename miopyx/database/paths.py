@@ -13,7 +13,7 @@ from miopyx.values import config
 from miopyx.values.digests import blake2b
 
 if TYPE_CHECKING:
-    from miopyx.device.devices import DeviceInfo
+    from miopyx.device.info import DeviceInfo
 
 PACKAGE = Path(__file__).parents[1]
 # File systems on which locks and appends of several machines do not keep out of each other's way.

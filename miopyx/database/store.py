@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from miopyx.device.devices import DeviceInfo
+from miopyx.device.info import DeviceInfo
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.values import _learnt, config, logs

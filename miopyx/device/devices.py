@@ -14,12 +14,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from miopyx.errors import BadParmError, MIOpenError, UnknownError, from_opencl
 from miopyx.values import config
 
 from . import icd
+from .info import DeviceInfo, Kind
 from .probing import Verdict, forget_verdicts, one_line, probe, probe_platforms
 
 if TYPE_CHECKING:
@@ -34,53 +35,6 @@ __all__ = [
     "from_queue", "host_isa", "loader_library", "loader_path", "memory_types", "open_device", "probe", "problems",
     "queue_profiles", "ranked", "timing_queue", "upload",
 ]
-
-Kind = Literal["gpu", "cpu", "accelerator", "host"]
-
-
-class DeviceInfo(NamedTuple):
-    """What is known of a device without running anything on it.  Sizes are in bytes.
-
-    Attributes
-    ----------
-    name : str
-        Short name for command lines and file names: ``[a-z0-9-]+_<compute units>``.  Devices of one name are
-        interchangeable as far as timings go.
-    isa : str
-        What its code is compiled for: ``sm90``, ``gfx90a``, ``skylake-avx512``, ``avx2``; empty if unknown.
-    runtime : str
-        ``pocl``, ``intel``, ``nvidia``, ``amd``, ``other`` or ``host``.
-    host_unified : bool
-        Whether the device works in the host's own memory.
-    handle : pyopencl.Device or None
-        None for the host.
-    """
-
-    name: str
-    kind: Kind
-    runtime: str
-    isa: str
-    platform_name: str
-    platform_version: str
-    device_name: str
-    vendor: str
-    driver_version: str
-    opencl_c_version: str
-    compute_units: int
-    max_work_group_size: int
-    global_mem: int
-    max_alloc: int
-    local_mem: int
-    mem_base_align: int
-    host_unified: bool
-    fp64: bool
-    fp16: bool
-    extensions: frozenset[str]
-    platform_index: int
-    device_index: int
-    library: str = ""
-    handle: pyopencl.Device | None = None
-
 
 # ---------------------------------------------------------------------------------------------------- what there is
 

@@ -24,7 +24,7 @@ from . import icd
 if TYPE_CHECKING:
     import subprocess
 
-    from .devices import DeviceInfo
+    from .info import DeviceInfo
 
 
 class Verdict(NamedTuple):

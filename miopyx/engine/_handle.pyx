@@ -65,7 +65,7 @@ cdef class Handle:
     """
 
     def __init__(self, device=None):
-        from miopyx.device import devices as devices
+        from miopyx.device import devices
 
         if device is None or isinstance(device, str):
             self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
@@ -102,7 +102,7 @@ cdef class Handle:
 
     def _adopt(self, info, queue):
         """Take a device, and its own queue where none is given; return the programs that are left behind."""
-        from miopyx.device import devices as devices
+        from miopyx.device import devices
 
         context, left = None, []
         if info.kind != "host":
@@ -134,7 +134,7 @@ cdef class Handle:
 
     def set_queue(self, queue):
         """Use another queue from now on (miopenSetStream)."""
-        from miopyx.device import devices as devices
+        from miopyx.device import devices
 
         if queue is None:
             raise UnknownError("Error setting stream to nullptr", "streamID", None, "a pyopencl.CommandQueue")
@@ -407,7 +407,7 @@ cdef class Handle:
         self.require_alive()
         if self.device.is_host:
             return numpy.array(array, copy=True, order="C")
-        from miopyx.device import devices as devices
+        from miopyx.device import devices
 
         return devices.upload(self.queue, numpy.ascontiguousarray(array))
 
@@ -422,7 +422,7 @@ cdef class Handle:
                                    f">= {array.nbytes} bytes")
             array.reshape(-1).view("u1")[...] = buffer.reshape(-1).view("u1")[:array.nbytes]
         else:
-            from miopyx.device import devices as devices
+            from miopyx.device import devices
 
             devices.download(self.queue, buffer, array)
         return array
@@ -446,7 +446,7 @@ class _Timing:
         self.profiling, self.queue = handle.profiling, None
         try:
             if handle.queue is not None and not handle.queue_profiles:
-                from miopyx.device import devices as devices
+                from miopyx.device import devices
 
                 handle.finish()
                 self.queue = handle.queue

@@ -36,7 +36,7 @@ from . import _opencl
 
 if TYPE_CHECKING:
     from miopyx._core import Device
-    from miopyx.device.devices import DeviceInfo
+    from miopyx.device.info import DeviceInfo
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 _PARTS = 16

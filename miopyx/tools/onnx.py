@@ -46,7 +46,7 @@ from miopyx import (
     miopenConvolutionForwardBias,
     miopenOpTensor,
 )
-from miopyx.device import devices as devices
+from miopyx.device import devices
 from miopyx.errors import MIOpenError, MIOpenNotImplementedError
 
 __all__ = ["Backend", "BackendRep", "Ran"]

@@ -1,0 +1,54 @@
+"""What is known of a device before anything runs on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import pyopencl
+
+Kind = Literal["gpu", "cpu", "accelerator", "host"]
+
+
+class DeviceInfo(NamedTuple):
+    """What is known of a device without running anything on it.  Sizes are in bytes.
+
+    Attributes
+    ----------
+    name : str
+        Short name for command lines and file names: ``[a-z0-9-]+_<compute units>``.  Devices of one name are
+        interchangeable as far as timings go.
+    isa : str
+        What its code is compiled for: ``sm90``, ``gfx90a``, ``skylake-avx512``, ``avx2``; empty if unknown.
+    runtime : str
+        ``pocl``, ``intel``, ``nvidia``, ``amd``, ``other`` or ``host``.
+    host_unified : bool
+        Whether the device works in the host's own memory.
+    handle : pyopencl.Device or None
+        None for the host.
+    """
+
+    name: str
+    kind: Kind
+    runtime: str
+    isa: str
+    platform_name: str
+    platform_version: str
+    device_name: str
+    vendor: str
+    driver_version: str
+    opencl_c_version: str
+    compute_units: int
+    max_work_group_size: int
+    global_mem: int
+    max_alloc: int
+    local_mem: int
+    mem_base_align: int
+    host_unified: bool
+    fp64: bool
+    fp16: bool
+    extensions: frozenset[str]
+    platform_index: int
+    device_index: int
+    library: str = ""
+    handle: pyopencl.Device | None = None

@@ -1,4 +1,4 @@
-/* Backward weights of few channels in 16 bits on NVIDIA's tensor cores: parts[worker][k][tap][c], which another launch
+/* Backward weights of few channels in 16 bits on NVIDIA's tensor cores: partial[worker][k][tap][c], which another launch
  * adds up; see conv/nvidia/few.h.
  *
  * A warp sums 64 filters by EACH * 8 neighbours of the axis of taps and channels, over the pixels of tile after tile, a
@@ -22,8 +22,8 @@
 
 #define EACH ((2 * STEPS + 7) / 8)
 #define PIXELS (TILE_H * TILE_W)
-#define PITCH (LAST ? 144 : 272) /* bytes of a pixel's filters, or of a filter's pixels */
-#define DY_BYTES (LAST ? PIXELS * 144 : 64 * 272)
+#define PITCH (CHANNELS_LAST ? 144 : 272) /* bytes of a pixel's filters, or of a filter's pixels */
+#define DY_BYTES (CHANNELS_LAST ? PIXELS * 144 : 64 * 272)
 
 /* One sum over the tiles of a worker, without what is outside x. */
 static inline float mx_exactly(__global const ushort *X, __global const ushort *Y, const mx_nv_few g, int worker,
@@ -38,7 +38,7 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
             const int p = (line - n * g.down) * TILE_H + l / TILE_W, q = (tile - line * g.across) * TILE_W + l % TILE_W;
             const int h = p * g.step_h + g.first_h + i * g.tap_h, w = q * g.step_w + g.first_w + j * g.tap_w;
             if (p < g.p && q < g.q && (uint)h < (uint)g.h && (uint)w < (uint)g.w)
-                sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (LAST ? w * g.channels : w)),
+                sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (CHANNELS_LAST ? w * g.channels : w)),
                           LOAD(X_TYPE)(Y, n * g.y_n + k * g.y_c + p * g.y_h + q * g.y_w), sum);
         }
     }
@@ -47,14 +47,14 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_few_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_few g)
+    __global float *restrict partial, long partial_offset, const mx_nv_few g)
 {
     __local ushort pixels[2][ROOM] __attribute__((aligned(16)));
     __local uint4 gradients[2][DY_BYTES / 16] __attribute__((aligned(128)));
     __local int in_x[STEPS * 16], in_w[STEPS * 16];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
-    const int unit = LAST ? g.channels : 1, taps = g.taps_h * g.taps_w;
+    const int unit = CHANNELS_LAST ? g.channels : 1, taps = g.taps_h * g.taps_w;
 
     X += x_offset, Y += y_offset;
     const uint pixels_at = mx_shared(pixels), dy_at = mx_shared(gradients);
@@ -66,19 +66,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         const int p0 = (line_ - n * g.down) * TILE_H, q0 = (tile_ - line_ * g.across) * TILE_W;                 \
         _Pragma("unroll 1") for (int i = item; i < 8 * PIXELS; i += THREADS)                                    \
         {                                                                                                       \
-            const int pixel = LAST ? i >> 3 : (i & 15) * 8, filter = LAST ? (i & 7) * 8 : i >> 4;               \
+            const int pixel = CHANNELS_LAST ? i >> 3 : (i & 15) * 8, filter = CHANNELS_LAST ? (i & 7) * 8 : i >> 4;               \
             const int p = p0 + pixel / TILE_W, q = q0 + pixel % TILE_W, k = filter0 + filter;                   \
             const bool some = p < g.p && q < g.q && k < g.filters;                                              \
             __global const ushort *from = Y + (some ? n * g.y_n + p * g.y_h + q * g.y_w + k * g.y_c : 0);       \
             const uint to = dy_at + (stage)*DY_BYTES                                                            \
-                            + (LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);                 \
+                            + (CHANNELS_LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);                 \
             if (chunked)                                                                                        \
                 MX_COPY16(to, from, some);                                                                      \
             else                                                                                                \
                 _Pragma("unroll 1") for (int l = 0; l < 8; l++)                                                 \
                 {                                                                                               \
-                    const bool valid = some && (LAST ? k + l < g.filters : q + l < g.q);                        \
-                    const ushort value = valid ? from[l * (LAST ? g.y_c : g.y_w)] : (ushort)0;                  \
+                    const bool valid = some && (CHANNELS_LAST ? k + l < g.filters : q + l < g.q);                        \
+                    const ushort value = valid ? from[l * (CHANNELS_LAST ? g.y_c : g.y_w)] : (ushort)0;                  \
                     asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * l), "h"(value) : "memory");           \
                 }                                                                                               \
         }                                                                                                       \
@@ -101,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         for (int i = 0; i < 16; i++)
             sums[b][i >> 2][i & 3] = 0;
     }
-    const uint a_base = dy_at + (LAST ? ((lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 16
+    const uint a_base = dy_at + (CHANNELS_LAST ? ((lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 16
                                       : (lane & 15) * PITCH + (lane >> 4) * 16);
     int stage = 0;
 #pragma unroll 1
@@ -115,11 +115,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             __local const ushort *from = pixels[stage];
             uint a_at = a_base + stage * DY_BYTES;
 #pragma unroll 1
-            for (int row = 0; row < TILE_H; row++, from += next_row, a_at += LAST ? 16 * PITCH : 32) {
+            for (int row = 0; row < TILE_H; row++, from += next_row, a_at += CHANNELS_LAST ? 16 * PITCH : 32) {
                 uint a[4][4];
 #pragma unroll
                 for (int m = 0; m < 4; m++)
-                    if (LAST)
+                    if (CHANNELS_LAST)
                         MX_LDMATRIX_T(a[m][0], a[m][1], a[m][2], a[m][3], a_at + m * 32);
                     else
                         MX_LDMATRIX(a[m][0], a[m][1], a[m][2], a[m][3], a_at + m * 16 * PITCH);
@@ -138,7 +138,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    parts += parts_offset + (long)worker * g.filters * taps * g.channels;
+    partial += partial_offset + (long)worker * g.filters * taps * g.channels;
     ulong again = 0;
 #pragma unroll
     for (int b = 0; b < EACH; b++)
@@ -151,7 +151,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 if (at < 0 || k >= g.filters)
                     continue;
                 if (isfinite(sums[b][m][l]))
-                    parts[k * taps * g.channels + at] = sums[b][m][l];
+                    partial[k * taps * g.channels + at] = sums[b][m][l];
                 else
                     again |= 1ul << (b * 16 + m * 4 + l);
             }
@@ -161,7 +161,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             const int column = first + (i >> 4) * 8 + 2 * t + (i & 1);
             const int k = filter0 + (i >> 2 & 3) * 16 + row8 + 8 * (i >> 1 & 1), at = in_w[column];
             const int tap = at / g.channels;
-            parts[k * taps * g.channels + at] =
+            partial[k * taps * g.channels + at] =
                 mx_exactly(X, Y, g, worker, k, at - tap * g.channels, tap / g.taps_w, tap % g.taps_w);
         }
 }

@@ -128,7 +128,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         const uint a_at = a_row + stage * STAGE_BYTES;
         __local const uint *b_from = (__local const uint *)slices + stage * (STAGE_BYTES / 4) + b_at;
         stage = stage == STAGES - 1 ? 0 : stage + 1;
-        float part[WM / 16][WN / 8][4];
+        float slice_sums[WM / 16][WN / 8][4];
 #pragma unroll
         for (int k = 0; k < DEPTH / 8; k++) {
             uint b_hi[WN / 8][2], b_lo[WN / 8][2];
@@ -137,7 +137,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int l = 0; l < 2; l++) {
                     const uint value = b_from[(k * 8 + l * 4) * X_PITCH + j * 8];
-                    SPLIT(value, b_hi[j][l], b_lo[j][l]);
+                    MX_TF32_PAIR(value, b_hi[j][l], b_lo[j][l]);
                 }
 #pragma unroll
             for (int i = 0; i < WM / 16; i += AT_ONCE) {
@@ -148,7 +148,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                     MX_LDMATRIX(a[0], a[1], a[2], a[3], a_at + ((i + o) * 16 * W_PITCH + k * 8) * 4);
 #pragma unroll
                     for (int l = 0; l < 4; l++)
-                        SPLIT(a[l], a_hi[o][l], a_lo[o][l]);
+                        MX_TF32_PAIR(a[l], a_hi[o][l], a_lo[o][l]);
                 }
 #pragma unroll
                 for (int o = 0; o < AT_ONCE; o++)
@@ -156,24 +156,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                     for (int j = 0; j < WN / 8; j++) {
                         const uint *a = a_lo[o], *b = b_hi[j];
                         if (k == 0)
-                            MX_PRODUCT(part[i + o][j], a[0], a[1], a[2], a[3], b[0], b[1]);
+                            MX_PRODUCT(slice_sums[i + o][j], a[0], a[1], a[2], a[3], b[0], b[1]);
                         else
-                            MX_MULTIPLY(part[i + o][j], a, b);
+                            MX_MULTIPLY(slice_sums[i + o][j], a, b);
                     }
 #pragma unroll
                 for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_lo[j]);
+                        MX_MULTIPLY(slice_sums[i + o][j], a_hi[o], b_lo[j]);
 #pragma unroll
                 for (int o = 0; o < AT_ONCE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_hi[j]);
+                        MX_MULTIPLY(slice_sums[i + o][j], a_hi[o], b_hi[j]);
             }
         }
         MX_EACH_SUM(i, j, l, 1)
-            sums[i][j][l] += part[i][j][l];
+            sums[i][j][l] += slice_sums[i][j][l];
     }
 
     if (slices_all == 0)

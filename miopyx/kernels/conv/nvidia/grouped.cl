@@ -176,8 +176,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                         v[l] += beta * LOAD(X_TYPE)(y, l);
                 }
                 uint2 four;
-                MX_NARROW(four.x, v[0], v[1]);
-                MX_NARROW(four.y, v[2], v[3]);
+                MX_ROUND_PAIR(four.x, v[0], v[1]);
+                MX_ROUND_PAIR(four.y, v[2], v[3]);
                 if (wide)
                     *(__global uint2 *)y = four;
                 else {

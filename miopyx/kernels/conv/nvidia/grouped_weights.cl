@@ -1,4 +1,4 @@
-/* Backward weights of few channels a group in 16 bits on NVIDIA's tensor cores: parts[worker][k][r][s][c], which
+/* Backward weights of few channels a group in 16 bits on NVIDIA's tensor cores: partial[worker][k][r][s][c], which
  * another launch adds up; see conv/nvidia/grouped.h.
  *
  * A warp sums one block of 16 filters x 16 channels for LINES rows of the filter, over its pixels of tile after tile;
@@ -42,7 +42,7 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_grouped_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_grouped g)
+    __global float *restrict partial, long partial_offset, const mx_nv_grouped g)
 {
     __local uint4 pixels[STAGES * STAGE_BYTES / 16] __attribute__((aligned(128)));
     __local float shares[WARPS][256] __attribute__((aligned(16)));
@@ -123,7 +123,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
 
     /* The warps' sums of each tap, one after the other, of what is in a group. */
     const int taps = g.taps_h * S, row = item >> 4, column = item & 15;
-    parts += parts_offset + (long)worker * g.channels * g.each * taps;
+    partial += partial_offset + (long)worker * g.channels * g.each * taps;
     ulong again = 0;
     int places[BLOCKS]; /* of the first tap's, -1 for what is in no group */
 #pragma unroll
@@ -156,7 +156,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
             if (!isfinite(sum))
                 again |= 1ul << (t * BLOCKS + b);
             else
-                parts[places[b] + ((line0 + t / S) * S + t % S) * g.each] = sum;
+                partial[places[b] + ((line0 + t / S) * S + t % S) * g.each] = sum;
         }
     }
 #pragma unroll 1
@@ -164,6 +164,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
         if (again & 1) {
             const int b = i % BLOCKS, r = line0 + i / BLOCKS / S, s = i / BLOCKS % S;
             const int k = channel0 + b * 16 + row, c = channel0 + (b / IN * IN + other) * 16 + column;
-            parts[(k * taps + r * S + s) * g.each + c - (k & -g.each)] = mx_exactly(X, Y, g, worker, k, c, r, s);
+            partial[(k * taps + r * S + s) * g.each + c - (k & -g.each)] = mx_exactly(X, Y, g, worker, k, c, r, s);
         }
 }

@@ -5,7 +5,7 @@
  * channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel; padding
  * of `filters` to a multiple of 8 is there to be read.  The operands lie the wrong way round, one pixel's channels in a
  * row: ldmatrix transposes them on the way to mma.sync.
- * parts[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
+ * partial[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
  * pixels.
  * NDRange: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
  * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of DEPTH rows of 64 channels; 16-byte chunk c of row r lies
@@ -39,13 +39,13 @@
 #define WN 64
 #endif
 #define THREADS (BM / WM * (BN / WN) * 32)
-#define AHEAD (STAGES - 1)
+#define PREFETCH (STAGES - 1)
 #define ROWS_AT_ONCE (THREADS / 8)
 #define COPIES ((DEPTH + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_half_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits each */
@@ -77,8 +77,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define PLACE_SLICE(number)                                                                                           \
     do {                                                                                                              \
         if (item < DEPTH) {                                                                                           \
-            const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);                                \
-            const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                               \
+            const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                                \
+            const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                               \
             const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                     \
             const bool inside = pixel < g.pixels;                                                                     \
             places[(number)&1][item] =                                                                                \
@@ -115,7 +115,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     } while (0)
 
     PLACE_SLICE(0);
-    for (int ahead = 0; ahead < AHEAD; ahead++) {
+    for (int ahead = 0; ahead < PREFETCH; ahead++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         PLACE_SLICE(ahead + 1);
         if (ahead < own_slices)
@@ -131,13 +131,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     MX_EACH_SUM(i, j, l, 1)
         sums[i][j][l] = 0;
 
-    int stage = 0, fill = AHEAD;
+    int stage = 0, fill = PREFETCH;
     for (int slice = 0; slice < own_slices; slice++) {
-        MX_WAIT(AHEAD - 1);
+        MX_WAIT(PREFETCH - 1);
         barrier(CLK_LOCAL_MEM_FENCE);
-        PLACE_SLICE(slice + AHEAD + 1);
-        if (slice + AHEAD < own_slices)
-            COPY_SLICE(slice + AHEAD, fill);
+        PLACE_SLICE(slice + PREFETCH + 1);
+        if (slice + PREFETCH < own_slices)
+            COPY_SLICE(slice + PREFETCH, fill);
         MX_COMMIT();
         fill = fill == STAGES - 1 ? 0 : fill + 1;
         const uint at = stage * STAGE_BYTES;
@@ -158,11 +158,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
-    parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
+    partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
     const int m_first = m0 + warp_m + (lane >> 2), n_first = n0 + warp_n + (lane & 3) * 2;
     MX_EACH_SUM(i, j, l, 2) {
         const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
         if (m < g.filters && n < columns)
-            *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
+            *(__global float2 *)(partial + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
     }
 }

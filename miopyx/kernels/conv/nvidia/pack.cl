@@ -4,45 +4,33 @@
  * Elements of 2 bytes only move; pack_weights takes 4 too.
  * pack_weights: to[group][row][tap][reduced], rows the filters or, for backward data, the channels of a group; one
  *     work-item an element.  A tap of the copy is reduced / folded neighbours in a row, of `folded` channels each.
- * pack_merged_weights: to[residue of the stride][channel of x][tap][filter] for backward data of all residues in one
+ * pack_merged_weights: to[phase of the stride][channel of x][tap][filter] for backward data of all phases in one
  *     product, rows up to `rows`; one work-item an element.
  * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so
  *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
  * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
  *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
  * pack_two: the same of two tensors, the first in the first `tiles` groups of work-items.
- * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
+ * unpack_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
  *     one.
- * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
+ * scatter_phases: from[image][p][q][phase][channel], what merged phases give, to any strides; one work-item for
  *     those of a row.
  * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
  *     one work-item for VEC pixels, which divide a plane, of `each` planes; 16 bits only.
- * spread_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
+ * scatter_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef RUN /* pixels that pack_pixels, pack_two and turn_pixels read or write at once: see mx_load_runs */
+#ifndef RUN /* pixels that pack_pixels, pack_two and unpack_pixels read or write at once: see mx_load_runs */
 #define RUN 1
 #endif
 #ifndef SECOND_RUN /* the same of pack_two's second tensor */
 #define SECOND_RUN 1
 #endif
 #include "include/common.h"
+#include "conv/nvidia/pack_args.h"
 #include "conv/nvidia/quotient.h"
-
-typedef struct {
-    int groups, rows, taps_h, taps_w, channels, reduced; /* taps of the copy */
-    int folded, limit; /* channels of one of the neighbours in a tap; taps in a row */
-    int from_g, from_row, from_h, from_w, from_c; /* strides */
-} mx_nv_weights;
-
-typedef struct {
-    int images, groups, h, w, channels, reduced;
-    int from_n, from_g, from_c, from_h, from_w; /* of turn_pixels: where it goes to */
-    int many, blocks;                           /* pixels of a tile, blocks of 64 channels of all groups */
-    mx_nv_divisor by_image, by_row, by_blocks;  /* h * w, w, blocks */
-} mx_nv_pixels;
 
 __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
                            __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_weights g)
@@ -64,12 +52,6 @@ __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long f
                                     + c * g.from_c] : (STORAGE(X_TYPE))0;
 }
 
-typedef struct {
-    int rows, channels, taps_h, taps_w, filters, reduced; /* taps of the product */
-    int step_h, step_w, shift_h, shift_w, limit_h, limit_w; /* tap of w: residue + shift - step * tap of the product */
-    int from_c, from_h, from_w, from_k; /* strides */
-} mx_nv_merged;
-
 __kernel void pack_merged_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
                                   __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_merged g)
 {
@@ -82,19 +64,13 @@ __kernel void pack_merged_weights(__global const STORAGE(X_TYPE) *restrict from,
     const int u = i % g.taps_h, row = i / g.taps_h;
     if (row >= g.rows)
         return;
-    const int c = row % g.channels, residue = row / g.channels;
-    const int h = residue / g.step_w + g.shift_h - g.step_h * u, w = residue % g.step_w + g.shift_w - g.step_w * v;
-    const bool valid = residue < g.step_h * g.step_w && k < g.filters && h >= 0 && h < g.limit_h && w >= 0
+    const int c = row % g.channels, phase = row / g.channels;
+    const int h = phase / g.step_w + g.shift_h - g.step_h * u, w = phase % g.step_w + g.shift_w - g.step_w * v;
+    const bool valid = phase < g.step_h * g.step_w && k < g.filters && h >= 0 && h < g.limit_h && w >= 0
                        && w < g.limit_w;
     to[to_offset + at] = valid ? from[from_offset + (long)k * g.from_k + (long)c * g.from_c + h * g.from_h
                                       + w * g.from_w] : (STORAGE(X_TYPE))0;
 }
-
-typedef struct {
-    int images, channels, h, w; /* of x */
-    int planes, rows, chunks, every, apart, pad_h, pad_w; /* rows of a plane */
-    int from_n, from_c, from_h, from_w; /* strides */
-} mx_nv_narrow;
 
 #if MX_TYPE(X_TYPE) != MX_TYPE_float
 __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
@@ -110,7 +86,7 @@ __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long fr
     uint words[4];
 #pragma unroll
     for (int half_of = 0; half_of < 2; half_of++) {
-        const int w = chunk * g.every + half_of * g.apart - g.pad_w;
+        const int w = chunk * g.chunk_step + half_of * g.pixel_step - g.pad_w;
         const bool inside = (uint)h < (uint)g.h && (uint)w < (uint)g.w;
         const int place = inside ? h * g.from_h + w * g.from_w : 0;
         uint values[4];
@@ -130,14 +106,8 @@ __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long fr
         to[i] = (STORAGE(X_TYPE))(words[i / 2] >> i % 2 * 16);
 }
 
-typedef struct {
-    int images, h, w, channels; /* of the result */
-    int p, q, reduced, step_h, step_w;
-    int to_n, to_c, to_h, to_w; /* strides */
-} mx_nv_spread;
-
-__kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
-                              __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_spread g,
+__kernel void scatter_phases(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
+                              __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_scatter g,
                               const float alpha, const float beta)
 {
     uint i = get_global_id(0);
@@ -160,14 +130,6 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
             STORE_MIXED(X_TYPE, to, b * g.to_w + c * g.to_c, value, alpha, beta);
         }
 }
-
-typedef struct {
-    int planes, channels; /* of all images, of one */
-    int h, w, p, q, step_h, step_w; /* of the strided rows, of the packed ones */
-    int stride_n, stride_c, stride_h; /* of the former */
-    int each; /* planes of a work-item */
-    mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
-} mx_nv_stepped;
 
 #ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
@@ -212,7 +174,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
                             long to_offset, const mx_nv_stepped g)
 {
     const int image = g.p * g.q, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.each, g.planes);
+    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.item_planes, g.planes);
     int from_at[VEC];
     EACH_PIXEL (l) {
         const int p = mx_quotient(position + l, g.by_row), q = position + l - p * g.q;
@@ -221,7 +183,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0, pairs = STEP == 2 && ((ulong)from & (4 * VEC - 1) & 15) == 0;
-    EACH_PLANE (plane, group * g.each, end) {
+    EACH_PLANE (plane, group * g.item_planes, end) {
         __global const ushort *at = from + mx_plane_at(plane, &g);
         uint words[4] = {0, 0, 0, 0};
         if (pairs) {
@@ -240,11 +202,11 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     }
 }
 
-__kernel void spread_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
+__kernel void scatter_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
                             long to_offset, const mx_nv_stepped g, const float alpha, const float beta)
 {
     const int runs = g.h * g.w / VEC, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.each, g.planes);
+    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.item_planes, g.planes);
     int from_at[VEC]; /* -1: nowhere */
 #pragma unroll
     for (int l = 0; l < VEC; l += STEP) {
@@ -255,7 +217,7 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0;
-    EACH_PLANE (plane, group * g.each, end) {
+    EACH_PLANE (plane, group * g.item_planes, end) {
         __global const ushort *at = from + (long)plane * (g.p * g.q);
         uint words[4] = {0, 0, 0, 0};
         EACH_PIXEL (l)
@@ -308,8 +270,8 @@ static inline mx_tile mx_tile_of(int number, const mx_nv_pixels *g)
     const int down = (g->reduced + CHANNELS - 1) / CHANNELS;
     t.group = g->groups == 1 ? 0 : block / down;
     t.c0 = (block - t.group * down) * CHANNELS;
-    t.m0 = tile * g->many;
-    t.many = min(g->many, g->images * g->h * g->w - t.m0);
+    t.m0 = tile * g->tile_pixels;
+    t.many = min(g->tile_pixels, g->images * g->h * g->w - t.m0);
     return t;
 }
 
@@ -551,7 +513,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_two(
         mx_store_packed(second_to + second_to_offset, tile, second_t, &second_g, SECOND_RUN);
 }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void turn_pixels(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void unpack_pixels(
     __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
     const mx_nv_pixels g, const float alpha, const float beta)
 {

@@ -5,12 +5,7 @@
  */
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
-
-typedef struct {
-    int images, groups, pixels, w, channels, reduced;
-    int from_n, from_g, from_c, from_h, from_w;
-    mx_nv_divisor by_w;
-} mx_nv_bytes;
+#include "conv/nvidia/pack_args.h"
 
 #define SIDE 64
 #define PITCH (SIDE / 4 + 1)

@@ -23,6 +23,7 @@
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/pairs.h"
+#include "conv/nvidia/pairs_args.h"
 
 #define BP 128
 #define CONSUMERS 2
@@ -40,12 +41,6 @@
 #define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
 #define TILES_AHEAD (STAGES + 1)
 
-typedef struct {
-    mx_nv_conv g;
-    int w_c; /* stride of the weights along the reduced axis */
-    int tap, tap_row, tap_column, taps; /* of the packed weights: the first, to the next down and right, all */
-} mx_nv_pairs;
-
 /* Where a producer is: its pixel and what it loads next. */
 typedef struct {
     int tile, c, tap_h, tap_w;
@@ -57,8 +52,8 @@ typedef struct {
 static inline void mx_begin_tile(mx_loader *at, const mx_nv_conv *g, int down, int across, int item)
 {
     const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
-    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->image);
-    const int rest = m - n * (g->p * g->q), p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->by_image);
+    const int rest = m - n * (g->p * g->q), p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     at->filters = group * blocks + first;
     at->count = min(F_BLOCKS, blocks - first);
     at->inside = m < g->pixels;
@@ -87,8 +82,8 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
                                int k)
 {
     const mx_nv_conv *g = &o->g;
-    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
-    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     float sum = 0;
     for (int i = 0; i < g->taps_h; i++)
         for (int j = 0; j < g->taps_w; j++) {
@@ -196,7 +191,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             mx_begin_tile(&at, &g, down, across, row);                                                                \
         }                                                                                                             \
     while (0)
-        int slot = 0, stage = 0, phase = 1;
+        int slot = 0, stage = 0, parity = 1;
         if (turn == 1) {
             MOVE();
             stage = 1;
@@ -211,7 +206,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         while (at.tile < tiles) {
             const int block = at.filters * o.taps + o.tap + at.tap_h * o.tap_row + at.tap_w * o.tap_column;
             const int count = at.count, c_slice = at.c / 64, place = at.place, place_slot = slot;
-            mx_barrier_wait(empty + 8 * stage, phase);
+            mx_barrier_wait(empty + 8 * stage, parity);
             if (row == 0) {
                 const uint bar = full + 8 * stage;
                 asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count * W_BLOCK)
@@ -252,7 +247,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             mx_barrier_arrive(full + 8 * stage);
             stage += PRODUCERS;
             if (stage >= STAGES)
-                stage -= STAGES, phase ^= 1;
+                stage -= STAGES, parity ^= 1;
         }
     } else {
 #if COLUMNS == 128
@@ -261,7 +256,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         const int f_block = role % F_BLOCKS, column0 = role / F_BLOCKS * COLUMNS, pair = (lane & 3) * 2;
         const ulong a_hi = mx_wg_matrix(shared + X_BYTES + f_block * W_BLOCK, BLOCK_BYTES);
         const ulong b_hi = mx_wg_matrix(shared + column0 * ROW_BYTES, BLOCK_BYTES);
-        int stage = 0, phase = 0, slot = 0;
+        int stage = 0, parity = 0, slot = 0;
         for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
             const int above = tile / across, group = above / down;
             const int k0 = (tile - above * across) * BF + f_block * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
@@ -273,24 +268,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             for (int j = 0; j < COLUMNS / 2; j++)
                 sums[j] = 0;
             for (int slice = 0; slice < slices_all; slice++) {
-                float part[COLUMNS / 2];
-                mx_barrier_wait(full + 8 * stage, phase);
+                float slice_sums[COLUMNS / 2];
+                mx_barrier_wait(full + 8 * stage, parity);
                 const uint at = stage * STAGE_BYTES >> 4;
-                MX_MULTIPLY_PAIRS(WGMMA, part, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
+                MX_MULTIPLY_PAIRS(WGMMA, slice_sums, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
                                   b_hi + at + (BP * ROW_BYTES >> 4));
 #pragma unroll
                 for (int j = 0; j < COLUMNS / 2; j += 4) {
                     const float2 inverse = *(__local const float2 *)(inverses[stage] + column0 + j * 2 + pair);
-                    sums[j] = fma(part[j], inverse.x, sums[j]);
-                    sums[j + 1] = fma(part[j + 1], inverse.y, sums[j + 1]);
-                    sums[j + 2] = fma(part[j + 2], inverse.x, sums[j + 2]);
-                    sums[j + 3] = fma(part[j + 3], inverse.y, sums[j + 3]);
+                    sums[j] = fma(slice_sums[j], inverse.x, sums[j]);
+                    sums[j + 1] = fma(slice_sums[j + 1], inverse.y, sums[j + 1]);
+                    sums[j + 2] = fma(slice_sums[j + 2], inverse.x, sums[j + 2]);
+                    sums[j + 3] = fma(slice_sums[j + 3], inverse.y, sums[j + 3]);
                 }
                 asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
                 if (lane == 0)
                     mx_barrier_arrive(empty + 8 * stage);
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
+                    stage = 0, parity ^= 1;
             }
 
 #pragma unroll

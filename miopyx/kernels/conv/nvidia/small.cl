@@ -601,11 +601,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             if (step >= 0) {
 #pragma unroll
                 for (int i = 0; i < MB * 8; i++)
-                    SPLIT(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4],
+                    MX_TF32_PAIR(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4],
                           a_lo[i / 8][i / 4 % 2][i % 4]);
 #pragma unroll
                 for (int j = 0; j < NB * 4; j++)
-                    SPLIT(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+                    MX_TF32_PAIR(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
             }
             if (step + AHEAD * WARPS_K < steps)
                 READ_STEP(a[slot], b[slot], step + AHEAD * WARPS_K);
@@ -754,8 +754,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
 #else
             uint2 four;
-            MX_NARROW(four.x, v[0], v[1]);
-            MX_NARROW(four.y, v[2], v[3]);
+            MX_ROUND_PAIR(four.x, v[0], v[1]);
+            MX_ROUND_PAIR(four.y, v[2], v[3]);
             *(__global uint2 *)to = four;
 #endif
             continue;

@@ -11,7 +11,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up
+from ._common cimport (
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial, tensor_cores, up,
+)
 
 cdef enum:
     FILTERS = 64           # of a work-group
@@ -22,18 +24,18 @@ cdef enum:
     WEIGHTS = 0            # in place of the blocks of a warp: backward weights
     MANY_PIXELS = 1 << 18  # of y
 
-# The struct of kernels/conv/nvidia/few.h, which explains it.
-cdef struct mx_nv_few:
-    int images, p, q
-    int h, w, channels, filters
-    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
-    int x_n, x_c, x_h
-    int y_n, y_c, y_h, y_w
-    int w_k, w_c, w_h, w_w
-    int run
-    int rows, lines, width, pitch
-    int tiles, across, down, sets, workers
-    mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
+cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
+    ctypedef struct mx_nv_few:
+        int images, p, q
+        int h, w, channels, filters
+        int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
+        int x_n, x_c, x_h
+        int y_n, y_c, y_h, y_w
+        int w_k, w_c, w_h, w_w
+        int run
+        int rows, lines, width, pitch
+        int tiles, across, down, sets, workers
+        mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
 
 # What the kernels are compiled for.
 cdef struct plan_t:
@@ -152,11 +154,11 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
-        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), LAST=int(k.last),
+        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(k.last),
                           PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, ROOM=k.room,
                           BLOCKS=config[0])
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
 
 
@@ -194,8 +196,8 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         else:
             chunked = g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
         spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
-                          LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, ROOM=k.room)
+                          CHANNELS_LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, ROOM=k.room)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+                struct_arg(&g, sizeof(g)))
         return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),
-                         sum_parts(p, g.workers, 0, columns, 1, p.w.len[1])], self.workspace_bytes(dev, p))
+                         sum_partial(p, g.workers, 0, columns, 1, p.w.len[1])], self.workspace_bytes(dev, p))

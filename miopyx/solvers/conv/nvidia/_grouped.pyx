@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t, tensor_cores,
-    up,
+    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial, taps_of, taps_t,
+    tensor_cores, up,
 )
 
 cdef enum:
@@ -22,21 +22,21 @@ cdef enum:
     MOST_LOCAL = 200 * 1024
     MOST_TAPS = 9          # of backward weights in registers
 
-# The struct of kernels/conv/nvidia/grouped.h, which explains it.
-cdef struct mx_nv_grouped:
-    int images, p, q
-    int h, w
-    int channels, each
-    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
-    int low_h, low_w
-    int x_n, x_h, x_w
-    int y_first, y_n, y_h, y_w
-    int w_first, w_k, w_c, w_h, w_w
-    int tile_n, tile_p, tile_q
-    int rows, columns
-    int tiles, across, down
-    int sets, workers
-    mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
+cdef extern from "miopyx/kernels/conv/nvidia/grouped_args.h" nogil:
+    ctypedef struct mx_nv_grouped:
+        int images, p, q
+        int h, w
+        int channels, each
+        int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
+        int low_h, low_w
+        int x_n, x_h, x_w
+        int y_first, y_n, y_h, y_w
+        int w_first, w_k, w_c, w_h, w_w
+        int tile_n, tile_p, tile_q
+        int rows, columns
+        int tiles, across, down
+        int sets, workers
+        mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
 
 # What a launch is compiled for.
 cdef struct tile_t:
@@ -230,7 +230,7 @@ cdef class _NvGroupedData(_NvGrouped):
                 spec = KernelSpec("conv/nvidia/grouped.cl", "conv_nvidia_grouped", TRANSPOSED=int(backward),
                                   TAPS=room, **self.defines(p, &t))
                 args = (Arg.slot_of(x_slot, 2), Arg.slot_of(SLOT_W, 2), Arg.slot_of(y_slot, 2),
-                        Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                        struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
                 steps.append(Step(spec, args, (g.sets * g.workers * GROUP,), (GROUP,)))
         return True
 
@@ -304,8 +304,8 @@ cdef class NvGroupedWrw(_NvGrouped):
         spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", S=p.w.len[4], LINES=lines,
                           **self.defines(p, &t))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+                struct_arg(&g, sizeof(g)))
         groups = g.sets * t.inner * (up(p.w.len[3], lines) // lines) * g.workers
         return Solution([Step(spec, args, (groups * GROUP,), (GROUP,)),
-                         sum_parts(p, g.workers, 0, columns, 1, p.w.len[1])],
+                         sum_partial(p, g.workers, 0, columns, 1, p.w.len[1])],
                         self.workspace_bytes(dev, p))

@@ -1,13 +1,18 @@
-/* Forward convolution of few channels, as images have, on NVIDIA's tensor cores: y = alpha * x w + beta * y.
+/* Forward convolution of few channels, as images have, on tensor cores: y = alpha * x w + beta * y.
  *
- * The products of all taps and channels are one axis, k: rows of the filter, and with channels first channels, are runs
- * of neighbours in x.  A work-group keeps the weights of 64 filters in local memory, in the order in which its lanes
- * take them, and goes through tiles of 8 x 16 pixels, whose pixels of x lie there too; a lane reads its values from
- * there one by one, floats, or two by two.  Channels last: pixels are the rows of the tensor cores' tiles, filters the
- * columns; else the other way round.  The columns' order gives each lane four neighbours of y.
- * Floats are split in two as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not finite
- * is computed anew, since it may be what infinity and zeros outside x made.
- * NDRange: one axis, local 512 / BLOCKS, global so many * sets * workers.
+ *   K: all taps and channels as one axis; rows of the filter are runs of neighbours in x (conv/nvidia/few.h)
+ *
+ *              q ->  16           Persistent: a work-group keeps the weights of 64 filters in local memory and goes from
+ *            +------+------+      tile to tile of 8 x 16 pixels; the pixels that a tile reads, with its halo, are copied
+ *     p  8   |  0   |  1   |      there, into one of two stages.  A warp has 32 pixels x BLOCKS * 16 filters.
+ *            +------+------+
+ *
+ * Grid: one axis, local 512 / BLOCKS, global (512 / BLOCKS) * sets * workers; sets: of 64 filters.
+ * Channels last: pixels are the rows of mma.sync, filters the columns; else the other way round.  The columns' order
+ * gives each lane four neighbours of y.
+ * Floats are pairs of tf32 as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not finite
+ * is computed again, since infinity times a zero outside x may have made it.
+ * Bound by: storing y; reads of local memory where the filter is large.
  */
 #ifndef PAIRED /* 16 bits: two neighbours in x begin at a word */
 #define PAIRED 1
@@ -23,10 +28,10 @@
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/few.h"
 
-#define PARTS (WIDE ? 2 : 1) /* hi and lo */
+#define PAIR_WORDS (WIDE ? 2 : 1) /* hi and lo */
 #define WARPS_N (4 / BLOCKS)
 
-/* x[pixels' half][k's part] by w[4], the half number `of` of the columns, added to sums or beginning them. */
+/* x[pixels' half][hi or lo of k] by w[4], the half number `of` of the columns, added to sums or beginning them. */
 #if CHANNELS_LAST
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (x)[0][0], (x)[1][0], (x)[0][1], (x)[1][1], (w)[of], (w)[(of) + 2])
 #else
@@ -57,8 +62,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, const float alpha,
     const float beta)
 {
-    __local uint4 weights[STEPS * 4 * PARTS * 32]; /* [step][16 filters][hi or lo][lane] */
-    __local STORAGE(X_TYPE) pixels[2][ROOM] __attribute__((aligned(16)));
+    __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
+    __local STORAGE(X_TYPE) pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local int in_x[STEPS * DEPTH], in_w[STEPS * DEPTH];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
@@ -79,7 +84,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         const int filter = filter0 + b * 16 + (CHANNELS_LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
         const bool some = filter < g.filters;
         __global const STORAGE(X_TYPE) *from = W + (long)filter * g.w_k;
-        __local uint *to = (__local uint *)weights + ((step * 4 + b) * PARTS * 32 + to_lane) * 4 + word;
+        __local uint *to = (__local uint *)weights + ((step * 4 + b) * PAIR_WORDS * 32 + to_lane) * 4 + word;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
         const uint value = some && in_w[k] >= 0 ? as_uint(from[in_w[k]]) : 0;
         uint hi, lo;

@@ -13,19 +13,19 @@
 #ifndef STEPS /* of k */
 #define STEPS 19
 #endif
-#ifndef ROOM /* elements of x of a tile */
-#define ROOM 2816
+#ifndef TILE_ELEMENTS /* elements of x of a tile */
+#define TILE_ELEMENTS 2816
 #endif
 #define WIDE (MX_TYPE(X_TYPE) == MX_TYPE_float)
 #define DEPTH (WIDE ? 8 : 16) /* of a step of k */
 #define TILE_H 8
 #define TILE_W 16
 /* Loads of a work-item that are under way. */
-#define AT_ONCE (WIDE ? 4 : (ROOM / THREADS + 1) / 2 < 8 ? (ROOM / THREADS + 1) / 2 : 8)
+#define LOADS_IN_FLIGHT (WIDE ? 4 : (TILE_ELEMENTS / THREADS + 1) / 2 < 8 ? (TILE_ELEMENTS / THREADS + 1) / 2 : 8)
 
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
 #define FETCH(stage)                                                                                           \
-    MX_COPY4(pixels_at + ((stage)*ROOM + i) * 4, X + (valid ? at : 0), valid)
+    MX_COPY4(pixels_at + ((stage)*TILE_ELEMENTS + i) * 4, X + (valid ? at : 0), valid)
 #else
 #define FETCH(stage) values[l] = valid ? X[at] : (STORAGE(X_TYPE))0
 #endif
@@ -35,10 +35,10 @@
         const int h0 = (line_ - n * g.down) * TILE_H * g.step_h + g.first_h;                                   \
         const int w0 = ((tile_ - line_ * g.across) * TILE_W * g.step_w + g.first_w) * unit;                    \
         const int all = g.lines * g.pitch;                                                                     \
-        _Pragma("unroll 1") for (int i0 = get_local_id(0); i0 < all; i0 += AT_ONCE * THREADS)                  \
+        _Pragma("unroll 1") for (int i0 = get_local_id(0); i0 < all; i0 += LOADS_IN_FLIGHT * THREADS)                  \
         {                                                                                                      \
-            STORAGE(X_TYPE) values[AT_ONCE];                                                                   \
-            _Pragma("unroll") for (int l = 0; l < AT_ONCE; l++)                                                \
+            STORAGE(X_TYPE) values[LOADS_IN_FLIGHT];                                                                   \
+            _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++)                                                \
             {                                                                                                  \
                 const int i = i0 + l * THREADS, line = mx_quotient(i, g.by_pitch), e = i - line * g.pitch;     \
                 const int c = CHANNELS_LAST ? 0 : mx_quotient(line, g.by_rows), h = h0 + line - c * g.rows;             \
@@ -49,7 +49,7 @@
                     FETCH(stage);                                                                              \
             }                                                                                                  \
             if (!WIDE)                                                                                         \
-                _Pragma("unroll") for (int l = 0; l < AT_ONCE; l++) if (i0 + l * THREADS < all)                \
+                _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++) if (i0 + l * THREADS < all)                \
                     pixels[stage][i0 + l * THREADS] = values[l];                                               \
         }                                                                                                      \
     } while (0)

@@ -1,10 +1,13 @@
-/* Backward weights of few channels in 16 bits on NVIDIA's tensor cores: partial[worker][k][tap][c], which another launch
- * adds up; see conv/nvidia/few.h.
+/* Backward weights of few channels in 16 bits on tensor cores: partial[worker][k][tap][c], split-K over tiles of pixels;
+ * conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/few.h.
  *
- * A warp sums 64 filters by EACH * 8 neighbours of the axis of taps and channels, over the pixels of tile after tile, a
- * row of 16 at a time.  dy's pixels of a tile lie in local memory too, zeros for what is not in y, pixels last or
- * channels last as there.  A sum that is not finite is computed anew, since it may be what infinity and zeros made.
- * NDRange: one axis, local 256, global 256 * sets * workers.
+ *   work-group (set, worker): 64 filters x all of K, over tiles worker, worker + workers, ... of 8 x 16 pixels
+ *   warp: 64 filters x EACH * 8 of K, a row of 16 pixels at a time
+ *
+ * Grid: one axis, local 256, global 256 * sets * workers.
+ * Local memory: two stages of x's pixels of a tile, with halo, and of dy's, zeros outside y, in y's layout.
+ * A sum that is not finite is computed again, since infinity times a zero outside x may have made it.
+ * Bound by: reading dy.
  */
 #ifndef CHUNKED /* 8 neighbours of dy lie in it together or not at all, 16 bytes apart */
 #define CHUNKED 1
@@ -49,7 +52,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
     __global float *restrict partial, long partial_offset, const mx_nv_few g)
 {
-    __local ushort pixels[2][ROOM] __attribute__((aligned(16)));
+    __local ushort pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local uint4 gradients[2][DY_BYTES / 16] __attribute__((aligned(128)));
     __local int in_x[STEPS * 16], in_w[STEPS * 16];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;

@@ -1,7 +1,7 @@
 /* What the tensor-core kernels for few channels a group share, after include/common.h and conv/nvidia/ptx.h.
  *
  * Channels are taken 16 at a time, whatever the groups: a block of 16 x 16 weights a tap, zeros where a filter and a
- * channel are of different groups.  Tensors of 16 bits have their channels closest, a multiple of 8; `each`, those of a
+ * channel are of different groups.  Tensors of 16 bits are channels last, a multiple of 8; `each`, those of a
  * group, is a power of two.  A work-group takes BLOCKS neighbouring blocks of tile after tile: tile_n images of tile_p
  * x tile_q pixels of the grid, for which it copies the pixels of x that they read into local memory, `slots` of PITCH
  * bytes: 8 neighbours meet every bank once.
@@ -14,8 +14,8 @@
 #ifndef BLOCKS /* 1, 2 or 4 */
 #define BLOCKS 4
 #endif
-#ifndef IN /* blocks of channels that a block of filters reads: more than 1 in groups of more than 16 channels */
-#define IN 1
+#ifndef IN_BLOCKS /* blocks of channels that a block of filters reads: more than 1 in groups of more than 16 channels */
+#define IN_BLOCKS 1
 #endif
 #ifndef STEPS /* pixels of a warp, in sixteens */
 #define STEPS 4

@@ -6,7 +6,7 @@
 typedef struct {
     int images, p, q; /* of the grid */
     int h, w; /* of x */
-    int channels, each; /* all of them, and those of a group */
+    int channels, group_channels; /* all of them, and those of a group */
     int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w; /* as in mx_nv_conv */
     int low_h, low_w; /* of the taps, the lowest i * tap_h and j * tap_w */
     int x_n, x_h, x_w; /* strides in elements */

@@ -1,16 +1,19 @@
-/* Backward weights with half or bfloat16 operands as implicit GEMM on NVIDIA's tensor cores: the sums, in float, of
- * dy x over the pixels of one split.
+/* Backward weights with half or bfloat16 operands by mma.sync: partial sums, in float, of split-K over pixels.
  *
- * Rows are filters, columns are (i, j, c) with `reduced` channels a tap, the sum runs over pixels.  x and dy have their
- * channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel; padding
- * of `filters` to a multiple of 8 is there to be read.  The operands lie the wrong way round, one pixel's channels in a
- * row: ldmatrix transposes them on the way to mma.sync.
- * partial[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
- * pixels.
- * NDRange: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
- * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of DEPTH rows of 64 channels; 16-byte chunk c of row r lies
- * at chunk c ^ (r % 8), so that copies and reads meet every bank once.  Where the pixels of a slice lie is worked out
- * once, a slice ahead, into `places`.
+ *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns (i, j, c) ->  BN    A work-group computes one tile of BM filters x BN columns for one split:
+ *   filters  +--------+--------+           `slices` K-slices of DEPTH pixels.  A warp has WM x WN of it in registers.
+ *     BM     | tile 0 | tile 2 |           A column block has `reduced` channels a tap.
+ *            +--------+--------+           conv/nvidia/sum.cl adds the splits up in a fixed order.
+ *
+ * Grid: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
+ * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels: 16 bytes are 8 channels of one pixel.
+ * Padding of `filters` to a multiple of 8 may be read.  Both operands are transposed (a row is one pixel's channels);
+ * ldmatrix turns them on the way to mma.sync.
+ * Local memory: a ring of STAGES slices of BM / 64 + BN / 64 blocks of DEPTH rows of 64 channels, swizzled: chunk c of
+ * row r is at c ^ (r % 8).  `places` holds the offsets of the next slice's pixels.
+ * Bound by: L2 (42 KB a microsecond and compute unit) for small tiles, tensor cores for large ones.
  */
 #ifndef X_TYPE
 #define X_TYPE half

@@ -1,24 +1,32 @@
 /* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
- * Backward data with a stride may take all its phases in one launch: they differ in their taps and where they begin.
  *
- * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
- * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
- * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_TRANSPOSED: one tap, no stride, images of multiples of
- * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_TRANSPOSED: multiples of 8 filters and of 64
- * channels, w_k from one channel to the next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
  *
- * The rows of a product are pixels where y has its channels closest (CHANNELS_LAST), else filters: either way a work-item ends
- * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
- * pause; the others multiply: together one tile, or in turns a tile each (PING_PONG), so that one half stores while the
- * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.  Slices of w that are
- * RESIDENT come with the first tile only.
- * NDRange: one axis, local THREADS, global THREADS * any number.
- * Local memory: the ring, then what is RESIDENT; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ *              filters ->  BF          Persistent: as many work-groups as run at once, each from tile to tile.
+ *            +--------+--------+       Last warpgroup: the producer, fills the ring across tiles without a pause.
+ *   pixels   | tile 0 | tile 1 |       The others: consumers.  Either they share a tile,
+ *     BP     +--------+--------+           warpgroup 0: rows 0..   warpgroup 1: rows ROWS / 2..  (or halves of columns)
+ *            | tile 2 | tile 3 |       or each has its own (PING_PONG): one multiplies while the other stores.
+ *
+ * Rows of the product are pixels where y is channels last (CHANNELS_LAST), else filters: a work-item's sums are
+ * neighbours in y either way.
+ * Grid: one axis, local THREADS, global THREADS * any number.
+ * A K-slice is 64 numbers of K for BP pixels and BF filters, a row of 128 bytes each.  x is channels last (x_c == 1) and
+ * `channels` and `reduced` the same multiple of 8.  Or an operand is transposed, and a slice has 64 rows of K for each
+ * 64 of them:
+ *     X_TRANSPOSED: 16 bytes are 8 pixels of one channel; one tap, no stride, images of multiples of X_RUN pixels
+ *     without gaps, copied X_RUN at a time.
+ *     W_TRANSPOSED: 16 bytes are 8 filters; multiples of 8 filters and 64 channels; w_k: one channel to the next.
+ * Backward data with a stride may take all phases of the stride in one launch (PHASES): they differ in their taps and
+ * in where they begin.
+ * Local memory: a ring of STAGES slices, then the RESIDENT slices of w, swizzled: chunk c of row r is at c ^ (r % 8).
+ * Two mbarriers a stage, full and empty.
+ * Bound by: tensor cores for tiles of 128 x 256 and long K; the producer's copies for small tiles; memory for 1x1.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef CHANNELS_LAST /* 1: y has its channels closest, 0: its pixels */
+#ifndef CHANNELS_LAST /* 1: y is channels last, 0: its pixels */
 #define CHANNELS_LAST 1
 #endif
 #ifndef BP
@@ -48,7 +56,7 @@
 #ifndef TAPS_INNER /* 1: all taps of 64 channels, then the next 64; `reduced` is a multiple of 64 */
 #define TAPS_INNER 0
 #endif
-#ifndef X_THROUGH_L1 /* 1: x comes through the first-level cache, since taps share much of it */
+#ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_TRANSPOSED */
@@ -63,7 +71,7 @@
 #ifndef W_TRANSPOSED
 #define W_TRANSPOSED 0
 #endif
-#ifndef LOCAL_EPILOGUE /* 1: y has its pixels closest and gets them through local memory, not from registers */
+#ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels and gets them through local memory, not from registers */
 #define LOCAL_EPILOGUE 0
 #endif
 #ifndef PHASES /* of backward data's stride, whose tiles follow each other; they have equal grids */

@@ -4,7 +4,7 @@
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 
-/* How X_RUN elements of either operand are copied, those of x with X_THROUGH_L1 through the first-level cache. */
+/* How X_RUN elements of either operand are copied, those of x with X_THROUGH_L1 through the L1. */
 #if X_RUN == 4
 #define MX_COPY_RUN MX_COPY8
 #define MX_COPY_RUN_UNALIGNED mx_copy_four

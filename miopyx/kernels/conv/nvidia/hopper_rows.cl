@@ -1,16 +1,18 @@
-/* Implicit GEMM with half or bfloat16 operands by wgmma where one copy of x in local memory serves all taps: no
- * stride, up to 64 filters, and 64 channels or, with CHUNKS, up to four.  Sums in float: y = alpha * x w + beta * y.
- * Needs SM_90A.
+/* Implicit GEMM by wgmma where one copy of x in local memory serves all taps: no stride, up to 64 filters, and 64
+ * channels or, with CHUNKS, up to four.  Half or bfloat16, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
  *
- * Positions are the pixels of images with their padding, which neighbours share, in rows of `pitch`: position + a
- * constant is where a tap of it lies, so that the rows of a product begin anywhere in x as it is.  The last 128
- * work-items copy x, 64 positions a block, into a ring; the others multiply 64 positions each of a tile of BP, all
- * taps of them, and store.  A pair of mbarriers for each block, full and empty, keeps them apart; w is copied once.
+ *   positions: pixels of padded images, rows of `pitch`, halos shared; tap (i, j) of position m is at m + constant
  *
- * A position is a row of 64 channels, 128 bytes, 16-byte chunk c of row r at chunk c ^ (r % 8).  With CHUNKS x is a
- * packed copy (pack_narrow), PLANES for the rows that a vertical stride takes in turns, and a position one chunk of
- * two pixels by four channels; CHUNKS of them, `tap_w` apart, are the taps of a row.
- * NDRange: one axis, local THREADS, global THREADS * ceil(tiles / each).
+ *   | work-group 0: tiles 0 .. group_tiles - 1 | work-group 1 ...    a tile is BP = 256 positions x all filters
+ *   |-- 64 positions a block -->                                     4 consumers: 64 positions of the tile each, all taps
+ *   ring: | block | block | block | ... | mirror of the first |      1 producer: copies each block of x once
+ *
+ * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
+ * Without CHUNKS a position is a row of 64 channels, swizzled: chunk c of row r is at c ^ (r % 8).  With CHUNKS x is a
+ * packed copy (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two
+ * pixels by four channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
+ * Local memory: a ring of BLOCKS of x, and all of w.  Two mbarriers a block, full and empty.
+ * Bound by: reading x once from memory, and storing y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -36,7 +38,7 @@
 #ifndef VEC
 #define VEC 1
 #endif
-#ifndef LOCAL_EPILOGUE /* 1: y has its pixels closest, not its channels */
+#ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels, not its channels */
 #define LOCAL_EPILOGUE 0
 #endif
 #include "include/common.h"

@@ -1,5 +1,5 @@
-/* How a tile of wgmma's sums goes to y where its pixels lie closest: filter by filter through local memory,
- * neighbouring lanes beside each other in y.  After conv/nvidia/hopper_store.h, for alpha = 1, beta = 0 and y aligned.
+/* How a tile of wgmma's sums goes to y where its pixels are contiguous: filter by filter through local memory,
+ * neighbouring lanes next to each other in y.  After conv/nvidia/hopper_store.h, for alpha = 1, beta = 0 and y aligned.
  */
 #if CHANNELS_LAST || VEC == 1
 #define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory")

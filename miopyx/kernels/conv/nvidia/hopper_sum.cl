@@ -1,11 +1,15 @@
-/* The sum of what conv/nvidia/hopper_weights.cl leaves, in order: dw = alpha * sum + beta * dw.
+/* The sum of the partial sums of conv/nvidia/hopper_weights.cl, in order: dw = alpha * sum + beta * dw.
  *
- * partial[slot][WG_ROWS][BN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
- * zero beside each other (PERSISTENT).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced /
- * folded taps beside each other in a row of taps, of which those behind the last are zeros.
- * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in
- * order, then the shares.
- * NDRange: one axis, local 256, global SHARES * tiles * BM * BN / 4.
+ *   partial[slot][WG_ROWS][BN / 8][work-item][4]; a tile's slots are `tiles` slots from one to the next, `splits` of
+ *   them, or next to each other where `splits` is zero (PERSISTENT).
+ *
+ *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring fours of sums
+ *                each share adds up its slots in order, then share 0 adds up the shares.
+ *
+ * Column tap * reduced + c: a tap of the product is reduced / folded taps of w in a row, `folded` channels each; those
+ * behind the last are zeros.
+ * Grid: one axis, local 256, global SHARES * tiles * BM * BN / 4.
+ * Bound by: memory; each partial sum is read once.
  */
 #ifndef X_TYPE
 #define X_TYPE half

@@ -1,30 +1,36 @@
-/* Backward weights with half or bfloat16 operands by wgmma: parts of the sums, in float, of dy x over pixels.  Needs
+/* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels.  Needs
  * SM_90A.
  *
- * Rows of a product are filters, columns are taps with their `reduced` channels; a slice is 64 pixels.  x and dy have
- * their channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel;
- * padding of `filters` to a multiple of 8 is there to be read.  With CONTIGUOUS_PIXELS, one tap without stride, 16 bytes
- * are 8 pixels of one channel, and images are a multiple of CONTIGUOUS_PIXELS pixels without gaps.
+ *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c], columns (i, j, c) with `reduced` channels a tap
  *
- * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
- * full and empty, keeps them apart.  A group of work-items has `each` slices: with PERSISTENT the next `each` of all
- * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * partial[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
- * and tile it works on: slot is the group's number, PERSISTENT plus the tile's.
- * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
- * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row
- * r lies at chunk c ^ (r % 8).
+ *   K-slices of 64 pixels ->
+ *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile
+ *   tile 1 |= group 3 =| ...
+ *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row, the next
+ *   tile 1 |= group 1 =|= group 2 =====|              `split_slices` of them each, from tile to tile
+ *
+ * A tile is BM filters x BN columns.  Last warpgroup: the producer; the others: consumers, WG_ROWS * 64 filters each.
+ * partial[slot][WG_ROWS][BN / 8][work-item][4], in the order of the consumers' registers (MX_WGMMA), one slot for each
+ * group and tile it works on: slot is the group's number, plus the tile's if PERSISTENT.  conv/nvidia/hopper_sum.cl
+ * adds them up.
+ * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
+ * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8 may
+ * be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are multiples
+ * of CONTIGUOUS_PIXELS pixels without gaps.
+ * Local memory: a ring of STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes, swizzled:
+ * chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage, full and empty.
+ * Bound by: L2 for small tiles, tensor cores for large ones, memory where filters and columns are few.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef CONTIGUOUS_PIXELS /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
+#ifndef CONTIGUOUS_PIXELS /* 4 or 8, so many are copied at once: x and dy have contiguous pixels */
 #define CONTIGUOUS_PIXELS 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
 #define FLAT 0
 #endif
-#ifndef DILATED /* 1: taps are not beside each other */
+#ifndef DILATED /* 1: taps are not next to each other */
 #define DILATED 0
 #endif
 #ifndef PERSISTENT
@@ -42,7 +48,7 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
-#ifndef X_THROUGH_L1 /* 1: x comes through the first-level cache, since taps share much of it */
+#ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
 #include "include/common.h"

@@ -1,12 +1,22 @@
-/* Implicit GEMM with operands of 16 or 8 bits on NVIDIA's tensor cores by mma.sync: y = alpha * x w + beta * y.  Sums
- * of half or bfloat16 are float; those of int8 int, all bits exact.
+/* Implicit GEMM with operands of 16 or 8 bits by mma.sync: y = alpha * x w + beta * y.
  *
- * x has its channels closest (x_c == 1), so 16 bytes are CHUNK channels of one pixel; `channels` and `reduced` are the
- * same multiple of them.  Else a kernel that packs copies it first, and weights likewise.  Nothing like a column matrix
- * exists: each chunk is copied from where it lies, or as zeros.
- * NDRange: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
- * Local memory: STAGES slices of BM + BN rows of 128 bytes; the finished tile reuses it.
- * A 16-byte chunk c of row r lies at chunk c ^ (r % 8): copies and ldmatrix meet every bank once.
+ *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
+ *
+ *              filters ->  BN                  A work-group computes one tile of BM pixels x BN filters of one group;
+ *            +--------+--------+               WARPS_M x WARPS_N warps, each WM x WN of it in registers.
+ *   pixels   | tile 0 | tile 1 |               Neighbouring work-groups take the same pixels and the next filters,
+ *     BM     +--------+--------+               so that they share x in L2.
+ *            | tile 2 | tile 3 |
+ *
+ * Grid: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
+ * K is walked in K-slices of DEPTH; all work-items copy a slice (cp.async) while an earlier one is multiplied.
+ * x is channels last (x_c == 1): 16 bytes are CHUNK channels of one pixel, `channels` and `reduced` the same multiple of
+ * CHUNK; else conv/nvidia/pack.cl copies x, and w, first.  There is no column matrix: each chunk is read in place, or
+ * is zeros.
+ * Local memory: a ring of STAGES slices, BM + BN rows of 128 bytes, swizzled: chunk c of row r is at c ^ (r % 8), so that
+ * copies and ldmatrix meet every bank once.  The epilogue stages the tile there in y's layout.
+ * Sums: float for half and bfloat16; int, exact, for int8.
+ * Bound by: tensor cores where K is long (254 registers, 2 work-groups a compute unit); by L2 where it is short.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -29,7 +39,7 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
-#ifndef CHANNELS_LAST /* 1: y has its channels closest, 0: its pixels */
+#ifndef CHANNELS_LAST /* 1: y is channels last, 0: its pixels */
 #define CHANNELS_LAST 1
 #endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1, 2, 4 or 8; int8: 1 or 4 */

@@ -10,7 +10,7 @@
  *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
  * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
  *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
- * pack_two: the same of two tensors, the first in the first `tiles` groups of work-items.
+ * pack_two: the same of two tensors, the first in the first `tiles` work-groups.
  * unpack_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
  *     one.
  * scatter_phases: from[image][p][q][phase][channel], what merged phases give, to any strides; one work-item for
@@ -285,7 +285,7 @@ static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels
     return n * g->from_n + (run > 1 ? rest : h * g->from_h + (rest - h * g->w) * g->from_w);
 }
 
-/* run: so many pixels are read or written at once, since they lie closest and equally aligned in every row: 8, 4, 2 or
+/* run: so many pixels are read or written at once, since they are contiguous and equally aligned in every row: 8, 4, 2 or
  * 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
 #define EACH_RUN(run, l, k)                                                        \
     _Pragma("unroll") for (int l = 0; l < TILE / 64; l++)                          \
@@ -450,7 +450,7 @@ static inline __attribute__((always_inline)) void mx_store_whole(
     }
 }
 
-/* Chunks of a tile's pixels, channels closest; with `reduced` a multiple of 8 there are only whole ones. */
+/* Chunks of a tile's pixels, contiguous channels; with `reduced` a multiple of 8 there are only whole ones. */
 #define EACH_CHUNK_OF_PIXELS(l, p, chunk, of)                                                             \
     const int chunk = get_local_id(0) % (CHANNELS / 8);                                                   \
     if (t.c0 + chunk * 8 < (of))                                                                          \

@@ -1,13 +1,20 @@
 /* Implicit GEMM with float operands as pairs of halves by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
  *
- * Rows of a product are filters, columns pixels, a slice is one tap and 64 channels.  The weights were packed into
- * pairs (conv/nvidia/pairs_pack.cl), blocks of 64 filters as they lie in local memory, each filter scaled by its own
- * power of two; w_* of the problem are their strides before.  x has any strides and is read in place: the last 256
- * work-items, 128 for every other slice, have a pixel each, load its 64 channels, scale them by their largest and store
- * them as pairs.  The others multiply 64 filters each 128 of them, and add the slices up in float.  A pair of mbarriers
- * for each stage, full and empty, keeps them apart; loads run a slice ahead, from tile to tile without a pause.
- * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
- * NDRange: one axis, local THREADS, global THREADS * any number.
+ *   y[filter][pixel] = sum over K-slices of one tap and 64 channels; conv/nvidia/pairs.h says how floats become pairs
+ *
+ *              filters ->  BF          Persistent: as many work-groups as run at once, each from tile to tile.
+ *            +--------+--------+       A tile is BP = 128 pixels x BF filters of one group.
+ *   pixels   | tile 0 | tile 1 |       Warpgroups 0, 1: consumers, 64 filters each (BF 64: 64 pixels each).
+ *     BP     +--------+--------+       Warpgroups 2, 3: producers, every other K-slice each, one pixel a work-item:
+ *            | tile 2 | tile 3 |       load its 64 channels, scale by their largest, store them as pairs.
+ *
+ * Grid: one axis, local THREADS, global THREADS * any number.
+ * Weights come from conv/nvidia/pairs_pack.cl: blocks of 64 filters as local memory has them, one power of two a filter;
+ * w_* of the problem are their strides before.  x has any strides and is read in place.
+ * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.  Loads run one slice ahead,
+ * across tiles.
+ * Slices are added up in float.  A sum that is not finite is computed again, product by product, as floats give it.
+ * Bound by: the producers' loads and conversions, then three products for one.
  */
 #ifndef BF /* filters of a tile: 64 or 128 */
 #define BF 128

@@ -1,11 +1,13 @@
-/* What goes before and after conv/nvidia/pairs.cl.
+/* Before and after conv/nvidia/pairs.cl.
  *
- * Weights into pairs of halves, in blocks of 64 rows as they are copied into local memory.
- * Rows are filters or, for backward data, the channels of a group; each has its own power of two as a scale, and
- * scales[group][row] takes it back.  packed[group][block][tap][slice of 64 channels][hi, lo][row of 64][64 halves],
- * zeros behind the last row and channel.
- * NDRange of pack_pairs: one axis, local 128, global 128 * groups * rows, up to a multiple of 64;
- * of join_phases: one axis, local 256, global columns / at_once * rows * ceil(images / IMAGES) or more.
+ * pack_pairs: weights into pairs of halves, in blocks of 64 rows as local memory has them.
+ *     packed[group][block][tap][K-slice of 64 channels][hi, lo][row of 64][64 halves], zeros behind the last row and
+ *     channel; scales[group][row] undoes the row's power of two.  Rows: filters, or a group's channels for backward data.
+ *     Grid: one axis, local 128, global 128 * groups * rows, rows up to a multiple of 64: a work-group has one row.
+ * join_phases: dx of a strided convolution from one packed plane a phase of the stride, zeros for phases without taps.
+ *     Grid: one axis, local 256, global columns / vector * rows * ceil(images / IMAGES) or more: a work-item has
+ *     `vector` neighbours at the same place of IMAGES images.
+ * Both are bound by memory.
  */
 #define X_TYPE float
 #include "include/common.h"

@@ -1,14 +1,18 @@
-/* Backward weights with float operands as pairs of halves by wgmma: the sums of dy x over the pixels of one split.
- * Needs SM_90A.
+/* Backward weights with float operands as pairs of halves by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
  *
- * Rows of a product are filters, columns are taps with their channels, padded to `reduced`, a multiple of 64; a slice
- * is 64 pixels.  x and dy have any strides and are read in place: the last 256 work-items, 128 for each, load rows of
- * 64 pixels, two a work-item, scale each row by its largest value and store it as pairs; the others multiply 64 filters
- * each 128 of them, and add the slices up in float.  Pixels i and i + 32 of a slice lie beside each other, in both
- * operands.  A pair of mbarriers for each stage, full and empty, keeps them apart; loads run a slice ahead.
- * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
- * partial[split][group][filter][column]: a group of work-items owns a tile of 128 x 128 for `slices` slices.
- * NDRange: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
+ *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns ->  BN         A work-group computes one tile of 128 filters x 128 columns for one split of
+ *   filters  +--------+--------+      `slices` K-slices of 64 pixels.  A column block has `reduced` channels a tap, a
+ *     BM     | tile 0 | tile 2 |      multiple of 64.
+ *            +--------+--------+      Warpgroups 0, 1: consumers, 64 filters each.  Warpgroups 2, 3: producers, of dy
+ *                                     and of x: rows of 64 pixels, two a work-item, scaled by their largest value.
+ *
+ * Grid: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
+ * x and dy have any strides and are read in place.  Pixels i and i + 32 of a slice are neighbours in both operands.
+ * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.
+ * Slices are added up in float.  A sum that is not finite is computed again, product by product, as floats give it.
+ * Bound by: the producers' loads and conversions.
  */
 #ifndef STAGES
 #define STAGES 3

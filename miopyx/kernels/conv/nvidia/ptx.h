@@ -2,7 +2,7 @@
  *
  * A convolution is a grid of output pixels (n, p, q), each a sum over taps (i, j) and channels c of
  *     x[n, c, p * step_h + first_h + i * tap_h, q * step_w + first_w + j * tap_w] * w[k, i, j, c],
- * which covers backward data too: one grid for every residue of the stride, with the taps that meet it.
+ * which covers backward data too: one grid for every phase of the stride, with the taps that meet it.
  */
 #include "conv/nvidia/conv_args.h"
 #include "conv/nvidia/quotient.h"
@@ -48,7 +48,7 @@ static inline uint mx_shared(__local const void *p)
     asm volatile("cp.async." cache ".shared.global [%0], [%1], " #bytes ", %2;" ::"r"(to), "l"((ulong)(from)),        \
                  "r"((valid) ? bytes : 0) : "memory")
 #define MX_COPY16(to, from, valid) MX_COPY_BYTES("cg", 16, to, from, valid)
-/* The same through the first-level cache, for what is read again soon, and for less than 16 bytes. */
+/* The same through the L1, for what is read again soon, and for less than 16 bytes. */
 #define MX_COPY16_L1(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
 #define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
 #define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)

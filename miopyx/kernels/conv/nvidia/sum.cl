@@ -1,8 +1,13 @@
-/* The sum of the parts of backward weights, in their order whatever the device: dw = alpha * sum + beta * dw.
+/* The sum of split-K's partial sums of backward weights: dw = alpha * sum + beta * dw, in a fixed order on any device.
  *
- * partial[split][row][tap * partial_tap + c * partial_c], rows of all groups, `pitch` elements each.  256 / SHARES neighbouring
- * elements and SHARES of the splits a group of work-items: each share is added up in order, then the shares.
- * NDRange: one axis, local 256, global SHARES * (elements of dw, up to a multiple of 256 / SHARES).
+ *   partial[split][row][tap * partial_tap + c * partial_c], rows of all groups, `pitch` elements each.
+ *
+ *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring elements of dw
+ *                share s adds up splits s * n .. (s + 1) * n - 1 in order; then share 0 adds up the shares in order.
+ *
+ * Grid: one axis, local 256, global SHARES * (elements of dw, up to a multiple of 256 / SHARES).
+ * Local memory: one float a work-item.
+ * Bound by: memory; each partial sum is read once.
  */
 #ifndef X_TYPE
 #define X_TYPE float

@@ -1,10 +1,16 @@
-/* Backward weights with float operands as implicit GEMM on NVIDIA's tensor cores: the sums of dy x over the pixels of
- * one split, three products of hi and lo for each, see conv/nvidia/float.cl.
+/* Backward weights with float operands on tensor cores: partial sums of split-K over the pixels of x and dy.
  *
- * Rows are filters, columns are (c, i, j) as in packed KCRS, the sum runs over pixels; x and dy have any strides.
- * partial[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
- * pixels.
- * NDRange: one axis, local 256, global 256 * tiles down * tiles across * groups * splits.
+ *   partial[split][group][filter][(c, i, j)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns (c, i, j) ->  BN    A work-group computes one tile of BM filters x BN columns for one split:
+ *   filters  +--------+--------+           `slices` K-slices of DEPTH pixels.  8 warps, each 64 x 32 in registers.
+ *     BM     | tile 0 | tile 2 |           conv/nvidia/sum.cl adds the splits up in a fixed order.
+ *            +--------+--------+
+ *
+ * Grid: one axis, local 256, global 256 * tiles down * tiles across * groups * splits.
+ * x and dy have any strides; pairs of tf32 as in conv/nvidia/float.cl.
+ * Local memory: a ring of STAGES K-slices, rows padded to PITCH words against bank conflicts.
+ * Bound by: copies of 4 bytes, and three products for one.
  */
 #define X_TYPE float
 #ifndef WARPS_M /* a warp owns 64 filters x 32 columns */

@@ -40,7 +40,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
 # What the kernels are compiled for.
 cdef struct plan_t:
     bint last, paired, vector
-    int64_t steps, room, local
+    int64_t steps, tile_elements, local
 
 
 cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
@@ -78,8 +78,8 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     g.lines = g.rows * (1 if k.last else g.channels)
     g.width = <int> (((TILE_W - 1) * g.step_w + (g.taps_w - 1) * g.tap_w + 1) * unit)
     g.pitch = <int> up(g.width + 1, 2)
-    k.room = up(g.lines * <int64_t> g.pitch, 256)
-    k.local = 2 * k.room * size + k.steps * depth * 8
+    k.tile_elements = up(g.lines * <int64_t> g.pitch, 256)
+    k.local = 2 * k.tile_elements * size + k.steps * depth * 8
     k.local += 2 * 18432 if blocks == WEIGHTS else k.steps * 4 * 512 * (size // 2)
     k.paired = size == 2 and g.step_w * unit % 2 == 0
     if k.last:
@@ -155,7 +155,7 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
         spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(k.last),
-                          PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, ROOM=k.room,
+                          PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, TILE_ELEMENTS=k.tile_elements,
                           BLOCKS=config[0])
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
                 struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
@@ -196,7 +196,7 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         else:
             chunked = g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
         spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
-                          CHANNELS_LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, ROOM=k.room)
+                          CHANNELS_LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, TILE_ELEMENTS=k.tile_elements)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),

@@ -26,7 +26,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/grouped_args.h" nogil:
     ctypedef struct mx_nv_grouped:
         int images, p, q
         int h, w
-        int channels, each
+        int channels, group_channels
         int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
         int low_h, low_w
         int x_n, x_h, x_w
@@ -113,7 +113,7 @@ cdef mx_nv_grouped _operands(const mx_conv_problem* p, const mx_tensor* x, const
     cdef mx_nv_grouped g
     memset(&g, 0, sizeof(g))
     g.images, g.h, g.w = <int> x.len[0], <int> x.len[3], <int> x.len[4]
-    g.channels, g.each = <int> x.len[1], <int> p.w.len[1]
+    g.channels, g.group_channels = <int> x.len[1], <int> p.w.len[1]
     g.x_n, g.x_h, g.x_w = <int> stride_of(x, 0), <int> stride_of(x, 3), <int> stride_of(x, 4)
     g.y_n, g.y_h, g.y_w = <int> stride_of(y, 0), <int> stride_of(y, 3), <int> stride_of(y, 4)
     g.w_k, g.w_c = <int> p.w.stride[0], <int> stride_of(&p.w, 1)
@@ -165,7 +165,7 @@ cdef class _NvGrouped(_NvSolver):
         if p.w.len[3] * p.w.len[4] > 121 or (self.direction == MX_BACKWARD_WEIGHTS and p.w.len[4] > MOST_TAPS):
             return "a large filter"
         if self.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 64:
-            return "too many residues of the stride"
+            return "too many phases of the stride"
         return self.refuse_tiles(dev, p)
 
     cdef str refuse_tiles(self, Device dev, const mx_conv_problem* p):
@@ -193,7 +193,7 @@ cdef class _NvGrouped(_NvSolver):
         return t
 
     cdef dict defines(self, const mx_conv_problem* p, const tile_t* t):
-        return dict(X_TYPE=type_token(p.w.type), BLOCKS=t.blocks, IN=t.inner, STEPS=t.steps, STAGES=t.stages,
+        return dict(X_TYPE=type_token(p.w.type), BLOCKS=t.blocks, IN_BLOCKS=t.inner, STEPS=t.steps, STAGES=t.stages,
                     SLOTS=t.slots)
 
 
@@ -248,7 +248,7 @@ cdef class NvGroupedFwd(_NvGroupedData):
 
 
 cdef class NvGroupedBwd(_NvGroupedData):
-    """Backward data: a launch for every residue of the stride."""
+    """Backward data: a launch for every phase of the stride."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1115, "NvGroupedBwd", MX_BACKWARD_DATA
@@ -301,7 +301,7 @@ cdef class NvGroupedWrw(_NvGrouped):
         cdef tile_t t
         cdef int64_t lines = self.lines(p), columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         self.plan(dev, p, config, &g, &t)
-        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", S=p.w.len[4], LINES=lines,
+        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", TAPS_W=p.w.len[4], TAP_ROWS=lines,
                           **self.defines(p, &t))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))

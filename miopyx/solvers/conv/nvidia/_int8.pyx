@@ -1,6 +1,6 @@
 """int8 convolutions forward on NVIDIA's tensor cores, one and two spatial axes.
 
-x and w are read with their channels closest, in place where they lie so, 16 channels together, else from a packed copy.
+x and w are read with their contiguous channels, in place where they lie so, 16 channels together, else from a packed copy.
 """
 
 from libc.stdint cimport int64_t
@@ -54,7 +54,7 @@ cdef packing_t _packing(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_t channels, int64_t reduced):
-    """Copy a tensor with its channels closest to byte `to` of the workspace; `channels` are of one group."""
+    """Copy a tensor with channels last to byte `to` of the workspace; `channels` are of one group."""
     cdef mx_nv_bytes g
     cdef int64_t pixels = t.len[3] * t.len[4]
     cdef int64_t tiles = up(pixels, 64) // 64 * (up(reduced, 64) // 64) * groups * t.len[0]

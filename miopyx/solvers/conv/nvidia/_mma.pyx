@@ -1,6 +1,6 @@
 """Convolution on NVIDIA's tensor cores by mma.sync as implicit GEMM, one and two spatial axes.
 
-Operands of 16 bits are read with their channels closest, in place where they lie so, else from a packed copy in the
+Operands of 16 bits are read with their contiguous channels, in place where they lie so, else from a packed copy in the
 workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is closest already.
 Backward data is a forward convolution of dy for every phase of the stride, with the taps that meet it.
 """
@@ -69,7 +69,7 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
         n.planes = 1
         n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
         n.chunks = (p.y.len[4] - 1) * n.step + (n.taps - 1) * n.tap + 1
-    # The chunks of all taps in a row are channels of one where they lie beside each other.
+    # The chunks of all taps in a row are channels of one where they lie next to each other.
     n.taps_across = 1 if n.whole_rows or n.tap == 1 else n.taps
     n.reduced = 8 * (n.taps if n.taps_across == 1 else 1)
     n.bytes = up(p.x.len[0] * n.planes * n.rows * n.chunks * 16, ALIGN)
@@ -162,7 +162,7 @@ cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
 
 
 cdef class _Pixels:
-    """A tensor of 16 bits that is copied with its channels closest, as kernels/conv/nvidia/pack.cl takes it."""
+    """A tensor of 16 bits that is copied with channels last, as kernels/conv/nvidia/pack.cl takes it."""
     cdef int slot, run
     cdef int64_t to, tiles
     cdef mx_nv_pixels geometry
@@ -242,7 +242,7 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
 
 
 cdef list _unpacking(const mx_conv_problem* p, const roles_t* r):
-    """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
+    """The step that copies y from where it lies in the workspace, channels last, if it does."""
     cdef _Pixels y
     if not r.unpacks_y:
         return []
@@ -301,7 +301,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         if g.filters <= 64 or g.taps_h * g.taps_w * g.reduced <= 128:
             # Few products a tile: several small groups a compute unit hide each other's beginnings and ends.
             filters_tile, pixels_tile, threads = 64, 128, 128
-            defines.update(WARPS_M=1, WARPS_N=4, AT_ONCE=2)
+            defines.update(WARPS_M=1, WARPS_N=4, INTERLEAVE=2)
         else:
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
@@ -473,7 +473,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the splits that should take least time.
 
     A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products (2.9e6 operations
-    a microsecond) or by what it reads from the second-level cache (42 KB); each takes 3 us to begin and end.  Parts are
+    a microsecond) or by what it reads from the L2 (42 KB); each takes 3 us to begin and end.  Parts are
     written and read.
     """
     cdef parts_t s = operands_of_parts(p, False)

@@ -42,9 +42,9 @@ cdef enum:
     WEIGHT_TILES = 8
     CHOICES_COUNT = 9
     MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
-    GROUP_BYTES = 231264   # of local memory that a group of work-items may have, which is 226 KiB, barriers left out
+    GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
-    CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
+    CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
 # What is read from memory, and of parts written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
@@ -171,7 +171,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     for i in range(phases):
         vector = min(vector, widest(&g[i], last))
     for i in range(CHOICES_COUNT):
-        # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
+        # Filters of 64: what taps share comes through the L1, and tiles of many pixels share most.
         if (i == 4) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
@@ -248,7 +248,7 @@ cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint 
 
 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
-    """Whether x, of a 1x1 filter, has its columns apart and would be read with its pixels closest if it had not."""
+    """Whether x, of a 1x1 filter, has its columns apart and would be read with its contiguous pixels if it had not."""
     cdef mx_conv_problem o
     if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
             or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
@@ -348,7 +348,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         return _multiply_hopper(dev, p, r, g)
 
 
-# Backward data of few channels: all residues of the stride are filters of one convolution.
+# Backward data of few channels: all phases of the stride are filters of one convolution.
 cdef struct merged_t:
     bint used
     int64_t filters                          # residues times channels, up to a multiple of 8
@@ -375,7 +375,7 @@ cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
 
 
 cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
-    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels lie closest."""
+    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels are contiguous."""
     cdef const mx_tensor* x = &p.x
     return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
             and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
@@ -404,10 +404,10 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for residues of the stride of one size.
+    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for phases of the stride of one size.
 
-    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
-    filter with a stride meets, where pixels lie closest.
+    With few channels all phases are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels are contiguous.
     """
 
     def __cinit__(self):
@@ -513,9 +513,9 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the parts of the pixels that should take least time.
 
-    Either every group of work-items has one tile and `split_slices` slices of it, side by side with the other tiles' of the
+    Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
-    that they should fit into the second-level cache.  Parts are written and read.
+    that they should fit into the L2.  Parts are written and read.
     """
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)

@@ -2,16 +2,16 @@
  *
  *   K: all taps and channels as one axis; rows of the filter are runs of neighbours in x (conv/nvidia/few.h)
  *
- *              q ->  16           Persistent: a work-group keeps the weights of 64 filters in local memory and goes from
- *            +------+------+      tile to tile of 8 x 16 pixels; the pixels that a tile reads, with its halo, are copied
- *     p  8   |  0   |  1   |      there, into one of two stages.  A warp has 32 pixels x BLOCKS * 16 filters.
- *            +------+------+
+ *              q ->  16           Persistent: a work-group keeps the weights of 64 filters in local memory and
+ *            +------+------+      goes from tile to tile of 8 x 16 pixels.  The pixels that a tile reads, with its
+ *     p  8   |  0   |  1   |      halo, are copied there, into one of two stages.
+ *            +------+------+      A warp has 32 pixels x BLOCKS * 16 filters.
  *
  * Grid: one axis, local 512 / BLOCKS, global (512 / BLOCKS) * sets * workers; sets: of 64 filters.
  * Channels last: pixels are the rows of mma.sync, filters the columns; else the other way round.  The columns' order
  * gives each lane four neighbours of y.
- * Floats are pairs of tf32 as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not finite
- * is computed again, since infinity times a zero outside x may have made it.
+ * Floats are pairs of tf32 as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not
+ * finite is computed again, since infinity times a zero outside x may have made it.
  * Bound by: storing y; reads of local memory where the filter is large.
  */
 #ifndef PAIRED /* 16 bits: two neighbours in x begin at a word */
@@ -81,7 +81,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         /* Word j of lane l: row l / 4 of half j % 2 of the filters, part j / 2 of the step's k. */
         const int word = i & 3, to_lane = i >> 2 & 31, b = i >> 7 & 3, step = i >> 9, r = to_lane >> 2;
         const int k = step * DEPTH + (word >> 1) * (DEPTH / 2) + (to_lane & 3) * (WIDE ? 1 : 2);
-        const int filter = filter0 + b * 16 + (CHANNELS_LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
+        const int filter =
+            filter0 + b * 16 + (CHANNELS_LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
         const bool some = filter < g.filters;
         __global const STORAGE(X_TYPE) *from = W + (long)filter * g.w_k;
         __local uint *to = (__local uint *)weights + ((step * 4 + b) * PAIR_WORDS * 32 + to_lane) * 4 + word;
@@ -139,7 +140,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             uint hi[2][2][2], lo[2][2][2];
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                MX_TF32_PAIR(x[i >> 2][i >> 1 & 1][i & 1], hi[i >> 2][i >> 1 & 1][i & 1], lo[i >> 2][i >> 1 & 1][i & 1]);
+                MX_TF32_PAIR(x[i >> 2][i >> 1 & 1][i & 1], hi[i >> 2][i >> 1 & 1][i & 1],
+                             lo[i >> 2][i >> 1 & 1][i & 1]);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 const uint4 w_hi4 = weights[((step * 4 + b0 + b) * 2) * 32 + lane];
@@ -190,12 +192,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             }
             __global STORAGE(X_TYPE) *y = image + p * g.y_h + q * g.y_w + k * g.y_c;
-            const int apart = CHANNELS_LAST ? g.y_c : g.y_w, count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
+            const int y_step = CHANNELS_LAST ? g.y_c : g.y_w;
+            const int count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
 #pragma unroll
             for (int l = 0; l < 4; l++) {
                 v[l] *= alpha;
                 if (beta != 0 && l < count)
-                    v[l] += beta * LOAD(X_TYPE)(y, l * apart);
+                    v[l] += beta * LOAD(X_TYPE)(y, l * y_step);
             }
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             if (VEC == 4 && ((ulong)y & 15) == 0)
@@ -204,7 +207,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     if (l < count)
-                        y[l * apart] = v[l];
+                        y[l * y_step] = v[l];
 #else
             uint2 four;
             MX_ROUND_PAIR(four.x, v[0], v[1]);
@@ -215,7 +218,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     if (l < count)
-                        y[l * apart] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
+                        y[l * y_step] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
 #endif
         }
 #pragma unroll 1
@@ -226,8 +229,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll 1
                 for (int l = 0; l < 4; l++)
                     if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q)
-                        STORE_MIXED(X_TYPE, image, p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w + (CHANNELS_LAST ? k + l : k) * g.y_c,
-                                    mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k), alpha, beta);
+                        STORE_MIXED(X_TYPE, image,
+                                    p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                                        + (CHANNELS_LAST ? k + l : k) * g.y_c,
+                                    mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k),
+                                    alpha, beta);
             }
         MX_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);

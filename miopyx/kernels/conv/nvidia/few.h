@@ -1,4 +1,4 @@
-/* What the kernels for few channels share, after include/common.h and conv/nvidia/ptx.h: their problem, the axis k of all taps and
+/* What the kernels for few channels share, after include/common.h and conv/nvidia/ptx.h: the axis k of all taps and
  * channels, and the pixels of x that a tile of 8 x 16 pixels of y reads, in `pixels[stage]` at address pixels_at.
  * They say THREADS before, the work-items of a group.
  */
@@ -29,43 +29,44 @@
 #else
 #define FETCH(stage) values[l] = valid ? X[at] : (STORAGE(X_TYPE))0
 #endif
-#define MX_COPY_X(stage, number)                                                                               \
-    do {                                                                                                       \
-        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down);\
-        const int h0 = (line_ - n * g.down) * TILE_H * g.step_h + g.first_h;                                   \
-        const int w0 = ((tile_ - line_ * g.across) * TILE_W * g.step_w + g.first_w) * unit;                    \
-        const int all = g.lines * g.pitch;                                                                     \
+#define MX_COPY_X(stage, number)                                                                                       \
+    do {                                                                                                               \
+        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down);        \
+        const int h0 = (line_ - n * g.down) * TILE_H * g.step_h + g.first_h;                                           \
+        const int w0 = ((tile_ - line_ * g.across) * TILE_W * g.step_w + g.first_w) * unit;                            \
+        const int all = g.lines * g.pitch;                                                                             \
         _Pragma("unroll 1") for (int i0 = get_local_id(0); i0 < all; i0 += LOADS_IN_FLIGHT * THREADS)                  \
-        {                                                                                                      \
+        {                                                                                                              \
             STORAGE(X_TYPE) values[LOADS_IN_FLIGHT];                                                                   \
             _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++)                                                \
-            {                                                                                                  \
-                const int i = i0 + l * THREADS, line = mx_quotient(i, g.by_pitch), e = i - line * g.pitch;     \
-                const int c = CHANNELS_LAST ? 0 : mx_quotient(line, g.by_rows), h = h0 + line - c * g.rows;             \
-                const bool valid = i < all && e < g.width && (uint)h < (uint)g.h                               \
-                                   && (uint)(w0 + e) < (uint)(g.w * unit);                                     \
-                const int at = n * g.x_n + c * g.x_c + h * g.x_h + w0 + e;                                     \
-                if (!WIDE || i < all)                                                                          \
-                    FETCH(stage);                                                                              \
-            }                                                                                                  \
-            if (!WIDE)                                                                                         \
+            {                                                                                                          \
+                const int i = i0 + l * THREADS, line = mx_quotient(i, g.by_pitch), e = i - line * g.pitch;             \
+                const int c = CHANNELS_LAST ? 0 : mx_quotient(line, g.by_rows), h = h0 + line - c * g.rows;            \
+                const bool valid = i < all && e < g.width && (uint)h < (uint)g.h                                       \
+                                   && (uint)(w0 + e) < (uint)(g.w * unit);                                             \
+                const int at = n * g.x_n + c * g.x_c + h * g.x_h + w0 + e;                                             \
+                if (!WIDE || i < all)                                                                                  \
+                    FETCH(stage);                                                                                      \
+            }                                                                                                          \
+            if (!WIDE)                                                                                                 \
                 _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++) if (i0 + l * THREADS < all)                \
-                    pixels[stage][i0 + l * THREADS] = values[l];                                               \
-        }                                                                                                      \
+                    pixels[stage][i0 + l * THREADS] = values[l];                                                       \
+        }                                                                                                              \
     } while (0)
 
-/* Where k lies in x from a pixel's first element, and in w from a filter's, or -1.  Behind a run a neighbour is read,
- * which meets a weight of zero; behind the last run the first element of all. */
-#define MX_LIST_K(to_x, to_w, w_c, w_h, w_w)                                                                   \
-    do {                                                                                                       \
-        for (int k_ = get_local_id(0); k_ < STEPS * DEPTH; k_ += THREADS) {                                    \
-            const int line = mx_quotient(k_, g.by_run), e = k_ - line * g.run;                                 \
-            const int c = CHANNELS_LAST ? e % g.channels : line / g.taps_h, i = CHANNELS_LAST ? line : line - c * g.taps_h;      \
-            const int j = CHANNELS_LAST ? e / g.channels : e;                                                           \
-            const bool valid = i < g.taps_h && c < g.channels && j < g.taps_w;                                 \
-            to_w[k_] = valid ? c * (w_c) + i * (w_h) + j * (w_w) : -1;                                         \
-            const int row = (CHANNELS_LAST ? 0 : c * g.rows) + i * g.tap_h;                                             \
-            const int column = CHANNELS_LAST ? j * g.tap_w * g.channels + c : j * g.tap_w;                              \
-            to_x[k_] = i < g.taps_h && c < g.channels ? row * g.pitch + column : 0;                            \
-        }                                                                                                      \
+/* The offset of k in x from a pixel's first element, and in w from a filter's, or -1.  Behind a run a neighbour is
+ * read, which meets a weight of zero; behind the last run the first element of all. */
+#define MX_LIST_K(to_x, to_w, w_c, w_h, w_w)                                                                           \
+    do {                                                                                                               \
+        for (int k_ = get_local_id(0); k_ < STEPS * DEPTH; k_ += THREADS) {                                            \
+            const int line = mx_quotient(k_, g.by_run), e = k_ - line * g.run;                                         \
+            const int c = CHANNELS_LAST ? e % g.channels : line / g.taps_h;                          \
+            const int i = CHANNELS_LAST ? line : line - c * g.taps_h; \
+            const int j = CHANNELS_LAST ? e / g.channels : e;                                                          \
+            const bool valid = i < g.taps_h && c < g.channels && j < g.taps_w;                                         \
+            to_w[k_] = valid ? c * (w_c) + i * (w_h) + j * (w_w) : -1;                                                 \
+            const int row = (CHANNELS_LAST ? 0 : c * g.rows) + i * g.tap_h;                                            \
+            const int column = CHANNELS_LAST ? j * g.tap_w * g.channels + c : j * g.tap_w;                             \
+            to_x[k_] = i < g.taps_h && c < g.channels ? row * g.pitch + column : 0;                                    \
+        }                                                                                                              \
     } while (0)

@@ -1,5 +1,5 @@
-/* Backward weights of few channels in 16 bits on tensor cores: partial[worker][k][tap][c], split-K over tiles of pixels;
- * conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/few.h.
+/* Backward weights of few channels in 16 bits on tensor cores: partial[worker][k][tap][c], split-K over tiles of
+ * pixels; conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/few.h.
  *
  *   work-group (set, worker): 64 filters x all of K, over tiles worker, worker + workers, ... of 8 x 16 pixels
  *   warp: 64 filters x EACH * 8 of K, a row of 16 pixels at a time
@@ -9,7 +9,7 @@
  * A sum that is not finite is computed again, since infinity times a zero outside x may have made it.
  * Bound by: reading dy.
  */
-#ifndef CHUNKED /* 8 neighbours of dy lie in it together or not at all, 16 bytes apart */
+#ifndef CHUNKED /* 8 neighbours of dy are all inside it or all outside, and 16-byte aligned */
 #define CHUNKED 1
 #endif
 #define THREADS 256
@@ -63,28 +63,28 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     const uint pixels_at = mx_shared(pixels), dy_at = mx_shared(gradients);
     const bool chunked = CHUNKED && ((ulong)Y & 15) == 0;
     /* Eight filters of a pixel, or eight pixels of a filter. */
-#define COPY_DY(stage, number)                                                                                  \
-    do {                                                                                                        \
-        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down); \
-        const int p0 = (line_ - n * g.down) * TILE_H, q0 = (tile_ - line_ * g.across) * TILE_W;                 \
-        _Pragma("unroll 1") for (int i = item; i < 8 * PIXELS; i += THREADS)                                    \
-        {                                                                                                       \
-            const int pixel = CHANNELS_LAST ? i >> 3 : (i & 15) * 8, filter = CHANNELS_LAST ? (i & 7) * 8 : i >> 4;               \
-            const int p = p0 + pixel / TILE_W, q = q0 + pixel % TILE_W, k = filter0 + filter;                   \
-            const bool some = p < g.p && q < g.q && k < g.filters;                                              \
-            __global const ushort *from = Y + (some ? n * g.y_n + p * g.y_h + q * g.y_w + k * g.y_c : 0);       \
-            const uint to = dy_at + (stage)*DY_BYTES                                                            \
-                            + (CHANNELS_LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);                 \
-            if (chunked)                                                                                        \
-                MX_COPY16(to, from, some);                                                                      \
-            else                                                                                                \
-                _Pragma("unroll 1") for (int l = 0; l < 8; l++)                                                 \
-                {                                                                                               \
-                    const bool valid = some && (CHANNELS_LAST ? k + l < g.filters : q + l < g.q);                        \
-                    const ushort value = valid ? from[l * (CHANNELS_LAST ? g.y_c : g.y_w)] : (ushort)0;                  \
-                    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * l), "h"(value) : "memory");           \
-                }                                                                                               \
-        }                                                                                                       \
+#define COPY_DY(stage, number)                                                                                         \
+    do {                                                                                                               \
+        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down);        \
+        const int p0 = (line_ - n * g.down) * TILE_H, q0 = (tile_ - line_ * g.across) * TILE_W;                        \
+        _Pragma("unroll 1") for (int i = item; i < 8 * PIXELS; i += THREADS)                                           \
+        {                                                                                                              \
+            const int pixel = CHANNELS_LAST ? i >> 3 : (i & 15) * 8, filter = CHANNELS_LAST ? (i & 7) * 8 : i >> 4;    \
+            const int p = p0 + pixel / TILE_W, q = q0 + pixel % TILE_W, k = filter0 + filter;                          \
+            const bool some = p < g.p && q < g.q && k < g.filters;                                                     \
+            __global const ushort *from = Y + (some ? n * g.y_n + p * g.y_h + q * g.y_w + k * g.y_c : 0);              \
+            const uint to = dy_at + (stage)*DY_BYTES                                                                   \
+                            + (CHANNELS_LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);               \
+            if (chunked)                                                                                               \
+                MX_COPY16(to, from, some);                                                                             \
+            else                                                                                                       \
+                _Pragma("unroll 1") for (int l = 0; l < 8; l++)                                                        \
+                {                                                                                                      \
+                    const bool valid = some && (CHANNELS_LAST ? k + l < g.filters : q + l < g.q);                      \
+                    const ushort value = valid ? from[l * (CHANNELS_LAST ? g.y_c : g.y_w)] : (ushort)0;                \
+                    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * l), "h"(value) : "memory");                  \
+                }                                                                                                      \
+        }                                                                                                              \
     } while (0)
     COPY_DY(0, worker);
     MX_COMMIT();
@@ -93,13 +93,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     MX_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    const int first = warp * EACH * 8, next_row = g.step_h * g.pitch, apart = g.step_w * unit;
+    const int first = warp * EACH * 8, next_row = g.step_h * g.pitch, pixel_step = g.step_w * unit;
     int base[EACH];
     float sums[EACH][4][4];
 #pragma unroll
     for (int b = 0; b < EACH; b++) {
         const int k = first + b * 8 + row8;
-        base[b] = (k < STEPS * 16 ? in_x[k] : 0) + 2 * t * apart;
+        base[b] = (k < STEPS * 16 ? in_x[k] : 0) + 2 * t * pixel_step;
 #pragma unroll
         for (int i = 0; i < 16; i++)
             sums[b][i >> 2][i & 3] = 0;
@@ -129,8 +129,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int b = 0; b < EACH; b++) {
                     __local const ushort *one = from + base[b];
-                    const uint b0 = (uint)one[0] | (uint)one[apart] << 16;
-                    const uint b1 = (uint)one[8 * apart] | (uint)one[9 * apart] << 16;
+                    const uint b0 = (uint)one[0] | (uint)one[pixel_step] << 16;
+                    const uint b1 = (uint)one[8 * pixel_step] | (uint)one[9 * pixel_step] << 16;
 #pragma unroll
                     for (int m = 0; m < 4; m++)
                         MX_ADD_PRODUCT(sums[b][m], a[m][0], a[m][1], a[m][2], a[m][3], b0, b1);

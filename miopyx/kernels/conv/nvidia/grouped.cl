@@ -67,11 +67,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     MX_COMMIT();
 
     /* The weights: 16 rows, filters, of 16 channels a block and tap, 8 channels at a time. */
-    const bool runs = g.group_channels >= 8 && g.w_c == 1 && (((ulong)W & 15) == 0) && ((g.w_k | g.w_h | g.w_w) & 7) == 0;
+    const bool runs = g.group_channels >= 8 && g.w_c == 1 && (((ulong)W & 15) == 0)
+                      && ((g.w_k | g.w_h | g.w_w) & 7) == 0;
 #pragma unroll 2
     for (int i = item; i < BLOCKS * IN_BLOCKS * taps * 32; i += THREADS) {
         const int part = i & 1, row = i >> 1 & 15, b = mx_quotient(i >> 5, g.by_taps), tap = (i >> 5) - b * taps;
-        const int tap_h = mx_quotient(tap, g.by_taps_w), own = channel0 / 16 + b / IN_BLOCKS, other = own / IN_BLOCKS * IN_BLOCKS + b % IN_BLOCKS;
+        const int tap_h = mx_quotient(tap, g.by_taps_w), own = channel0 / 16 + b / IN_BLOCKS;
+        const int other = own / IN_BLOCKS * IN_BLOCKS + b % IN_BLOCKS;
         const int k = 16 * (TRANSPOSED ? other : own) + row, c = 16 * (TRANSPOSED ? own : other) + 8 * part;
         const int in_group = c - (k & -g.group_channels); /* of the first; `each` is a power of two */
         __global const ushort *from =

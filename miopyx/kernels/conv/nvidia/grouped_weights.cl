@@ -1,5 +1,5 @@
-/* Backward weights of few channels a group in 16 bits on tensor cores: partial[worker][k][r][s][c], split-K over tiles of
- * pixels; conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/grouped.h.
+/* Backward weights of few channels a group in 16 bits on tensor cores: partial[worker][k][r][s][c], split-K over
+ * tiles of pixels; conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/grouped.h.
  *
  *   work-group (set, block of channels, TAP_ROWS rows of the filter, worker): over tiles worker, worker + workers, ...
  *   warp: one block of 16 filters x 16 channels for TAP_ROWS rows of the filter
@@ -117,7 +117,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                 if (line0 + t / TAPS_W >= g.taps_h)
                     break;
                 MX_LDMATRIX_T(b[0][0], b[0][1], b[1][0], b[1][1],
-                              base[m] + stage * STAGE_BYTES + (t / TAPS_W * g.tap_h * g.columns + t % TAPS_W * g.tap_w) * PITCH);
+                              base[m] + stage * STAGE_BYTES
+                                  + (t / TAPS_W * g.tap_h * g.columns + t % TAPS_W * g.tap_w) * PITCH);
                 MX_MULTIPLY(sums[t][0], a, b[0]);
                 MX_MULTIPLY(sums[t][1], a, b[1]);
             }
@@ -134,7 +135,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     for (int b = 0; b < BLOCKS; b++) {
         const int k = channel0 + b * 16 + row, c = channel0 + (b / IN_BLOCKS * IN_BLOCKS + other) * 16 + column;
         const int in_group = c - (k & -g.group_channels); /* `each` is a power of two */
-        places[b] = k < g.channels && (uint)in_group < (uint)g.group_channels ? k * g.group_channels * taps + in_group : -1;
+        places[b] =
+            k < g.channels && (uint)in_group < (uint)g.group_channels ? k * g.group_channels * taps + in_group : -1;
     }
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
@@ -168,6 +170,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
         if (again & 1) {
             const int b = i % BLOCKS, r = line0 + i / BLOCKS / TAPS_W, s = i / BLOCKS % TAPS_W;
             const int k = channel0 + b * 16 + row, c = channel0 + (b / IN_BLOCKS * IN_BLOCKS + other) * 16 + column;
-            partial[(k * taps + r * TAPS_W + s) * g.group_channels + c - (k & -g.group_channels)] = mx_exactly(X, Y, g, worker, k, c, r, s);
+            partial[(k * taps + r * TAPS_W + s) * g.group_channels + c - (k & -g.group_channels)] =
+                mx_exactly(X, Y, g, worker, k, c, r, s);
         }
 }

@@ -54,13 +54,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits each */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int columns = g.taps_h * g.taps_w * g.reduced;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
 
     X += x_offset + (long)group * g.x_g;
     Y += y_offset + (long)group * g.y_g;
@@ -77,18 +71,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     int pixel = split * slices * DEPTH + item;
 
-#define PLACE_SLICE(number)                                                                                           \
-    do {                                                                                                              \
-        if (item < DEPTH) {                                                                                           \
-            const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                                \
-            const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                               \
-            const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                     \
-            const bool inside = pixel < g.pixels;                                                                     \
-            places[(number)&1][item] =                                                                                \
-                (int4)(inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1, n * g.x_n + h * g.x_h + w * g.x_w,            \
-                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000, 0);                            \
-            pixel += DEPTH;                                                                                           \
-        }                                                                                                             \
+#define PLACE_SLICE(number)                                                                                            \
+    do {                                                                                                               \
+        if (item < DEPTH) {                                                                                            \
+            const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                              \
+            const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                             \
+            const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                      \
+            const bool inside = pixel < g.pixels;                                                                      \
+            places[(number)&1][item] =                                                                                 \
+                (int4)(inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1, n * g.x_n + h * g.x_h + w * g.x_w,             \
+                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000, 0);                             \
+            pixel += DEPTH;                                                                                            \
+        }                                                                                                              \
     } while (0)
 #define COPY_SLICE_BY(COPY16, number, stage)                                                                          \
     do {                                                                                                              \

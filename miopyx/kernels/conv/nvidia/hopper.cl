@@ -11,9 +11,9 @@
  * Rows of the product are pixels where y is channels last (CHANNELS_LAST), else filters: a work-item's sums are
  * neighbours in y either way.
  * Grid: one axis, local THREADS, global THREADS * any number.
- * A K-slice is 64 numbers of K for BP pixels and BF filters, a row of 128 bytes each.  x is channels last (x_c == 1) and
- * `channels` and `reduced` the same multiple of 8.  Or an operand is transposed, and a slice has 64 rows of K for each
- * 64 of them:
+ * A K-slice is 64 numbers of K for BP pixels and BF filters, a row of 128 bytes each.  x is channels last (x_c == 1),
+ * and `channels` and `reduced` the same multiple of 8.  Or an operand is transposed, and a slice has 64 rows of K for
+ * each 64 of them:
  *     X_TRANSPOSED: 16 bytes are 8 pixels of one channel; one tap, no stride, images of multiples of X_RUN pixels
  *     without gaps, copied X_RUN at a time.
  *     W_TRANSPOSED: 16 bytes are 8 filters; multiples of 8 filters and 64 channels; w_k: one channel to the next.
@@ -142,7 +142,7 @@ static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
 
 #define SLICES(tile) (((tile).phase.taps_h * (tile).phase.taps_w * g.reduced + 63) / 64)
 
-/* Where a pixel and a filter of y lie in y, -1 behind the last. */
+/* Offsets in y of a pixel and of a filter, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
 {
     const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
@@ -184,7 +184,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-    /* With PERMUTE_FILTERS the other 16 filters of 32 lie 4 rows further on, so that their chunks change places with the 4th. */
+    /* With PERMUTE_FILTERS the other 16 filters of 32 are 4 rows further on, so their chunks swap with the 4th. */
     const int w_row0 = PERMUTE_FILTERS ? mx_permuted(row0) : row0;
     const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
 #if X_TRANSPOSED
@@ -221,12 +221,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define SOME (tap_h < own.phase.taps_h)
 #endif
 
-/* Where a tile's pixels lie, and their first tap. */
+/* The offsets of a tile's pixels, at their first tap. */
 #if X_TRANSPOSED
-#define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
-        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.by_image);                                       \
-        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
+#define BEGIN_PIXELS(group, m0)                                                                                        \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                             \
+        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.by_image);                                     \
+        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                 \
     }
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
     _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
@@ -248,16 +248,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, x_from + (long)g.x_w * (i * ROWS_AT_ONCE),    \
                i * ROWS_AT_ONCE < some_pixels);
 #else
-#define BEGIN_PIXELS(group, m0)                                                                                       \
-    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \
-    for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
-        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);        \
-        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + own.phase.first_h, w = q * g.step_w + own.phase.first_w;                     \
-        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
-            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
-                   m < g.pixels ? mx_taps_inside(h, w, own.phase.taps_h, own.phase.taps_w, &g) : 0);              \
-    }                                                                                                                 \
+#define BEGIN_PIXELS(group, m0)                                                                                        \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                            \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                          \
+        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);      \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                 \
+        const int h = p * g.step_h + own.phase.first_h, w = q * g.step_w + own.phase.first_w;                          \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                            \
+            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                  \
+                   m < g.pixels ? mx_taps_inside(h, w, own.phase.taps_h, own.phase.taps_w, &g) : 0);                   \
+    }                                                                                                                  \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 /* The next four pixels' places come from local memory before the copies of these four. */
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
@@ -282,37 +282,38 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
                    w_from + b * 64 + (long)w_k * (i * ROWS_AT_ONCE), b * 64 < some_left);
 #else
-#define COPY_FILTERS(COPY16, at)                                                                                      \
-    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
-        COPY16(((at) + (PERMUTE_FILTERS ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES) ^ (PERMUTE_FILTERS ? i % 2 * 64 : 0), \
+#define COPY_FILTERS(COPY16, at)                                                                                       \
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                 \
+        COPY16(((at) + (PERMUTE_FILTERS ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES)                     \
+                   ^ (PERMUTE_FILTERS ? i % 2 * 64 : 0),                                                              \
                w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
-#define BEGIN_TILE()                                                                                                  \
-    do {                                                                                                              \
-        const int filter = own.n0 + (W_TRANSPOSED ? chunk * 8 : row0);                                                    \
-        BEGIN_PIXELS(own.group, own.m0);                                                                              \
-        filters_left = g.filters - filter;                                                                            \
-        w_base = own.phase.w_first + own.group * g.w_g                                                              \
-                 + (W_TRANSPOSED ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                                 \
-        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
-        if (!TAPS_INNER)                                                                                              \
-            NEXT_SLICE();                                                                                             \
+#define BEGIN_TILE()                                                                                                   \
+    do {                                                                                                               \
+        const int filter = own.n0 + (W_TRANSPOSED ? chunk * 8 : row0);                                                 \
+        BEGIN_PIXELS(own.group, own.m0);                                                                               \
+        filters_left = g.filters - filter;                                                                             \
+        w_base = own.phase.w_first + own.group * g.w_g                                                                 \
+                 + (W_TRANSPOSED ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                              \
+        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                      \
+        if (!TAPS_INNER)                                                                                               \
+            NEXT_SLICE();                                                                                              \
     } while (0)
 #define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
 /* What is not copied is not read either, wherever its address points. */
-#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
-    do {                                                                                                              \
-        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                     \
-        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                  \
-        COPY_PIXELS(COPY16X, stage, slice)                                                                            \
-        if (!has_filters) {                                                                                           \
-            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                     \
-            MX_OPAQUE(some_left);                                                                                     \
-            MX_OPAQUE(w_k);                                                                                           \
-            __global const ushort *w_from =                                                                           \
-                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                            \
-            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                     \
-        }                                                                                                             \
+#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                      \
+    do {                                                                                                               \
+        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                      \
+        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                   \
+        COPY_PIXELS(COPY16X, stage, slice)                                                                             \
+        if (!has_filters) {                                                                                            \
+            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                      \
+            MX_OPAQUE(some_left);                                                                                      \
+            MX_OPAQUE(w_k);                                                                                            \
+            __global const ushort *w_from =                                                                            \
+                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
+            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                      \
+        }                                                                                                              \
     } while (0)
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
@@ -356,7 +357,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
         const ulong a_matrix =
             mx_wg_matrix((CHANNELS_LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = 
+            mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
@@ -382,7 +384,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
-            skip = PING_PONG && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+            skip = PING_PONG && tile + get_num_groups(0) < tiles
+                       ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 

@@ -23,8 +23,8 @@
 #define CONSUMER_REGISTERS 224
 #define PRODUCER_REGISTERS 56 /* 384 have 168 each when they begin */
 
-/* Which taps of a pixel lie in x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.  A
- * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
+/* Which taps of a pixel are inside x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.
+ * A tap asks for two bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
 #define MX_NO_TAP 0x80000000u
 static inline uint mx_taps_beside(int h, int w, const mx_nv_conv *g)

@@ -4,7 +4,7 @@
  *   positions: pixels of padded images, rows of `pitch`, halos shared; tap (i, j) of position m is at m + constant
  *
  *   | work-group 0: tiles 0 .. group_tiles - 1 | work-group 1 ...    a tile is BP = 256 positions x all filters
- *   |-- 64 positions a block -->                                     4 consumers: 64 positions of the tile each, all taps
+ *   |-- 64 positions a block -->                                     4 consumers: 64 positions of it each, all taps
  *   ring: | block | block | block | ... | mirror of the first |      1 producer: copies each block of x once
  *
  * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
@@ -20,7 +20,7 @@
 #ifndef BF /* 32 or 64 */
 #define BF 64
 #endif
-#ifndef CHUNKS /* even; 0: channels lie 64 in a row */
+#ifndef CHUNKS /* even; 0: rows of 64 channels */
 #define CHUNKS 0
 #endif
 #ifndef PLANES /* 1 or 2 */
@@ -32,7 +32,7 @@
 #ifndef DEPTHS /* of w: 64 numbers of the reduced axis */
 #define DEPTHS 9
 #endif
-#ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are closest; BF is 64 */
+#ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are contiguous; BF is 64 */
 #define W_TRANSPOSED 0
 #endif
 #ifndef VEC
@@ -52,7 +52,7 @@
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #if CHUNKS
 #define POSITION_BYTES 16
-#define MIRRORED 2 /* blocks that lie behind the ring once more: a product's rows may begin in its last block */
+#define MIRRORED 2 /* blocks that are repeated behind the ring: a product's rows may begin in its last block */
 #else
 #define POSITION_BYTES 128
 #define MIRRORED 1
@@ -119,7 +119,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int c = k - tap * g.conv.reduced, tap_h = tap / g.conv.taps_w, tap_w = tap - tap_h * g.conv.taps_w;
         const bool valid = tap_h < g.conv.taps_h && (W_TRANSPOSED ? chunk * 8 : row) < g.conv.filters;
         __global const ushort *from =
-            W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w + (W_TRANSPOSED ? chunk * 8 : c) : 0);
+            W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w
+                          + (W_TRANSPOSED ? chunk * 8 : c) : 0);
         const int place = PERMUTE_FILTERS ? mx_permuted(row) : row;
         const uint to = w_shared + depth * W_BYTES + place * ROW_BYTES + ((chunk ^ (place & 7)) << 4);
         if (w_aligned)
@@ -194,7 +195,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong a_matrix = mx_wg_matrix(shared, 0);
 #endif
         const ulong b_matrix = mx_wg_matrix(w_shared, 64 * ROW_BYTES);
-        int slot = 0, parity = 0, ready = 0, freed = 0, at = role * 64; /* where this tile's positions lie in the ring */
+        int slot = 0, parity = 0, ready = 0, freed = 0, at = role * 64; /* this tile's first position in the ring */
         for (int tile = 0; tile < count; tile++) {
             const int need = (tile * BP + BP - 1 + g.span) / 64 + 1;
             for (; ready < min(need, blocks); ready++) {

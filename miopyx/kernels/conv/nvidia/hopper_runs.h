@@ -16,7 +16,7 @@
 
 #if CHANNELS_LAST
 /* Rows of the product are pixels, 64 of them with WN filters a warpgroup: 8 x 8 numbers are turned in registers, and
- * chunk c of 16 bytes of a filter's row lies at c ^ (filter % 8). */
+ * chunk c of 16 bytes of a filter's row is at c ^ (filter % 8). */
 #define RUN_BYTES (128 * WN) /* of local memory for each warpgroup */
 
 /* `shared`: where the warpgroup's part of local memory is. */
@@ -57,7 +57,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 }
 #else
 /* Rows of the product are filters: each warp turns 8 of them at a time into runs of WN pixels, VEC stored at once. */
-#define RUN_BYTES (16 * WN) /* of local memory for each warp; chunk c of 16 bytes of row r lies at c ^ r */
+#define RUN_BYTES (16 * WN) /* of local memory for each warp; chunk c of 16 bytes of row r is at c ^ r */
 #define RUN_ROWS (WN < 32 * VEC ? 32 * VEC / WN : 1) /* stored at once */
 #define RUN_PLACES (WN > 32 * VEC ? WN / (32 * VEC) : 1) /* of a lane in a row */
 

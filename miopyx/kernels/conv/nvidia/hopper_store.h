@@ -1,8 +1,9 @@
 /* How a tile of wgmma's sums goes to y, for the kernels of sm_90a in 16 bits.
  *
- * Expects CHANNELS_LAST, WN, WG_ROWS and VEC as conv/nvidia/hopper.cl explains them, MX_PROBLEM, and where a pixel and a
- * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
- * PERMUTE_FILTERS: of 32 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 8 neighbours in y.
+ * Expects CHANNELS_LAST, WN, WG_ROWS and VEC as conv/nvidia/hopper.cl explains them, MX_PROBLEM, and the offsets in y
+ * of a pixel and a filter, -1 for none: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
+ * PERMUTE_FILTERS: of 32 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 8
+ * neighbours in y.
  */
 static inline int mx_permuted(int k)
 {
@@ -57,7 +58,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
-    int row_at[2 * WG_ROWS]; /* where rows and columns of the product lie in y, -1: nowhere */
+    int row_at[2 * WG_ROWS]; /* offsets in y of rows and columns of the product, -1: none */
 #pragma unroll
     for (int i = 0; i < 2 * WG_ROWS; i++) {
         const int r = row + i / 2 * 64 + i % 2 * 8;

@@ -23,7 +23,7 @@
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
-#ifndef SHARES /* 1 to 8; many parts need many work-items for each element */
+#ifndef SHARES /* 1 to 8; many partial sums need many work-items for each element */
 #define SHARES 1
 #endif
 #include "include/common.h"

@@ -1,22 +1,22 @@
 /* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels.  Needs
  * SM_90A.
  *
- *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c], columns (i, j, c) with `reduced` channels a tap
+ *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]; columns: `reduced` channels a tap
  *
  *   K-slices of 64 pixels ->
  *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile
  *   tile 1 |= group 3 =| ...
- *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row, the next
- *   tile 1 |= group 1 =|= group 2 =====|              `split_slices` of them each, from tile to tile
+ *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row,
+ *   tile 1 |= group 1 =|= group 2 =====|              the next `split_slices` each, from tile to tile
  *
  * A tile is BM filters x BN columns.  Last warpgroup: the producer; the others: consumers, WG_ROWS * 64 filters each.
  * partial[slot][WG_ROWS][BN / 8][work-item][4], in the order of the consumers' registers (MX_WGMMA), one slot for each
  * group and tile it works on: slot is the group's number, plus the tile's if PERSISTENT.  conv/nvidia/hopper_sum.cl
  * adds them up.
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
- * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8 may
- * be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are multiples
- * of CONTIGUOUS_PIXELS pixels without gaps.
+ * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
+ * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
+ * multiples of CONTIGUOUS_PIXELS pixels without gaps.
  * Local memory: a ring of STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes, swizzled:
  * chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage, full and empty.
  * Bound by: L2 for small tiles, tensor cores for large ones, memory where filters and columns are few.
@@ -87,7 +87,7 @@ static inline int mx_from_lane(int value, int lane)
     return other;
 }
 
-/* Where a pixel lies in dy, -1 behind the last, its first tap in x, and which of its taps are inside. */
+/* A pixel's offset in dy, -1 behind the last, its first tap's in x, and which of its taps are inside. */
 typedef struct {
     int y, x;
     uint taps;
@@ -183,7 +183,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }                                                                                                             \
     } while (0)
 #else
-/* Without `whole`, which says that nothing lies outside but taps, each copy is asked. */
+/* Without `whole`, which says that nothing but taps is outside, each copy is asked. */
 #if FLAT
 #define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
     const bool inside = pixel + (i)*ROWS_AT_ONCE < g.pixels;                                                          \

@@ -10,11 +10,11 @@
  *
  * Grid: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
  * K is walked in K-slices of DEPTH; all work-items copy a slice (cp.async) while an earlier one is multiplied.
- * x is channels last (x_c == 1): 16 bytes are CHUNK channels of one pixel, `channels` and `reduced` the same multiple of
- * CHUNK; else conv/nvidia/pack.cl copies x, and w, first.  There is no column matrix: each chunk is read in place, or
- * is zeros.
- * Local memory: a ring of STAGES slices, BM + BN rows of 128 bytes, swizzled: chunk c of row r is at c ^ (r % 8), so that
- * copies and ldmatrix meet every bank once.  The epilogue stages the tile there in y's layout.
+ * x is channels last (x_c == 1): 16 bytes are CHUNK channels of one pixel, `channels` and `reduced` the same multiple
+ * of CHUNK; else conv/nvidia/pack.cl copies x, and w, first.  There is no column matrix: each chunk is read in place,
+ * or is zeros.
+ * Local memory: a ring of STAGES slices, BM + BN rows of 128 bytes, swizzled: chunk c of row r is at c ^ (r % 8), so
+ * that copies and ldmatrix meet every bank once.  The epilogue stages the tile there in y's layout.
  * Sums: float for half and bfloat16; int, exact, for int8.
  * Bound by: tensor cores where K is long (254 registers, 2 work-groups a compute unit); by L2 where it is short.
  */
@@ -79,7 +79,7 @@
 #define OUT_BYTES ((int)sizeof(OUT) * PITCH * (CHANNELS_LAST ? BM : BN))
 #define LOCAL_BYTES (STAGES * STAGE_BYTES > OUT_BYTES ? STAGES * STAGE_BYTES : OUT_BYTES)
 
-/* For tensors that do not begin at a multiple of 16 bytes: little code, for it lies amid what runs fast. */
+/* For tensors that do not begin at a multiple of 16 bytes: kept short, within the hot loop. */
 static inline void mx_copy_bytes(uint to, __global const char *from, bool valid)
 {
 #pragma unroll 1

@@ -1,23 +1,33 @@
-/* Copies that bring operands into the order the tensor-core kernels read: the reduced axis closest, zeros behind it;
- * and one that brings a result out of the order they write.
+/* Copies that bring operands into the order that the tensor-core kernels read, and results out of the order that they
+ * write.  All are bound by memory.  Elements of 2 bytes are only moved; pack_weights takes 4 too.
  *
- * Elements of 2 bytes only move; pack_weights takes 4 too.
- * pack_weights: to[group][row][tap][reduced], rows the filters or, for backward data, the channels of a group; one
- *     work-item an element.  A tap of the copy is reduced / folded neighbours in a row, of `folded` channels each.
- * pack_merged_weights: to[phase of the stride][channel of x][tap][filter] for backward data of all phases in one
- *     product, rows up to `rows`; one work-item an element.
- * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so
- *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
- * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
- *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
- * pack_two: the same of two tensors, the first in the first `tiles` work-groups.
- * unpack_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
- *     one.
- * scatter_phases: from[image][p][q][phase][channel], what merged phases give, to any strides; one work-item for
- *     those of a row.
- * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
- *     one work-item for VEC pixels, which divide a plane, of `each` planes; 16 bits only.
- * scatter_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
+ * Weights, the reduced axis contiguous, zeros behind it.  Grid: one work-item an element of the copy.
+ *     pack_weights: to[group][row][tap][reduced]; rows: filters or, for backward data, channels of a group.  A tap
+ *         of the copy is reduced / folded taps of w in a row, of `folded` channels each.
+ *     pack_merged_weights: to[phase of the stride][channel of x][tap][filter], rows up to `rows`: backward data of all
+ *         phases in one product.
+ *
+ * Images, channels last.
+ *     pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels.  A chunk has two pixels, `pixel_step` from
+ *         each other; the next begins `chunk_step` pixels on, padding included.  Rows go to the planes in turn.
+ *         Grid: one work-item a chunk.
+ *     pack_pixels: to[image][pixel][group][reduced] from any strides, through local memory:
+ *
+ *              pixels of all images ->  tile_pixels      A work-group transposes one tile of up to 128 pixels x 64
+ *         channels   +------+------+                     channels of one group.
+ *            64      |  0   |  2   |                     Grid: one axis, local 256,
+ *                    +------+------+                     global 256 * ceil(pixels / tile_pixels) * blocks.
+ *
+ *     pack_two: the same of two tensors; the first `tiles` work-groups take the first.
+ *     unpack_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups
+ *         count as one.
+ *
+ * Strides.
+ *     scatter_phases: from[image][p][q][phase][channel], what merged phases give, to any strides.
+ *         Grid: one work-item for the phases of a row at one (p, q).
+ *     gather_pixels: to[plane][p][q], planes the channels of all images, from pixels (p * step_h, q * step_w).
+ *         Grid: one work-item for VEC pixels, which divide a plane, of item_planes planes.
+ *     scatter_pixels: the way back, zeros elsewhere, y = alpha * from + beta * y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -134,11 +144,11 @@ __kernel void scatter_phases(__global const STORAGE(X_TYPE) *restrict from, long
 #ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef STEP /* of the VEC pixels to spread only each of so many meets anything; 2: those to gather lie in one row, \
-                2 columns apart and with one more behind the last, and all rows begin at multiples of 2 VEC */
+#ifndef STEP /* scatter: of VEC pixels each STEPth may be other than zero; gather: 2 where those of a work-item are \
+                every second of one row, with one more behind the last, and rows begin at multiples of 2 VEC */
 #define STEP 1
 #endif
-/* VEC elements that lie one after the other in words, to an address that is a multiple of their size. */
+/* VEC contiguous elements, in words, to an address that is a multiple of their size. */
 #define STORE_PIXELS MX_JOIN(STORE_PIXELS_, VEC)
 #define STORE_PIXELS_1(to, words) *(to) = (ushort)(words)[0]
 #define STORE_PIXELS_2(to, words) *(__global uint *)(to) = (words)[0]
@@ -243,9 +253,9 @@ __kernel void scatter_pixels(__global const ushort *restrict from, long from_off
 #define WHOLE_PITCH (CHANNELS / 2 + 1)
 #define TILE_WORDS (TILE * WHOLE_PITCH)
 
-/* Where word `pair` of a tile's pixel lies: chunk c of it at c ^ (p / run), so that neither words of pixels `run` apart
- * nor chunks of one pixel meet in a bank.  Where single elements are written, run 0, pixels lie an odd number of words
- * apart. */
+/* The address of word `pair` of a tile's pixel.  Swizzled, chunk c at c ^ (p / run): neither words of every `run`th
+ * pixel nor chunks of one pixel conflict.  Where single elements are written, run 0, a pixel has an odd number of
+ * words. */
 static inline int mx_in_tile(int p, int pair, int run)
 {
     return run == 0 ? p * WHOLE_PITCH + pair
@@ -275,7 +285,7 @@ static inline mx_tile mx_tile_of(int number, const mx_nv_pixels *g)
     return t;
 }
 
-/* Where `run` pixels lie in the strided tensor, -1: nowhere. */
+/* The offset of `run` pixels in the strided tensor, -1: none. */
 static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels *g, int run)
 {
     const int m = t->m0 + p, n = mx_quotient(m, g->by_image), rest = m - n * (g->h * g->w);
@@ -285,8 +295,8 @@ static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels
     return n * g->from_n + (run > 1 ? rest : h * g->from_h + (rest - h * g->w) * g->from_w);
 }
 
-/* run: so many pixels are read or written at once, since they are contiguous and equally aligned in every row: 8, 4, 2 or
- * 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
+/* run: so many pixels are read or written at once, since they are contiguous and equally aligned in every row: 8, 4, 2
+ * or 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
 #define EACH_RUN(run, l, k)                                                        \
     _Pragma("unroll") for (int l = 0; l < TILE / 64; l++)                          \
         _Pragma("unroll") for (int k = 0; k < CHANNELS / 2 * 64 / ((run) * ITEMS); k++)
@@ -382,7 +392,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 }
 
 /* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of a tile's images:
- * its image in the tile, its channel and pixel, and where it lies. */
+ * its image in the tile, its channel and pixel, and its offset. */
 #define EACH_CHUNK(l) _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)
 typedef struct {
     int n, c, p, at;
@@ -401,7 +411,7 @@ static inline mx_chunk mx_chunk_of(int l, const mx_tile *t, const mx_nv_pixels *
     return k;
 }
 
-/* Half words to the next of the chunk's elements, which lie in a tile by pixels. */
+/* Half words to the next of the chunk's elements, where a tile is ordered by pixels. */
 #define NEXT_ELEMENT(at, p)                                                     \
     do {                                                                        \
         at += 2 * WHOLE_PITCH;                                                  \

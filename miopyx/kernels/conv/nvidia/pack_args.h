@@ -1,4 +1,4 @@
-/* What the kernels of conv/nvidia/pack.cl and conv/nvidia/pack_bytes.cl take.  from_* and to_* are strides in elements. */
+/* What the kernels of conv/nvidia/pack.cl and conv/nvidia/pack_bytes.cl take.  from_*, to_*: strides in elements. */
 #ifndef MIOPYX_NV_PACK_ARGS_H
 #define MIOPYX_NV_PACK_ARGS_H
 #include "conv/nvidia/divisor.h"

@@ -2,8 +2,8 @@
  *
  *   to[image][pixel][group][reduced] = from, any strides; weights are images of taps.  `to` is 16-byte aligned.
  *
- *              pixels ->  64           A work-group transposes one tile of 64 pixels x 64 channels through local memory;
- *   channels +------+------+           a work-item 4 x 4 bytes of it.
+ *              pixels ->  64           A work-group transposes one tile of 64 pixels x 64 channels through local
+ *   channels +------+------+           memory; a work-item 4 x 4 bytes of it.
  *      64    |  0   |  1   |
  *            +------+------+
  *

@@ -9,8 +9,8 @@
  *            | tile 2 | tile 3 |       load its 64 channels, scale by their largest, store them as pairs.
  *
  * Grid: one axis, local THREADS, global THREADS * any number.
- * Weights come from conv/nvidia/pairs_pack.cl: blocks of 64 filters as local memory has them, one power of two a filter;
- * w_* of the problem are their strides before.  x has any strides and is read in place.
+ * Weights come from conv/nvidia/pairs_pack.cl: blocks of 64 filters as local memory has them, one power of two a
+ * filter; w_* of the problem are their strides before.  x has any strides and is read in place.
  * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.  Loads run one slice ahead,
  * across tiles.
  * Slices are added up in float.  A sum that is not finite is computed again, product by product, as floats give it.
@@ -34,7 +34,7 @@
 
 #define BP 128
 #define CONSUMERS 2
-#define PRODUCERS 2 /* in turns, a slice each */
+#define PRODUCERS 2 /* they take slices in turn */
 #define THREADS (128 * (CONSUMERS + PRODUCERS))
 #define F_BLOCKS (BF / 64)
 #if BF == 64 /* columns of a warpgroup: BP * F_BLOCKS / CONSUMERS */
@@ -46,7 +46,7 @@
 #define X_BYTES (2 * BP * ROW_BYTES)
 #define W_BLOCK (2 * BLOCK_BYTES)
 #define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
-#define TILES_AHEAD (STAGES + 1)
+#define TILES_IN_FLIGHT (STAGES + 1)
 
 /* Where a producer is: its pixel and what it loads next. */
 typedef struct {
@@ -106,7 +106,7 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
     return sum;
 }
 
-/* The usual way, and short: pairs of neighbours without alpha and beta.  Rows are `below` elements apart. */
+/* The usual way, and short: pairs of neighbours without alpha and beta.  `below`: elements to the row 8 down. */
 static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y, int below)
 {
 #pragma unroll
@@ -140,7 +140,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BP]; /* what takes the products of a pixel back */
-    __local int places[TILES_AHEAD][BP]; /* of pixels in y, -1: none */
+    __local int places[TILES_IN_FLIGHT][BP]; /* of pixels in y, -1: none */
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const mx_nv_conv g = o.g;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
@@ -189,14 +189,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
             v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
     }
-#define MOVE()                                                                                                        \
-    do                                                                                                                \
-        if (mx_next_slice(&at, &g)) {                                                                                 \
-            at.tile += get_num_groups(0);                                                                             \
-            if (++slot == TILES_AHEAD)                                                                                \
-                slot = 0;                                                                                             \
-            mx_begin_tile(&at, &g, down, across, row);                                                                \
-        }                                                                                                             \
+#define MOVE()                                                                                                         \
+    do                                                                                                                 \
+        if (mx_next_slice(&at, &g)) {                                                                                  \
+            at.tile += get_num_groups(0);                                                                              \
+            if (++slot == TILES_IN_FLIGHT)                                                                             \
+                slot = 0;                                                                                              \
+            mx_begin_tile(&at, &g, down, across, row);                                                                 \
+        }                                                                                                              \
     while (0)
         int slot = 0, stage = 0, parity = 1;
         if (turn == 1) {
@@ -321,7 +321,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             else
                 mx_store(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
                          beta);
-            if (++slot == TILES_AHEAD)
+            if (++slot == TILES_IN_FLIGHT)
                 slot = 0;
         }
     }

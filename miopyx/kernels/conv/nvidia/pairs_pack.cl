@@ -2,7 +2,7 @@
  *
  * pack_pairs: weights into pairs of halves, in blocks of 64 rows as local memory has them.
  *     packed[group][block][tap][K-slice of 64 channels][hi, lo][row of 64][64 halves], zeros behind the last row and
- *     channel; scales[group][row] undoes the row's power of two.  Rows: filters, or a group's channels for backward data.
+ *     channel; scales[group][row] undoes the row's power of two.  Rows: filters; channels for backward data.
  *     Grid: one axis, local 128, global 128 * groups * rows, rows up to a multiple of 64: a work-group has one row.
  * join_phases: dx of a strided convolution from one packed plane a phase of the stride, zeros for phases without taps.
  *     Grid: one axis, local 256, global columns / vector * rows * ceil(images / IMAGES) or more: a work-item has

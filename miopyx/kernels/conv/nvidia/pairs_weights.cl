@@ -66,13 +66,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
     const int columns = g.taps_h * g.taps_w * g.reduced;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
@@ -97,18 +91,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         ulong from[2]; /* of the slice that is loaded */
         bool valid[2];
         uint a[32], b[32];
-#define LOCATE()                                                                                                      \
-    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                   \
-        const int m = pixel + l * 32, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);                        \
-        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q, h = p * g.step_h + dh, w = q * g.step_w + dw;     \
-        if (of_y) {                                                                                                   \
-            valid[l] = m < end;                                                                                       \
-            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + p * g.y_h + q * g.y_w + k0 * g.y_c : 0));                   \
-        } else {                                                                                                      \
-            valid[l] = m < end && (uint)h < (uint)g.h && (uint)w < (uint)g.w;                                         \
-            from[l] = (ulong)(X + (valid[l] ? n * g.x_n + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                   \
-        }                                                                                                             \
-    }                                                                                                                 \
+#define LOCATE()                                                                                                       \
+    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                    \
+        const int m = pixel + l * 32, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);                      \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q, h = p * g.step_h + dh, w = q * g.step_w + dw;   \
+        if (of_y) {                                                                                                    \
+            valid[l] = m < end;                                                                                        \
+            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + p * g.y_h + q * g.y_w + k0 * g.y_c : 0));                    \
+        } else {                                                                                                       \
+            valid[l] = m < end && (uint)h < (uint)g.h && (uint)w < (uint)g.w;                                          \
+            from[l] = (ulong)(X + (valid[l] ? n * g.x_n + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                    \
+        }                                                                                                              \
+    }                                                                                                                  \
     pixel += DEPTH;
 #define LOAD_SLICE()                                                                                                  \
     if (rest >= 32) {                                                                                                 \

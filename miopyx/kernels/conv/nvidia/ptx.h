@@ -1,13 +1,21 @@
-/* What the tensor-core kernels for NVIDIA share, after include/common.h: their problem, and PTX that OpenCL C has no words for.
- *
- * A convolution is a grid of output pixels (n, p, q), each a sum over taps (i, j) and channels c of
- *     x[n, c, p * step_h + first_h + i * tap_h, q * step_w + first_w + j * tap_w] * w[k, i, j, c],
- * which covers backward data too: one grid for every phase of the stride, with the taps that meet it.
+/* What the tensor-core kernels for NVIDIA share, after include/common.h: PTX that OpenCL C has no words for.
+ * conv/nvidia/conv_args.h has the convolution that they take.
  */
 #include "conv/nvidia/conv_args.h"
 #include "conv/nvidia/quotient.h"
 
-/* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
+/* What a work-group of split-K has, by its number: m0 and n0, the first row and column of its tile, its group and its
+ * split.  Tiles of one split are numbered down, then across, then by group. */
+#define MX_SPLIT_K_TILE(rows, columns, groups)                                             \
+    const int down = ((rows) + BM - 1) / BM, across = ((columns) + BN - 1) / BN;           \
+    int tile = get_group_id(0);                                                            \
+    const int m0 = tile % down * BM;                                                       \
+    tile /= down;                                                                          \
+    const int n0 = tile % across * BN;                                                     \
+    tile /= across;                                                                        \
+    const int group = tile % (groups), split = tile / (groups)
+
+/* Backward weights: the offset in x of a column, tap * reduced + c, from a pixel's first tap on, and the tap's h and w
  * with 16 bits each, beyond any x behind the last column. */
 static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
 {
@@ -40,7 +48,7 @@ static inline uint mx_shared(__local const void *p)
 #define MX_ROUND_PAIR(word, first, second) \
     asm("cvt.rn." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
 
-/* Of local memory, where operands of 16 or 8 bits lie. */
+/* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128
 
 /* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
@@ -121,8 +129,8 @@ static inline uint mx_shared(__local const void *p)
 #define MX_EACH_SUM(i, j, l, step) \
     MX_EACH_PRODUCT(i, j) _Pragma("unroll") for (int l = 0; l < 4; l += (step))
 
-/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
- * amid what runs fast. */
+/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: kept short,
+ * within the hot loop. */
 static inline void mx_copy_elements(uint to, __global const ushort *from, bool valid, int count)
 {
 #pragma unroll 1

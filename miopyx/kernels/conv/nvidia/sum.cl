@@ -28,7 +28,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_partial(
     __local float shares[SHARES][WIDTH];
     const int taps = g.taps_h * g.taps_w, columns = g.channels * taps, all = g.rows * columns;
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    /* Neighbours among the elements are neighbours among the parts. */
+    /* Neighbours among the elements are neighbours among the partial sums. */
     int c, tap, row = at / columns;
     const int column = at - row * columns;
     if (g.partial_c == 1) {

@@ -39,13 +39,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     __local uint4 stages[STAGES * STAGE_WORDS / 4] __attribute__((aligned(128)));
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, taps = g.taps_h * g.taps_w;
     const int columns = g.channels * taps;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
 
     X += x_offset + (long)group * g.x_g;
     Y += y_offset + (long)group * g.y_g;
@@ -66,24 +60,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     int ahead_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const int own_slices = ahead_slices;
 
-#define COPY_SLICE()                                                                                                  \
-    do {                                                                                                              \
-        const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                                    \
-        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
-        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;                 \
-        const bool inside = pixel < g.pixels;                                                                         \
-        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                          \
-            const int k = m0 + row0 + i * 16;                                                                         \
-            const bool valid = inside && k < g.filters;                                                               \
-            MX_COPY4(stage_to + i * 16 * PITCH * 4, Y + (valid ? y_at + k * g.y_c : 0), valid);                       \
-        }                                                                                                             \
-        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                          \
-            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                                    \
-                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                                       \
-            MX_COPY4(stage_to + (BM + i * 16) * PITCH * 4, X + (valid ? x_at + column_at[i] : 0), valid);             \
-        }                                                                                                             \
-        pixel += DEPTH;                                                                                               \
+#define COPY_SLICE()                                                                                                   \
+    do {                                                                                                               \
+        const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                                  \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                 \
+        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                          \
+        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;                  \
+        const bool inside = pixel < g.pixels;                                                                          \
+        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                           \
+            const int k = m0 + row0 + i * 16;                                                                          \
+            const bool valid = inside && k < g.filters;                                                                \
+            MX_COPY4(stage_to + i * 16 * PITCH * 4, Y + (valid ? y_at + k * g.y_c : 0), valid);                        \
+        }                                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                           \
+            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                                     \
+                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                                        \
+            MX_COPY4(stage_to + (BM + i * 16) * PITCH * 4, X + (valid ? x_at + column_at[i] : 0), valid);              \
+        }                                                                                                              \
+        pixel += DEPTH;                                                                                                \
     } while (0)
 
     float sums[WM / 16][WN / 8][4];

@@ -1,7 +1,7 @@
 /* wgmma, which OpenCL C's compiler does not assemble: its lines travel as PTX comments that begin with //@, and the
  * host takes that mark away when it builds the PTX anew for sm_90a.  Needs SM_90A.  After conv/nvidia/ptx.h.
  *
- * A matrix lies in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
+ * A matrix is in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
  * c ^ (r % 8).  Rows of 64 numbers of the summed axis (trans "0, 0"), or rows of one summed index with 64 rows or
  * columns of the product each (trans "1, 1"), the next 64 `leading` bytes further on.
  */

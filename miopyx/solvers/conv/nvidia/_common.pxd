@@ -31,13 +31,14 @@ cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
         int splits, pitch, partial_c, partial_tap
         int w_k, w_c, w_h, w_w
 
-# The taps of one axis that meet the pixels `phase + i * step` of dx: number first + j * every, j < count, which reads dy
-# at i + start + j * move.
+# The taps of one axis that meet the pixels `phase + i * step` of dx: number first + j * every, j < count, which
+# reads dy at i + start + j * move.
 cdef struct taps_t:
     int64_t first, every, count, start, move
 
 
 cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
+cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
 cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil

@@ -22,6 +22,11 @@ cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
     return (value + multiple - 1) // multiple * multiple
 
 
+cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil:
+    """n / d rounded up, for d > 0 and any n."""
+    return (n + d - 1) // d if n > 0 else -(-n // d)
+
+
 cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
     while b:
         a, b = b, a % b
@@ -77,7 +82,7 @@ cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
 
 
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil:
-    """x, or its copy with `packed` of a group's `channels` closest where that is not zero."""
+    """x, or its copy with `packed` of a group's `channels` contiguous where that is not zero."""
     g.h, g.w = <int> x.len[3], <int> x.len[4]
     if packed:
         g.x_c, g.x_g = 1, <int> packed

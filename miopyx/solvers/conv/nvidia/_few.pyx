@@ -21,7 +21,7 @@ cdef enum:
     TILE_W = 16
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
-    WEIGHTS = 0            # in place of the blocks of a warp: backward weights
+    WEIGHTS = 0            # instead of a number of blocks: backward weights
     MANY_PIXELS = 1 << 18  # of y
 
 cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
@@ -44,11 +44,11 @@ cdef struct plan_t:
 
 
 cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Channels closest, then the pixels of a row."""
+    """Channels last, and the pixels of a row without gaps."""
     return (t.len[1] == 1 or t.stride[1] == 1) and (t.len[4] == 1 or t.stride[4] == t.len[1])
 
 
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+cdef bint _rows_contiguous(const mx_tensor* t) noexcept nogil:
     return t.len[4] == 1 or t.stride[4] == 1
 
 
@@ -123,8 +123,8 @@ cdef class _NvFewChannels(_NvSolver):
                 p.dilation[1] * p.w.len[3], p.dilation[2] * p.w.len[4]) > 256:
             return "a large filter, stride or dilation"
         k = _plan(p, max(1, dev.compute_units), 2, &g)
-        if not k.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not k.last and not (_rows_contiguous(&p.x) and _rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         return "a large filter, stride or dilation" if k.local > LOCAL_MEM - 1024 else None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -139,7 +139,7 @@ cdef class _NvFewChannels(_NvSolver):
 
 
 cdef class NvFewChannelsFwd(_NvFewChannels):
-    """Forward in one launch, no workspace."""
+    """Forward, few channels: implicit GEMM, persistent, resident weights; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1118, "NvFewChannelsFwd", MX_FORWARD
@@ -154,16 +154,16 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
-        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(k.last),
-                          PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, TILE_ELEMENTS=k.tile_elements,
-                          BLOCKS=config[0])
+        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type),
+                          CHANNELS_LAST=int(k.last), PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps,
+                          TILE_ELEMENTS=k.tile_elements, BLOCKS=config[0])
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
                 struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
 
 
 cdef class NvFewChannelsWrw(_NvFewChannels):
-    """Backward weights of 16 bits: parts of the pixels side by side, added up in one order by a second launch."""
+    """Backward weights in 16 bits, few channels: split-K over tiles of pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1119, "NvFewChannelsWrw", MX_BACKWARD_WEIGHTS

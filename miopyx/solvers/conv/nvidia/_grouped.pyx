@@ -129,8 +129,8 @@ cdef void _set_taps(mx_nv_grouped* g, const mx_conv_problem* p) noexcept nogil:
     g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
 
 
-cdef void _set_residue(mx_nv_grouped* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
-    """The grid is every pixel of x that leaves a, b when divided by the stride."""
+cdef void _set_phase(mx_nv_grouped* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
+    """The grid is the pixels of x of phase (a, b) of the stride."""
     cdef taps_t th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
     g.p, g.q = (
         <int> ((p.x.len[3] - a + p.step[1] - 1) // p.step[1]), <int> ((p.x.len[4] - b + p.step[2] - 1) // p.step[2]))
@@ -158,7 +158,7 @@ cdef class _NvGrouped(_NvSolver):
         if p.w.len[0] // p.groups != each or each > 32 or 32 % each != 0:
             return "channels and filters of a group"
         if not (_in_place(&p.x) and _in_place(&p.y)):
-            return "channels are not closest, or no multiple of 8"
+            return "not channels last, or channels are no multiple of 8"
         why = refuse_sizes(p, 0)
         if why is not None:
             return why
@@ -216,7 +216,7 @@ cdef class _NvGroupedData(_NvGrouped):
             for b in range(min(p.step[2], p.x.len[4]) if backward else 1):
                 g = whole
                 if backward:
-                    _set_residue(&g, p, a, b)
+                    _set_phase(&g, p, a, b)
                 else:
                     _set_taps(&g, p)
                 t = self.tile_of(p, config)
@@ -241,21 +241,21 @@ cdef class _NvGroupedData(_NvGrouped):
 
 
 cdef class NvGroupedFwd(_NvGroupedData):
-    """Forward in one launch, no workspace."""
+    """Forward, few channels a group: implicit GEMM in blocks of 16 channels, persistent; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1114, "NvGroupedFwd", MX_FORWARD
 
 
 cdef class NvGroupedBwd(_NvGroupedData):
-    """Backward data: a launch for every phase of the stride."""
+    """Backward data, few channels a group: implicit GEMM, one launch a phase of the stride; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1115, "NvGroupedBwd", MX_BACKWARD_DATA
 
 
 cdef class NvGroupedWrw(_NvGrouped):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights, few channels a group: split-K over tiles of pixels, and a launch that adds the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1116, "NvGroupedWrw", MX_BACKWARD_WEIGHTS
@@ -287,7 +287,7 @@ cdef class NvGroupedWrw(_NvGrouped):
         return True
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """Room for the most parts that any configuration takes."""
+        """Room for the most partial sums that any configuration takes."""
         cdef mx_nv_grouped g
         cdef tile_t t
         cdef int64_t most = 1
@@ -301,8 +301,8 @@ cdef class NvGroupedWrw(_NvGrouped):
         cdef tile_t t
         cdef int64_t lines = self.lines(p), columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         self.plan(dev, p, config, &g, &t)
-        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", TAPS_W=p.w.len[4], TAP_ROWS=lines,
-                          **self.defines(p, &t))
+        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", TAPS_W=p.w.len[4],
+                          TAP_ROWS=lines, **self.defines(p, &t))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         groups = g.sets * t.inner * (up(p.w.len[3], lines) // lines) * g.workers

@@ -1,6 +1,6 @@
 """int8 convolutions forward on NVIDIA's tensor cores, one and two spatial axes.
 
-x and w are read with their contiguous channels, in place where they lie so, 16 channels together, else from a packed copy.
+x and w are read channels last, 16 channels at a time: in place where they are stored so, else from a packed copy.
 """
 
 from libc.stdint cimport int64_t
@@ -70,7 +70,7 @@ cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_
 
 
 cdef class NvInt8Fwd(_NvSolver):
-    """int8 forward to int32, float32 or int8 in one launch, after those that pack."""
+    """int8 forward to int32, float32 or int8: implicit GEMM by mma.sync, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1117, "NvInt8Fwd", MX_FORWARD

@@ -80,11 +80,11 @@ cdef struct roles_t:
     int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
 
 # How backward weights in 16 bits are computed; a split has `split_slices` slices of pixels.
-cdef struct parts_t:
+cdef struct split_k_t:
     bint packs_x, packs_y
     int contiguous_pixels                # x and dy are transposed: so many are copied at once, or zero
     int64_t reduced, columns          # of a group; `reduced` channels a tap
-    int64_t x_offset, y_offset, parts_offset, workspace
+    int64_t x_offset, y_offset, partial_offset, workspace
     int x_slot                        # x_offset is in the workspace where it is that, or x is packed
     narrow_t narrow
     int tile
@@ -109,7 +109,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
@@ -124,6 +124,6 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
-cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil
-cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g)
-cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g)
+cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil
+cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g)
+cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g)

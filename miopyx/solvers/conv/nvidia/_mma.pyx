@@ -1,7 +1,7 @@
 """Convolution on NVIDIA's tensor cores by mma.sync as implicit GEMM, one and two spatial axes.
 
-Operands of 16 bits are read with their contiguous channels, in place where they lie so, else from a packed copy in the
-workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is closest already.
+Operands of 16 bits are read channels last: in place where they are stored so, else from a packed copy in the
+workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is contiguous.
 Backward data is a forward convolution of dy for every phase of the stride, with the taps that meet it.
 """
 
@@ -20,16 +20,16 @@ from ._common cimport (
 
 cdef enum:
     PIXELS = 128           # of a tile of pack_pixels and unpack_pixels
-    OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
+    OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the ring, writing the partial sums
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
-    """Whether channels of 16 bits can be copied 8 at a time: closest, and 16 bytes apart whichever way one goes."""
+    """Whether channels of 16 bits can be copied 8 at a time: contiguous, and every stride a multiple of 16 bytes."""
     return t.stride[1] == 1 and channels % 8 == 0 and (stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
 
 
 cdef int contiguous_pixels(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
-    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, aligned alike."""
+    """How many pixels of a 1x1 convolution are copied at a time, 8, 4 or 0: contiguous, whole images, aligned."""
     cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
     if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
         return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
@@ -69,7 +69,7 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
         n.planes = 1
         n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
         n.chunks = (p.y.len[4] - 1) * n.step + (n.taps - 1) * n.tap + 1
-    # The chunks of all taps in a row are channels of one where they lie next to each other.
+    # The chunks of all taps in a row count as channels of one tap where they are contiguous.
     n.taps_across = 1 if n.whole_rows or n.tap == 1 else n.taps
     n.reduced = 8 * (n.taps if n.taps_across == 1 else 1)
     n.bytes = up(p.x.len[0] * n.planes * n.rows * n.chunks * 16, ALIGN)
@@ -115,7 +115,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
         r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
     r.reduced = up(r.channels, multiple)
-    # In place, what is copied 16 bytes at a time lies 16 bytes apart whichever way one goes.
+    # In place, 16 bytes are copied at a time: every stride is a multiple of them.
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
                  or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
@@ -216,7 +216,7 @@ cdef _Pixels _pixels_of_weights(const mx_conv_problem* p, const roles_t* r):
                    (r.channels * n if p.groups > 1 else 0, 0, n, c, s if w.len[4] > 1 else h))
 
 
-cdef bint _taps_lie_in_a_row(const mx_tensor* w) noexcept nogil:
+cdef bint _taps_are_a_run(const mx_tensor* w) noexcept nogil:
     return w.len[3] == 1 or w.len[4] == 1 or w.stride[3] == w.len[4] * w.stride[4]
 
 
@@ -242,7 +242,7 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
 
 
 cdef list _unpacking(const mx_conv_problem* p, const roles_t* r):
-    """The step that copies y from where it lies in the workspace, channels last, if it does."""
+    """The step, if any, that copies y out of the workspace, where it is channels last."""
     cdef _Pixels y
     if not r.unpacks_y:
         return []
@@ -288,7 +288,8 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
         Arg.slot_of(SLOT_WORKSPACE if r.unpacks_y else r.y_slot, <int> r.size, r.y_offset if r.unpacks_y else r.y_at),
         struct_arg(g, sizeof(g[0])),
-    ) + ((float_arg(1), float_arg(0)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE else (Arg.alpha(False), Arg.beta(False)))
+    ) + ((float_arg(1), float_arg(0)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE
+         else (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -365,7 +366,7 @@ cdef class _NvImplicitGemm(_NvSolver):
 
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
         steps, tensors = [], []
-        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w):
+        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_are_a_run(&p.w):
             tensors.append(_pixels_of_weights(p, r))
         elif r.packs_w:
             steps.append(_pack_weights(p, r))
@@ -377,7 +378,7 @@ cdef class _NvImplicitGemm(_NvSolver):
 
 
 cdef class NvImplicitGemmFwd(_NvImplicitGemm):
-    """Forward in one launch, after those that pack."""
+    """Forward: implicit GEMM by mma.sync, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
@@ -394,7 +395,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
-    """Backward data: a launch for every phase of the stride, after those that pack."""
+    """Backward data: implicit GEMM by mma.sync, one launch a phase of the stride, after those that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1102, "NvImplicitGemmBwd", MX_BACKWARD_DATA
@@ -443,9 +444,9 @@ cdef int64_t elements_of(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * t.len[3] * t.len[4]
 
 
-cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil:
-    """How backward weights in 16 bits read x and dy, and where in the workspace that leaves the parts."""
-    cdef parts_t s
+cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil:
+    """How backward weights in 16 bits read x and dy, and where in the workspace the partial sums begin."""
+    cdef split_k_t s
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
     s.x_slot = SLOT_X
@@ -463,20 +464,20 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
         s.y_offset = s.narrow.bytes
     elif s.packs_x:
         s.y_offset = up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
-    s.parts_offset = s.y_offset
+    s.partial_offset = s.y_offset
     if s.packs_y:
-        s.parts_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
+        s.partial_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
     return s
 
 
-cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
+cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the splits that should take least time.
 
     A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products (2.9e6 operations
-    a microsecond) or by what it reads from the L2 (42 KB); each takes 3 us to begin and end.  Parts are
-    written and read.
+    a microsecond) or by what it reads from the L2 (42 KB); each takes 3 us to begin and end.  Partial sums
+    are written and read.
     """
-    cdef parts_t s = operands_of_parts(p, False)
+    cdef split_k_t s = split_k_operands(p, False)
     cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
     cdef double slice, cost, best = -1
@@ -494,11 +495,11 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
             if best < 0 or cost < best:
                 best, s.tile, s.tiles, s.split_slices = cost, i, number, each
     s.splits = (slices + s.split_slices - 1) // s.split_slices
-    s.workspace = s.parts_offset + s.splits * p.w.len[0] * s.columns * 4
+    s.workspace = s.partial_offset + s.splits * p.w.len[0] * s.columns * 4
     return s
 
 
-cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g):
+cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g):
     """The steps that pack x and dy; fills g with the problem."""
     cdef mx_nv_conv y
     memset(g, 0, sizeof(g[0]))
@@ -520,32 +521,32 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
     return steps + _pack(p, tensors)
 
 
-cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):
+cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g):
     return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
-            Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
+            Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset),
             struct_arg(g, sizeof(g[0])), int_arg(s.split_slices))
 
 
-cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s):
+cdef Solution _weights_of_halves(const mx_conv_problem* p, const split_k_t* s):
     cdef mx_nv_conv g
-    cdef list steps = pack_for_parts(p, s, &g)
+    cdef list steps = pack_for_split_k(p, s, &g)
     cdef const tile_t* tile = &TILES[s.tile]
     spec = KernelSpec("conv/nvidia/half_weights.cl", "conv_nvidia_half_weights", X_TYPE=type_token(p.w.type),
                       BM=tile.down, BN=tile.across, **TILE_DEFINES[s.tile])
-    steps.append(Step(spec, parts_args(s, &g), (tile.threads * s.tiles * s.splits,), (tile.threads,)))
-    steps.append(sum_partial(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
+    steps.append(Step(spec, split_k_args(s, &g), (tile.threads * s.tiles * s.splits,), (tile.threads,)))
+    steps.append(sum_partial(p, s.splits, s.partial_offset, s.columns, 1, s.reduced))
     return Solution(steps, s.workspace)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights: implicit GEMM by mma.sync, split-K over pixels, and a launch that adds the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
 
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts_of(dev, p)
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _split_k_of(dev, p)
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         if p.w.type == MX_FLOAT:
@@ -559,19 +560,19 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         if p.w.type == MX_FLOAT:
             return _splits(dev, p) * weight_count(p) * 4
         cdef mx_conv_problem read = only_read(p)
-        return self.parts(dev, &read).workspace
+        return self.split_k(dev, &read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
                    * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef parts_t s
+        cdef split_k_t s
         cdef mx_nv_conv g
         cdef mx_conv_problem read = only_read(p)
         cdef int64_t splits, taps = p.w.len[3] * p.w.len[4]
         if p.w.type != MX_FLOAT:
-            s = self.parts(dev, &read)
+            s = self.split_k(dev, &read)
             return _weights_of_halves(&read, &s)
         splits = _splits(dev, p)
         memset(&g, 0, sizeof(g))
@@ -596,15 +597,15 @@ cdef int64_t _weight_tiles(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
-    """Slices of 16 pixels for each part, so that the tiles of all parts fill the device evenly.
+    """Slices of 16 pixels of a split, so that the tiles of all splits fill the device evenly.
 
-    A compute unit works through ceil(tiles * parts / units) of them; beginning and ending one costs OVERHEAD slices.
+    A compute unit works through ceil(tiles * splits / units) of them; beginning and ending one costs OVERHEAD slices.
     """
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
-    cdef int64_t units = max(1, dev.compute_units), parts, each, cost, best = 0, best_each = slices
-    for parts in range(1, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD) + 1):
-        each = (slices + parts - 1) // parts
-        cost = (tiles * parts + units - 1) // units * (each + OVERHEAD)
+    cdef int64_t units = max(1, dev.compute_units), splits, each, cost, best = 0, best_each = slices
+    for splits in range(1, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD) + 1):
+        each = (slices + splits - 1) // splits
+        cost = (tiles * splits + units - 1) // units * (each + OVERHEAD)
         if best == 0 or cost < best:
             best, best_each = cost, each
     return best_each

@@ -16,7 +16,8 @@ from miopyx.values._types cimport (
 )
 from ._common cimport (
     ALIGN, INT_LIMIT, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv, mx_nv_divisor,
-    refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of, taps_t, tensor_cores, up,
+    refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of, taps_t,
+    tensor_cores, up,
 )
 
 cdef enum:
@@ -122,7 +123,7 @@ cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
 
 
 cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
-    """`to`: where y begins in the workspace, in bytes, if it lies there."""
+    """`to`: where y begins in the workspace, in bytes, if it is there."""
     cdef mx_nv_conv* g = &o.g
     cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
     cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
@@ -170,7 +171,7 @@ cdef class _NvPairs(_NvSolver):
 
 
 cdef class NvPairsFwd(_NvPairs):
-    """Forward in two launches: weights into pairs, and the product."""
+    """Forward in float32 by wgmma on pairs of halves: persistent implicit GEMM, after a launch that packs weights."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
@@ -202,7 +203,7 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
 
 
 cdef class NvPairsBwd(_NvPairs):
-    """Backward data: weights into pairs, a launch for every phase of the stride, and one that joins them."""
+    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
@@ -265,7 +266,7 @@ cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
 
 
 cdef class NvPairsWrw(_NvPairs):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights in float32 by wgmma on pairs of halves: split-K, and a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS

@@ -8,12 +8,12 @@ from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_con
 from miopyx.solvers.conv._base cimport type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, mx_nv_merged,
-    mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, contiguous_pixels,
-    roles_of, roles_t, widest,
+    mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k, pack_pixels,
+    split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of,
-    struct_arg, up,
+    ALIGN, INT_LIMIT, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps,
+    stride_of, struct_arg, up,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
@@ -46,8 +46,8 @@ cdef enum:
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
-# What is read from memory, and of parts written and read, in bytes a microsecond.
-cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
+# What is read from memory, and of partial sums written and read, in bytes a microsecond.
+cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
 
 # A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
 # and a whole tile take in microseconds.
@@ -55,36 +55,59 @@ cdef struct tile_t:
     int down, across, threads, resident
     double slice, end
 
+# Tiles of backward weights by their filters and columns.
+cdef enum:
+    W128X256
+    W256X128
+    W128X128
+    W64X256
+    W64X64
+    W128X192
+    W64X192
+    W256X144
+
 cdef tile_t[WEIGHT_TILES] TILES
-TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
-TILES[1] = tile_t(256, 128, 384, 1, 0.74, 3)
-TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
-TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
-TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
-TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
-TILES[6] = tile_t(64, 192, 256, 1, 0.42, 4)
-TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
+TILES[W128X256] = tile_t(128, 256, 384, 1, 0.76, 3)
+TILES[W256X128] = tile_t(256, 128, 384, 1, 0.74, 3)
+TILES[W128X128] = tile_t(128, 128, 384, 1, 0.46, 3)
+TILES[W64X256] = tile_t(64, 256, 256, 1, 0.52, 3)
+TILES[W64X64] = tile_t(64, 64, 256, 3, 0.8, 4)
+TILES[W128X192] = tile_t(128, 192, 384, 1, 0.61, 3)
+TILES[W64X192] = tile_t(64, 192, 256, 1, 0.42, 4)
+TILES[W256X144] = tile_t(256, 144, 384, 1, 0.85, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
 
 
-# What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
+# What wgmma multiplies in one go: pixels and filters of a tile, whether it is ping-pong, whether w is resident in local
 # memory, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
     double slice, end
 
+# Tiles by their pixels and filters; RESIDENT: w stays in local memory.
+cdef enum:
+    T128X256
+    T256X128
+    T128X128
+    T128X64
+    T256X64
+    T192X256
+    T64X256_RESIDENT
+    T64X128_RESIDENT
+    T128X128_RESIDENT
+
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.71, 2.2)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.74)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
-CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.25)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 0.9)
-CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.35)
-CHOICES[8] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+CHOICES[T128X256] = choice_t(128, 256, 0, 0, 0.79, 1.5)
+CHOICES[T256X128] = choice_t(256, 128, 0, 0, 0.71, 2.2)
+CHOICES[T128X128] = choice_t(128, 128, 1, 0, 0.43, 0.74)
+CHOICES[T128X64] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[T256X64] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[T192X256] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
+CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
+CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
@@ -124,7 +147,8 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
         o.span = h1 * o.pitch + w1 - o.low
     o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     w_bytes = o.depths * o.filters * 128
-    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position) - mirrored)
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position)
+                   - mirrored)
     o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
                                and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
     return o
@@ -172,11 +196,11 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         vector = min(vector, widest(&g[i], last))
     for i in range(CHOICES_COUNT):
         # Filters of 64: what taps share comes through the L1, and tiles of many pixels share most.
-        if (i == 4) != shared:
+        if (i == T256X64) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
-        if i == 8 and r.w_transposed or i == 5 and (r.x_pixels == 4 or local_epilogue):
+        if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
@@ -194,7 +218,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
     cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
                       and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
-    rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].ping_pong else 2
+    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
+    warpgroups = 1 if CHOICES[chosen].ping_pong else 2
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last),
@@ -241,14 +266,15 @@ cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
 
 cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
-    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0)), w = c.filters * 128
+    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
+    cdef int64_t w = c.filters * 128
     if c.resident:
         return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
     return min(8, left // (c.pixels * 128 + w))
 
 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
-    """Whether x, of a 1x1 filter, has its columns apart and would be read with its contiguous pixels if it had not."""
+    """Whether x, of a 1x1 filter, has gaps between columns and would be read by contiguous pixels without them."""
     cdef mx_conv_problem o
     if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
             or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
@@ -302,7 +328,8 @@ cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* stride
     g.by_runs, g.by_row, g.by_channels = divisor(runs), divisor(w), divisor(strided.len[1])
     g.by_step_h, g.by_step_w = divisor(step_h), divisor(step_w)
     spec = KernelSpec("conv/nvidia/pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
-    return Step(spec, slots + (struct_arg(&g, sizeof(g)),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
+    return Step(spec, slots + (struct_arg(&g, sizeof(g)),) + scaling,
+                (up((planes + each - 1) // each * runs, 256),), (256,))
 
 
 cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
@@ -310,7 +337,7 @@ cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
 
 
 cdef class NvWgmmaFwd(NvImplicitGemmFwd):
-    """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
+    """Forward in 16 bits by wgmma: persistent implicit GEMM, ping-pong or cooperative, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name = 1104, "NvWgmmaFwd"
@@ -351,9 +378,9 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
 # Backward data of few channels: all phases of the stride are filters of one convolution.
 cdef struct merged_t:
     bint used
-    int64_t filters                          # residues times channels, up to a multiple of 8
-    int64_t p, q                             # positions of each residue, down and across
-    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any residue meets
+    int64_t filters                          # phases times channels, up to a multiple of 8
+    int64_t p, q                             # positions of each phase, down and across
+    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any phase meets
 
 
 cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
@@ -364,14 +391,10 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
               and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
     m.filters = up(a * b * p.w.len[1], 8)
     m.p, m.q = (p.x.len[3] + a - 1) // a, (p.x.len[4] + b - 1) // b
-    # Residue r meets dy at (r + pad - tap) / stride from its place.
-    m.first_h, m.first_w = _ceil(p.pad[1] - p.w.len[3] + 1, a), _ceil(p.pad[2] - p.w.len[4] + 1, b)
+    # Phase r meets dy at (r + pad - tap) / stride from its place.
+    m.first_h, m.first_w = ceil_div(p.pad[1] - p.w.len[3] + 1, a), ceil_div(p.pad[2] - p.w.len[4] + 1, b)
     m.taps_h, m.taps_w = (p.pad[1] + a - 1) // a - m.first_h + 1, (p.pad[2] + b - 1) // b - m.first_w + 1
     return m
-
-
-cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
-    return (n + d - 1) // d if n > 0 else -(-n // d)
 
 
 cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
@@ -404,7 +427,7 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for phases of the stride of one size.
+    """Backward data in 16 bits by wgmma: persistent implicit GEMM, one launch for phases of the stride of one size.
 
     With few channels all phases are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
     filter with a stride meets, where pixels are contiguous.
@@ -510,14 +533,14 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return Solution(steps, r.workspace)
 
 
-cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
-    """The tile and the parts of the pixels that should take least time.
+cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
+    """The tile and the split-K of the pixels that should take least time.
 
     Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
-    that they should fit into the L2.  Parts are written and read.
+    that they should fit into the L2.  Partial sums are written and read.
     """
-    cdef parts_t s = operands_of_parts(p, True), t
+    cdef split_k_t s = split_k_operands(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once
     cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
@@ -525,12 +548,12 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
-        if i == 7 and s.contiguous_pixels:
+        if i == W256X144 and s.contiguous_pixels:
             continue  # their copies need more registers than such a tile leaves
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
-        part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
+        part, end = TILES[i].down * TILES[i].across * 8 / PARTIAL_SPEED, TILES[i].end
         t.tile, t.tiles = i, number
         for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
             t.split_slices = (slices + splits - 1) // splits
@@ -550,12 +573,12 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
-    s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
+    s.workspace = s.partial_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
     return s
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
-    """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
+    """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name = 1106, "NvWgmmaWrw"
@@ -564,13 +587,13 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
 
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_conv_problem o
-        cdef parts_t s
+        cdef split_k_t s
         if not _gathers(p):
-            return _parts_of(dev, p)
+            return _split_k_of(dev, p)
         o = _gathered(p)
-        s = _parts_of(dev, &o)
+        s = _split_k_of(dev, &o)
         s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
         s.workspace += _packed_bytes(&o.x)
         return s
@@ -580,14 +603,14 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
-        cdef parts_t s = self.parts(dev, &read)
+        cdef split_k_t s = self.split_k(dev, &read)
         cdef mx_nv_conv g
         cdef const tile_t* tile = &TILES[s.tile]
         steps = []
         if s.x_slot == SLOT_WORKSPACE:
             steps.append(_gather_pixels(dev, p, &read, s.x_offset))
             read = _gathered(&read)
-        steps += pack_for_parts(&read, &s, &g)
+        steps += pack_for_split_k(&read, &s, &g)
         token = type_token(p.w.type)
         spec = KernelSpec(
             "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
@@ -595,18 +618,18 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
             FLAT=int(not s.contiguous_pixels and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
             DILATED=int(g.tap_h != 1 or g.tap_w != 1),
             X_THROUGH_L1=int(s.narrow.used), **TILE_DEFINES[s.tile])
-        steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
+        steps.append(Step(spec, split_k_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))
         return Solution(steps, s.workspace)
 
 
-cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
+cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile):
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
-    cdef int64_t parts = s.splits if s.splits else (slices + s.split_slices - 1) // s.split_slices + 1
-    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1
+    cdef int64_t summed = s.splits if s.splits else (slices + s.split_slices - 1) // s.split_slices + 1
+    cdef int64_t shares = 8 if summed > 16 else 4 if summed > 8 else 1
     cdef mx_nv_tile_sum g
     g.channels, g.taps_w, g.filters, g.columns = (
         <int> p.w.len[1], <int> p.w.len[4], <int> filters, <int> s.columns)
@@ -617,7 +640,7 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* t
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     g.by_down, g.by_across, g.by_reduced = divisor(g.down), divisor(g.across), divisor(s.reduced)
     g.by_folded, g.by_taps_across, g.by_split_slices = divisor(folded), divisor(taps_across), divisor(s.split_slices)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2), struct_arg(&g, sizeof(g)),
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 2), struct_arg(&g, sizeof(g)),
             Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
                       BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)

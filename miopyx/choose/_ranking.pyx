@@ -1,16 +1,12 @@
 """What is known of the solvers that can run a problem, and in what order to try them.  Nothing is run here."""
 
-from libc.stdint cimport int64_t
-
-from miopyx._core cimport Device, Solver
-from miopyx.engine._handle cimport Handle
-from miopyx.problem._problem cimport ConvProblem
+from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
-from ._survey cimport Refusal, able, refusal, switched_off
+from ._survey cimport Refusal, Survey
 
 from miopyx.values import config
-from miopyx.database import store as databases
+from miopyx.database import store
 from . import switches
 from miopyx._core import MODELS_BUILT as _MODELS_BUILT
 from miopyx.errors import BadParmError
@@ -24,17 +20,17 @@ cdef class Candidate:
 
     Parameters
     ----------
-    solver : Solver
+    offer : Offer
+        One that does not refuse.
     time : float
         Milliseconds.
-    workspace : int
-        Bytes.
     source : str
         "found" (by this handle), "user" or "system" (a database), "index" (estimated), "forced".
     """
 
-    def __init__(self, Solver solver not None, double time, int64_t workspace, str source not None):
-        self.solver, self.time, self.workspace, self.source = solver, time, workspace, source
+    def __init__(self, Offer offer not None, double time, str source not None):
+        self.offer, self.solver, self.workspace = offer, offer.solver, offer.workspace
+        self.time, self.source = time, source
         self.measured = source in ("found", "user", "system")
 
     cdef tuple _all(self):
@@ -48,12 +44,6 @@ cdef class Candidate:
 
     def __repr__(self):
         return f"Candidate{self._all()}"
-
-
-cdef Candidate _candidate(Solver solver, double time, int64_t workspace, str source, bint measured):
-    cdef Candidate c = Candidate.__new__(Candidate)
-    c.solver, c.time, c.workspace, c.source, c.measured = solver, time, workspace, source, measured
-    return c
 
 
 cdef class FindRecord:
@@ -114,55 +104,54 @@ cdef int _sort(list candidates, bint (*before)(Candidate, Candidate) noexcept) e
 # What was measured
 
 
-cdef FindRecord _known(Handle handle, ConvProblem problem):
-    cdef FindRecord mine = handle.found.get(problem.key) if handle.found else None
+cdef FindRecord _known(Survey survey):
+    cdef dict found = survey.handle.found
+    cdef FindRecord mine = found.get(survey.problem.key) if found else None
     cdef StoredRecord stored
     cdef FindItem item
     cdef Candidate c
     cdef Solver solver
     cdef list candidates = [], failed
-    cdef dict off = switched_off(), by_name = registry.BY_NAME
+    cdef dict by_name = registry.BY_NAME
     cdef str source
     if mine is not None:
         for c in mine.candidates:
-            if not off or c.solver not in off:
+            if c.solver not in survey.off:
                 candidates.append(c)
         return FindRecord(candidates, mine.skipped, mine.failed, mine.partial) if candidates else None
-    store = databases.of(handle.device.info)
-    found = store.find(problem)
-    if found is None:
+    database = store.of(survey.device.info)
+    answer = database.find(survey.problem)
+    if answer is None:
         return None
-    stored, source = found
+    stored, source = answer
     for item in stored.items:
         solver = by_name.get(item.solver)
-        if (solver is not None and item.direction == problem.c.direction
-                and refusal(handle.device, problem, solver, off) is None):
-            candidates.append(_candidate(solver, item.time, solver.workspace_size(handle.device, problem), source,
-                                         True))
+        if solver is not None and item.direction == survey.problem.c.direction and survey.refusal(solver) is None:
+            candidates.append(Candidate(survey.offer(solver), item.time, source))
     if not candidates:
         return None
     _sort(candidates, _by_time)
     failed = [by_name[name] for name in stored.failed if name in by_name]
     return FindRecord(candidates, [Refusal(solver, "failed when it was last tried") for solver in failed], failed,
-                      stored.partial, stored.stamp == store.stamp)
+                      stored.partial, stored.stamp == database.stamp)
 
 
-def known(Handle handle not None, ConvProblem problem not None):
-    """Return what was measured of `problem`: by this handle, else what the user's or the system's database has.
+def known(Survey survey not None):
+    """Return what was measured of a problem: by this handle, else what the user's or the system's database has.
 
     A record is a hint: solvers that are unknown, switched off or do not apply are dropped, workspaces computed anew.
     None where nothing is left.
     """
-    return _known(handle, problem)
+    return _known(survey)
 
 
-def covers(Handle handle not None, ConvProblem problem not None, FindRecord record not None, workspace_size=None,
-           bint dynamic_only=False):
+def covers(Survey survey not None, FindRecord record not None, workspace_size=None, bint dynamic_only=False):
     """Whether a record says something, a time or that it failed, of every solver that would be timed now."""
+    cdef Offer o
     cdef Solver s
     only = switches.only()
-    found = [s for s in able(handle.device, problem) if (only is None or s.id in only) and (
-        workspace_size is None or s.workspace_size(handle.device, problem) <= workspace_size)]
+    found = [o.solver for o in survey.able() if (only is None or o.solver.id in only) and (
+        workspace_size is None or o.workspace <= workspace_size)]
     wanted = [s for s in found if not s.last_resort] or found
     if dynamic_only:
         wanted = [s for s in wanted if s.dynamic] or wanted
@@ -172,27 +161,23 @@ def covers(Handle handle not None, ConvProblem problem not None, FindRecord reco
 # Ranking without measurements.  The first heuristic that has an answer gives the order.
 
 
-cdef list _by_index(Handle handle, ConvProblem problem):
-    cdef Device device = handle.device
-    cdef Solver solver
-    cdef double index
+cdef list _by_index(Survey survey):
+    cdef Offer offer
     cdef list ranked = []
-    for solver in able(device, problem):
-        if solver.dynamic:
-            index = solver.wti(device, problem)
-            if index > 0:
-                ranked.append(_candidate(solver, 10.0 / index, solver.workspace_size(device, problem), "index", False))
+    for offer in survey.able():
+        if offer.solver.dynamic and offer.index > 0:
+            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
     _sort(ranked, _by_time)
     return ranked
 
 
-def by_index(Handle handle not None, ConvProblem problem not None):
-    """Return what can run `problem`, best first by the throughput index.
+def by_index(Survey survey not None):
+    """Return what can run a problem, best first by the throughput index.
 
     An index w stands for 10 / w milliseconds, as in MIOpen: a rank, not a prediction.  Only dynamic solvers with a
     known index take part.
     """
-    return _by_index(handle, problem)
+    return _by_index(survey)
 
 
 MODELS = ()  # learned rankings; an empty answer means that the model does not know the problem
@@ -212,60 +197,61 @@ def ranked_by():
     return "the throughput index (there is no model)"
 
 
-cdef list _rank(Handle handle, ConvProblem problem):
+cdef list _rank(Survey survey):
     if MODELS and models_asked():
         for model in MODELS:
-            ranked = model(handle, problem)
+            ranked = model(survey)
             if ranked:
                 return ranked
-    return _by_index(handle, problem)
+    return _by_index(survey)
 
 
-def rank(Handle handle not None, ConvProblem problem not None):
-    """Return what can run `problem`, best first, without any measurement of it."""
-    return _rank(handle, problem)
+def rank(Survey survey not None):
+    """Return what can run a problem, best first, without any measurement of it."""
+    return _rank(survey)
 
 
-cdef list _fallback(Handle handle, ConvProblem problem):
-    return _rank(handle, problem) if config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK") else []
+cdef list _fallback(Survey survey):
+    return _rank(survey) if config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK") else []
 
 
-def fallback(Handle handle not None, ConvProblem problem not None):
+def fallback(Survey survey not None):
     """Return what `rank` says where MIOPEN_DEBUG_CONV_IMMED_FALLBACK lets it decide, else nothing."""
-    return _fallback(handle, problem)
+    return _fallback(survey)
 
 
 # Both
 
 
-cdef list best_first(Handle handle, ConvProblem problem):
+cdef list best_first(Survey survey):
     """Everything that can run a problem: what was measured by its times, then the rest as `rank` orders it."""
-    cdef FindRecord record = _known(handle, problem)
+    cdef FindRecord record = _known(survey)
     cdef list measured = record.candidates if record is not None else [], everything = list(measured)
     cdef Candidate c
-    for c in _fallback(handle, problem):
+    for c in _fallback(survey):
         if not _has(measured, c.solver):
             everything.append(c)
     _sort(everything, _by_rank)
     return everything
 
 
-def candidates(Handle handle not None, ConvProblem problem not None):
-    """Return everything that can run `problem`, best first.
+def candidates(Survey survey not None):
+    """Return everything that can run a problem, best first.
 
     What was measured comes first, by its times, then the rest as `rank` orders it.  A last resort stays last even where
     it was the only one that a search could run.
     """
-    return best_first(handle, problem)
+    return best_first(survey)
 
 
-def solver_for(Handle handle not None, ConvProblem problem not None, solution_id):
-    """Return the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
+def offer_of(Survey survey not None, solution_id):
+    """Return the offer of the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
     cdef Solver solver = registry.BY_ID.get(solution_id)
+    cdef Offer offer
     if solver is None:
         raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
-    why = solver.why_not(handle.device, problem)
-    if why is not None:
-        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {why}", "solution_id",
+    offer = survey.offer(solver)
+    if offer.refusal is not None:
+        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {offer.refusal}", "solution_id",
                            solution_id, "an id that GetSolution returned")
-    return solver
+    return offer

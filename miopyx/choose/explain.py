@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from miopyx.engine._handle import Handle
@@ -11,7 +12,23 @@ from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
 from ._ranking import Candidate, candidates, ranked_by
-from ._survey import refusals
+from ._survey import ANOTHER_DIRECTION, Refusal, Survey
+
+NAMED = 3  # solvers of one reason that are named, not counted
+
+
+def grouped(refused: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return, for names and reasons, each reason once: the names where they are few, else how many, and the reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in refused:
+        names.setdefault(why, []).append(name)
+    return [(", ".join(some) if len(some) <= NAMED else f"{len(some)} solvers", why) for why, some in names.items()]
+
+
+def reasons(refused: Iterable[Refusal]) -> str:
+    """Return why nothing could be taken, for a message; solvers of another direction need no word."""
+    return "; ".join(f"{who}: {why}" for who, why in grouped(
+        (r.solver.name, r.why) for r in refused if r.why != ANOTHER_DIRECTION))
 
 
 class Explanation(NamedTuple):
@@ -35,8 +52,9 @@ class Explanation(NamedTuple):
             f"workspace {c.workspace} bytes",
             f"kernels   {', '.join(self.kernels)}",
         ]
-        width = max((len(name) for name, _ in self.others), default=0)
-        return "\n".join(lines + [f"not {name:<{width}}  {why}" for name, why in self.others])
+        others = grouped(self.others)
+        width = min(max((len(names) for names, _ in others), default=0), 48)
+        return "\n".join(lines + [f"not {names:<{width}}  {why}" for names, why in others])
 
 
 def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,
@@ -45,9 +63,10 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
 
     `learnt_since` says that more may be known now than when the choice was made.
     """
-    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
+    survey = Survey(handle, problem)
+    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey.refusals()]
     seen = False
-    for other in candidates(handle, problem):
+    for other in candidates(survey):
         if other.solver is chosen.solver:
             seen = True
             continue
@@ -83,6 +102,6 @@ def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
     ]
     for solver in registry.OTHERS[type(problem).__name__]:
         if solver is not prepared.solver:
-            why = solver.why_not(handle.device, problem) or "another one comes first"
+            why = solver.offer(handle.device, problem).refusal or "another one comes first"
             lines.append(f"not {solver.id}/{solver.name}  {why}")
     return "\n".join(lines)

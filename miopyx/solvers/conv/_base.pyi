@@ -1,4 +1,6 @@
-from miopyx._core import Solver
+from miopyx._core import Offer, Solver
+
+class ConvOffer(Offer): ...
 
 class ConvSolver(Solver):
     @property

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Device, Problem, Solution, Solver, in_table
+from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
@@ -21,14 +21,47 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
     return &(<ConvProblem> problem).c
 
 
+cdef enum:
+    GEMM = 0
+
+
+cdef class ConvOffer(Offer):
+    """What a convolution solver says of a problem; `steps` are the solver's."""
+
+    cdef Solution steps(self, tuple config):
+        return (<ConvSolver> self.solver).steps(self.device, self.p, config)
+
+
+cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1:
+    """Fill in what every offer of a convolution solver holds; it neither refuses nor claims anything yet."""
+    offer.solver, offer.device, offer.problem, offer.p = solver, dev, problem, &problem.c
+    offer.refusal, offer.index, offer.workspace = None, -2, 0
+    return 0
+
+
 cdef class ConvSolver(Solver):
     """Base of the convolution solvers: one direction each, on the host path or on OpenCL devices.
 
-    Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct.
+    Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct: `refuse`,
+    `workspace_bytes`, `index` and `steps`, and `table`, `fits` and `default` where there is something to tune.  Where
+    these would all work out the same thing, `consider` does it once, and returns a ConvOffer that keeps it.
     """
 
+    cpdef Offer offer(self, Device dev, Problem problem):
+        cdef str why = self._unfit(dev, _struct_of(dev, problem))
+        cdef ConvOffer offer
+        if why is None:
+            return self.consider(dev, <ConvProblem> problem)
+        offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, <ConvProblem> problem)
+        offer.refusal = why
+        return offer
+
     cpdef str why_not(self, Device dev, Problem problem):
-        cdef const mx_conv_problem* p = _struct_of(dev, problem)
+        return self.offer(dev, problem).refusal
+
+    cdef str _unfit(self, Device dev, const mx_conv_problem* p):
+        """Return what no solver of this direction and kind could do, or None."""
         if p.direction != self.direction:
             return "another direction"
         if dev.is_host != self.on_host:
@@ -43,13 +76,18 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
-        return self.refuse(dev, p)
+        if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and _leaves_out(p):
+            return "output padding reaches beyond the stride"
+        return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
-        return self.workspace_bytes(dev, _struct_of(dev, problem))
+        cdef Offer offer = self.offer(dev, problem)
+        # The formula stands where the solver refuses, too: records of other devices are compared with it.
+        return offer.workspace if offer.refusal is None else self.workspace_bytes(dev, _struct_of(dev, problem))
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
-        return self.index(dev, _struct_of(dev, problem))
+        cdef Offer offer = self.offer(dev, problem)
+        return offer.index if offer.refusal is None else self.index(dev, _struct_of(dev, problem))
 
     cpdef tuple parameters(self, Device dev, Problem problem):
         return self.table(dev, _struct_of(dev, problem))
@@ -61,8 +99,17 @@ cdef class ConvSolver(Solver):
         return self.default(dev, _struct_of(dev, problem))
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef const mx_conv_problem* p = _struct_of(dev, problem)
-        return self.steps(dev, p, self.default(dev, p) if config is None else config)
+        return self.offer(dev, problem).solution(config)
+
+    cdef Offer consider(self, Device dev, ConvProblem problem):
+        """Return the offer for a problem of this direction, on a device of this kind."""
+        cdef ConvOffer offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, problem)
+        offer.refusal = self.refuse(dev, &problem.c)
+        if offer.refusal is None:
+            offer.index = self.index(dev, &problem.c)
+            offer.workspace = self.workspace_bytes(dev, &problem.c)
+        return offer
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         """Return why the solver cannot take the problem, a constant, or None."""
@@ -102,12 +149,24 @@ cdef bint is_packed(const mx_tensor* t) noexcept nogil:
 
 
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
-    """1x1 filter, no pad, the given stride along every axis the problem has."""
+    """1x1 filter, no pad, the given stride along every axis the problem has, and an output for each step."""
     cdef int i
     for i in range(3 - p.spatial, 3):
-        if p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride:
+        if (p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride
+                or p.y.len[2 + i] != (p.x.len[2 + i] - 1) // stride + 1):
             return False
     return True
+
+
+cdef bint _leaves_out(const mx_conv_problem* p) noexcept nogil:
+    """Whether x has room for more outputs than y has, as transposed convolutions leave it by their output padding."""
+    cdef int i
+    cdef int64_t room
+    for i in range(3 - p.spatial, 3):
+        room = p.x.len[2 + i] + 2 * p.pad[i] - p.dilation[i] * (p.w.len[2 + i] - 1) - 1
+        if room >= 0 and room // p.step[i] >= p.y.len[2 + i]:
+            return True
+    return False
 
 
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:

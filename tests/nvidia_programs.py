@@ -1,6 +1,6 @@
 """The programs of the solvers for NVIDIA's tensor cores, without the device: what they ask for, built to PTX by clang.
 
-    python tests/nvidia_programs.py FILE           write what each problem takes: its solver, its step, its program's digest
+    python tests/nvidia_programs.py FILE           write each problem's solvers and steps with their programs' digests
     python tests/nvidia_programs.py --compare A B  say where two such files differ
 
 Renamed options, functions and arguments change no digest: a program's is that of its PTX with its own names numbered.
@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -101,8 +100,8 @@ def build(file: str, options: str) -> tuple[str, str]:
     return (done.stdout if done.returncode == 0 else ""), done.stderr
 
 
-_DECLARED = re.compile(r"(?:\.entry|\.func(?:\s*\([^)]*\))?|\.param[^,;)]*?|\.shared[^,;=]*?|\.global[^,;=]*?|\.const[^,;=]*?"
-                       r"|\.local[^,;=]*?)\s+(\.?[A-Za-z_$][\w$.]*)(?=\s*[\[(;,={)\n])")
+_DECLARED = re.compile(r"(?:\.entry|\.func(?:\s*\([^)]*\))?|\.param[^,;)]*?|\.shared[^,;=]*?|\.global[^,;=]*?"
+                       r"|\.const[^,;=]*?|\.local[^,;=]*?)\s+(\.?[A-Za-z_$][\w$.]*)(?=\s*[\[(;,={)\n])")
 
 
 def normalised(ptx: str) -> str:

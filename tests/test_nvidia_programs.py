@@ -23,8 +23,9 @@ CASES = {  # images, groups, channels and filters of a group, and what else is t
     "groups": grouped_case(32, 8, 16, 16, (14, 14)),
     "one image": grouped_case(1, 1, 64, 64, (14, 14)),
 }
-# Headers hold more than each kernel uses; loops that clang does not unroll are NVIDIA's compiler's to decide.
-HARMLESS = ("-Wunused-function", "-Wpass-failed")
+# Headers hold more than each kernel uses, kernels more than some options do; NVIDIA's compiler decides on loops.
+HARMLESS = ("-Wunused-function", "-Wunused-variable", "-Wconstant-logical-operand", "-Wpass-failed",
+            "-Wsometimes-uninitialized")  # a __local variable that one work-item sets for all
 
 
 def wanted() -> list[tuple[str, str]]:

@@ -61,7 +61,8 @@ def test_host_and_device_agree(opencl_handle, header, tmp_path):
     queue = opencl_handle.queue
     text = "\n".join((
         programs.source(header), "#define OFFSET(type, member) ((char *)&((type *)0)->member - (char *)0)",
-        "__kernel void sizes(__global int *to) {", *(f"to[{i}] = (int)({text});" for i, text in enumerate(wanted)), "}"))
+        "__kernel void sizes(__global int *to) {",
+        *(f"to[{i}] = (int)({text});" for i, text in enumerate(wanted)), "}"))
     device = np.full(len(wanted), -1, np.int32)
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=device)
     cl.Kernel(cl.Program(queue.context, text).build(["-cl-std=CL1.2"]), "sizes")(queue, (1,), None, buffer)

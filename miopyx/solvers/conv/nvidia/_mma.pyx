@@ -123,7 +123,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.x_pixels = contiguous_pixels(p, r.x) if r.packs_x else 0
         r.packs_x = r.packs_x and not r.x_pixels
         r.w_transposed = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
-                      and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
+                          and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_transposed
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
@@ -141,7 +141,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
     r.unpacks_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
-                 and p.step[1] * p.step[2] > 1)
+                   and p.step[1] * p.step[2] > 1)
     r.y_offset = r.workspace
     if r.unpacks_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)

@@ -133,7 +133,7 @@ def _handle(name: str, as_gpu: bool, fp64: bool) -> miopyx.Handle:
     if not as_gpu:
         return miopyx.Handle(name)
     info = devices.find(name)._replace(kind="gpu", fp64=fp64)
-    with mock.patch.object(devices, "find", lambda _: info):
+    with mock.patch.object(devices, "find", return_value=info):
         return miopyx.Handle(name)
 
 

@@ -1,6 +1,9 @@
 """What all tests share: a cache folder of their own, the devices to run on, and random numbers that can be repeated."""
 
+import collections
+import itertools
 import os
+import random
 import secrets
 import shutil
 import tempfile
@@ -13,6 +16,8 @@ for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 CACHE = os.environ["TESTS_FOLDER"] if WORKER else tempfile.mkdtemp(prefix="miopyx-tests-")
 os.environ["TESTS_FOLDER"] = CACHE
+# Which cases are drawn without --long: the workers must agree, and collect the same ones.
+DRAW = int(os.environ.setdefault("TESTS_DRAW", str(secrets.randbits(32))))
 os.environ["MIOPYX_CACHE_DIR"] = os.path.join(CACHE, "cache")
 os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
 
@@ -31,6 +36,18 @@ hypothesis.settings.register_profile("miopyx", deadline=None, database=None,
                                      suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("miopyx")
 
+# What builds many programs, starts many processes or searches long; `-m quick` leaves these files out.
+SLOW_FILES = {
+    "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_compiling", "test_configurations",
+    "test_depthwise", "test_deterministic", "test_device", "test_docs", "test_driver", "test_driver_layers",
+    "test_examples", "test_fft", "test_find_search", "test_float8", "test_gpu_benches", "test_grouped_cpu",
+    "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights", "test_implicit_gpu",
+    "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_lrn", "test_nvidia_pack", "test_onnx",
+    "test_overhead", "test_pooling", "test_programs", "test_reference_conv", "test_second_process", "test_small_gpus",
+    "test_softmax", "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads",
+    "test_tuning", "test_typing", "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
+}
+
 
 def pytest_addoption(parser):
     group = parser.getgroup("miopyx")
@@ -39,7 +56,53 @@ def pytest_addoption(parser):
                          "default: the host and every OpenCL device that works, but PoCL's `basic` one)")
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
+    group.addoption("--long", action="store_true",
+                    help="all cases of tests marked `pairwise`, whole loops, and tests marked `long`")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
+
+
+def pytest_configure(config):
+    for line in ("long: takes long and finds what others seldom miss; runs with --long only",
+                 "pairwise: without --long a random few of the cases that hold every pair of two parameters' values",
+                 "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_report_header(config):
+    return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
+
+
+def _pairwise(items):
+    """Return a random few of one test's cases in which every pair of values of two parameters still occurs."""
+    pairs = {}
+    for item in items:
+        values = sorted(item.callspec.indices.items())
+        pairs[item] = set(itertools.combinations(values, 2)) or set(values)
+    order = list(items)
+    random.Random(f"{DRAW} {items[0].nodeid}").shuffle(order)
+    missing, kept = set().union(*pairs.values()), set()
+    while missing:
+        best = max(order, key=lambda item: len(pairs[item] & missing))
+        kept.add(best)
+        missing -= pairs[best]
+    return kept
+
+
+def pytest_collection_modifyitems(config, items):
+    functions = collections.defaultdict(list)
+    for item in items:
+        if item.path.stem not in SLOW_FILES:
+            item.add_marker("quick")
+        functions[item.nodeid.partition("[")[0]].append(item)
+    if config.getoption("--long"):
+        return
+    left_out = {item for item in items if item.get_closest_marker("long")}
+    for cases in functions.values():
+        if len(cases) > 1 and cases[0].get_closest_marker("pairwise"):
+            left_out |= set(cases) - _pairwise(cases)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_unconfigure():
@@ -188,6 +251,12 @@ def new_handle(device_name, user_folder):
     """Return a new handle of each device in turn with empty databases, for tests that look at what is kept."""
     with miopyx.Handle(device_name) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def amount(request):
+    """Return a function that takes the first number for a loop's length, or the second one with --long."""
+    return lambda short, long: long if request.config.getoption("--long") else short
 
 
 @pytest.fixture

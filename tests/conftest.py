@@ -57,13 +57,14 @@ def pytest_addoption(parser):
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
     group.addoption("--long", action="store_true",
-                    help="all cases of tests marked `pairwise`, whole loops, and tests marked `long`")
+                    help="all cases of tests marked `pairwise` or `each`, whole loops, and tests marked `long`")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
 
 
 def pytest_configure(config):
     for line in ("long: takes long and finds what others seldom miss; runs with --long only",
                  "pairwise: without --long a random few of the cases that hold every pair of two parameters' values",
+                 "each: without --long a random few of the cases that hold every value of every parameter",
                  "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
         config.addinivalue_line("markers", line)
 
@@ -72,19 +73,19 @@ def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
 
 
-def _pairwise(items):
-    """Return a random few of one test's cases in which every pair of values of two parameters still occurs."""
-    pairs = {}
+def _draw(items, size):
+    """Return a random few of one test's cases in which any `size` values of parameters that occur at once still do."""
+    groups = {}
     for item in items:
-        values = sorted(item.callspec.indices.items())
-        pairs[item] = set(itertools.combinations(values, 2)) or set(values)
+        values = [(name, repr(value)) for name, value in sorted(item.callspec.params.items())]
+        groups[item] = set(itertools.combinations(values, min(size, len(values))))
     order = list(items)
     random.Random(f"{DRAW} {items[0].nodeid}").shuffle(order)
-    missing, kept = set().union(*pairs.values()), set()
+    missing, kept = set().union(*groups.values()), set()
     while missing:
-        best = max(order, key=lambda item: len(pairs[item] & missing))
+        best = max(order, key=lambda item: len(groups[item] & missing))
         kept.add(best)
-        missing -= pairs[best]
+        missing -= groups[best]
     return kept
 
 
@@ -93,13 +94,16 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path.stem not in SLOW_FILES:
             item.add_marker("quick")
-        functions[item.nodeid.partition("[")[0]].append(item)
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        devices = [repr(parameters[name]) for name in ("device_name", "opencl_name", "any_handle") if name in parameters]
+        functions[item.nodeid.partition("[")[0], *devices].append(item)  # each device has its own draw
     if config.getoption("--long"):
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
     for cases in functions.values():
-        if len(cases) > 1 and cases[0].get_closest_marker("pairwise"):
-            left_out |= set(cases) - _pairwise(cases)
+        for size, marker in ((1, "each"), (2, "pairwise")):
+            if len(cases) > 1 and cases[0].get_closest_marker(marker):
+                left_out |= set(cases) - _draw(cases, size)
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]

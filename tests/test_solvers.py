@@ -12,7 +12,6 @@ from solver_checks import Example, check, problem_of
 
 from miopyx.solvers import registry
 
-
 TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 # Strides are the naive and host solvers' business alone: the smoke cases show it.
 CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.replace(' ', ',')}")
@@ -20,6 +19,7 @@ CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.repl
          if layout == "packed" or case.tier == "smoke"]
 
 
+@pytest.mark.each
 @pytest.mark.parametrize(("case", "dtype", "layout"), CASES)
 def test_every_solver_computes_the_case(handle, host, rng, case, dtype, layout):
     example = Example(case, dtype, layout, rng, host)

@@ -1,5 +1,4 @@
-# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.  They are written
-# in vectors: -O3 takes three times as long to compile and runs no faster.  The pool has state
+# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.  The pool has state
 # and a place of its own: each target below is the one module that its C code is linked into.
 set(folder "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/host")
 set(target miopyx_host__kernels)
@@ -7,16 +6,19 @@ set(target miopyx_host__kernels)
 function(miopyx_variant name)
   add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
   target_compile_definitions(miopyx_kernels_${name} PRIVATE MX_VARIANT=${name})
-  target_compile_options(miopyx_kernels_${name} PRIVATE -O2 -ftree-vectorize ${ARGN})
+  target_compile_options(miopyx_kernels_${name} PRIVATE ${ARGN})
   target_include_directories(miopyx_kernels_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
 endfunction()
 
-miopyx_variant(baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
-  miopyx_variant(avx2 -mavx2 -mfma -mf16c)
-  miopyx_variant(avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
+  # -O3 takes three times as long to compile, and what runs on each machine of the last ten years is worth it.
+  miopyx_variant(baseline -O2)
+  miopyx_variant(avx2 -O3 -mavx2 -mfma -mf16c)
+  miopyx_variant(avx512 -O3 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
   target_compile_definitions(${target} PRIVATE MX_X86_VARIANTS)
+else()
+  miopyx_variant(baseline -O3)
 endif()
 target_sources(${target} PRIVATE "${folder}/choose.c")
 

@@ -36,6 +36,7 @@ hypothesis.settings.register_profile("miopyx", deadline=None, database=None,
                                      suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("miopyx")
 
+DEVICES = "device_name", "opencl_name", "any_handle"  # parameters that name one
 # What builds many programs, starts many processes or searches long; `-m quick` leaves these files out.
 SLOW_FILES = {
     "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_compiling", "test_configurations",
@@ -43,8 +44,8 @@ SLOW_FILES = {
     "test_examples", "test_fft", "test_find_search", "test_float8", "test_gpu_benches", "test_grouped_cpu",
     "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights", "test_implicit_gpu",
     "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_lrn", "test_nvidia_pack", "test_onnx",
-    "test_overhead", "test_pooling", "test_programs", "test_reference_conv", "test_second_process", "test_small_gpus",
-    "test_softmax", "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads",
+    "test_overhead", "test_pooling", "test_programs", "test_second_process", "test_small_gpus",
+    "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads",
     "test_tuning", "test_typing", "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
 }
 
@@ -95,7 +96,7 @@ def pytest_collection_modifyitems(config, items):
         if item.path.stem not in SLOW_FILES:
             item.add_marker("quick")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        devices = [repr(parameters[name]) for name in ("device_name", "opencl_name", "any_handle") if name in parameters]
+        devices = [repr(parameters[name]) for name in DEVICES if name in parameters]
         functions[item.nodeid.partition("[")[0], *devices].append(item)  # each device has its own draw
     if config.getoption("--long"):
         return

@@ -9,6 +9,7 @@ from miopyx.solvers.conv._base cimport ConvSolver
 cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
+    LONGEST = 1 << 16      # terms that one accumulator takes
 
 # The structs of kernels/conv/nvidia/ptx.h, which explains them.
 cdef struct mx_nv_divisor:
@@ -52,4 +53,4 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)
 
 
 cdef class _NvSolver(ConvSolver):
-    pass
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept

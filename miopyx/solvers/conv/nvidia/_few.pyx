@@ -11,7 +11,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up
+from ._common cimport (
+    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up,
+)
 
 cdef enum:
     FILTERS = 64           # of a work-group
@@ -21,6 +23,7 @@ cdef enum:
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # in place of the blocks of a warp: backward weights
     MANY_PIXELS = 1 << 18  # of y
+    MOST_TILES = LONGEST // (TILE_H * TILE_W)    # of a work-group that sums them
 
 # The struct of kernels/conv/nvidia/few.h, which explains it.
 cdef struct mx_nv_few:
@@ -90,6 +93,8 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     # As many groups at once as registers and local memory allow.
     resident = max(1, min(2 if blocks == WEIGHTS else 3 if blocks == 2 else 4, LOCAL_MEM // (k.local + 1024)))
     g.workers = <int> max(1, min(g.tiles, units * resident // g.sets))
+    if blocks == WEIGHTS:
+        g.workers = <int> max(g.workers, up(g.tiles, MOST_TILES) // MOST_TILES)
     each = (g.tiles + g.workers - 1) // g.workers
     g.workers = <int> ((g.tiles + each - 1) // each)
     g.by_run, g.by_rows, g.by_pitch = divisor(g.run), divisor(g.rows), divisor(g.pitch)

@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores, up
+from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores, up
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -529,6 +529,8 @@ cdef class _SmallOffer(ConvOffer):
         if p.w.type == MX_FLOAT and (self.g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
+        if k.splits * <double> LONGEST * k.tile.warps_k < self.g.k:
+            return "a long sum"
         # Nearly each problem takes a program of its own here, which Find need not build for those that are not small.
         if (has_wgmma(self.device) and k.cost > LARGE * CLOCKS
                 and k.cost > 2 * CLOCKS * _others(self.device, p)):
@@ -574,6 +576,12 @@ cdef class _SmallOffer(ConvOffer):
 
 
 cdef class _NvSmall(_NvSolver):
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_nv_small g
+        cdef plan_t k = _plan(dev, p, &g)
+        # A warp's steps as the others', then the warps' sums, then the groups'.
+        return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits
+
     cdef Offer consider(self, Device dev, ConvProblem problem):
         cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)
         set_offer(offer, self, dev, problem)

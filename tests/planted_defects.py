@@ -96,7 +96,8 @@ DEFECTS = [Defect(*row) for row in (
      "slow candidates are repeated, quick ones are not"),
     (C, "choose/tuning.py", "medians[best] >= GAIN * medians[default]", "medians[best] <= GAIN * medians[default]",
      "tuning", "a better configuration is dropped"),
-    (C, "values/config.py", "_within(0, 65536), 0, \"threads", "_within(-1, 65536), 0, \"threads", "config", "a limit lets -1 through"),
+    (C, "values/config.py", '"MIOPYX_NUM_THREADS", _within(0,', '"MIOPYX_NUM_THREADS", _within(-1,', "config",
+     "a limit lets -1 through"),
 )]
 
 

@@ -84,7 +84,7 @@ DEFECTS = [Defect(*row) for row in (
     (E, "engine/_handle.pyx", "if problem.size == size and memcmp(problem.data, data, size) == 0:",
      "if problem.size == size:", "plans immediate", "problems of one hash are one"),
     (A, "runtime/_buffers.pyx", "return need > 0 and cnp.PyArray_NBYTES(array) >= need and", "return need > 0 and",
-     "plans errors args", "an array that is too short is taken"),
+     "immediate", "an array that is too short is taken"),
     (A, "runtime/_buffers.pyx", "strides[i] != t.stride[axis] * width", "strides[i] < t.stride[axis] * width",
      "plans errors args", "an array of another layout is taken"),
     (D, "database/records.py", 'b"%.6g" % item.time', 'b"%.3g" % item.time', "store records user_file find",

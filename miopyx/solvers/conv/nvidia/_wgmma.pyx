@@ -440,6 +440,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
 
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        # The workspace holds 16 bits, and what spreads or unpacks them rounds again where alpha and beta scale.
+        return 2 if _merged_of(p).used or _steps_over(p) or self.roles(p).unpacks_y else 1
+
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef merged_t m = _merged_of(p)
         return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01

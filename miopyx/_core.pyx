@@ -253,8 +253,23 @@ cdef class Solver:
 
     A subclass sets id, name (MIOpen's where algorithm and workspace are the same), algorithm and flags in its
     constructor.  Who chooses asks for an `offer`; the default one asks the methods below it, once each, and a simple
-    solver overrides those.  One whose decisions are expensive overrides `offer` itself.
+    solver overrides those.  One whose decisions are expensive overrides `offer` itself.  A solver written in Python
+    says with `super().__init__` what it is.
     """
+
+    def __init__(self, *, id=None, name=None, algorithm=None, dynamic=None, deterministic=None, last_resort=None):
+        if id is not None:
+            self.id = id
+        if name is not None:
+            self.name = name
+        if algorithm is not None:
+            self.algorithm = algorithm
+        if dynamic is not None:
+            self.dynamic = dynamic
+        if deterministic is not None:
+            self.deterministic = deterministic
+        if last_resort is not None:
+            self.last_resort = last_resort
 
     cpdef Offer offer(self, Device dev, Problem problem):
         """Return all that the solver says of `problem` on `dev`."""

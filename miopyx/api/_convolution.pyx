@@ -15,7 +15,8 @@ from miopyx.engine._handle cimport Handle, as_handle, recall
 from miopyx.engine._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
 from miopyx.values._learnt cimport learnt
 from miopyx.engine._plan cimport Plan, make_plan
-from miopyx.problem._problem cimport BiasProblem, ConvProblem, fill_conv
+from miopyx.problem._bias cimport BiasProblem
+from miopyx.problem._problem cimport ConvProblem, fill_conv
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
 from miopyx.problem._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
 from ._operation cimport launch, prepare

@@ -1,6 +1,6 @@
 """What can run a problem: one walk over the registry, whose answers whoever chooses shares."""
 
-from miopyx._core cimport Device, Offer, Solver
+from miopyx._core cimport Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
 

@@ -62,7 +62,7 @@ cdef class ConvDirectNaiveConvFwd(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 85, "ConvDirectNaiveConvFwd", MX_FORWARD
-        self.entry = "conv_naive_forward"
+        self.entry, self.switch = "conv_naive_forward", "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_FWD"
 
 
 cdef class ConvDirectNaiveConvBwd(_DirectNaive):
@@ -70,7 +70,7 @@ cdef class ConvDirectNaiveConvBwd(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 86, "ConvDirectNaiveConvBwd", MX_BACKWARD_DATA
-        self.entry = "conv_naive_backward_data"
+        self.entry, self.switch = "conv_naive_backward_data", "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_BWD"
 
 
 cdef class ConvDirectNaiveConvWrw(_DirectNaive):
@@ -78,4 +78,4 @@ cdef class ConvDirectNaiveConvWrw(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 87, "ConvDirectNaiveConvWrw", MX_BACKWARD_WEIGHTS
-        self.entry = "conv_naive_backward_weights"
+        self.entry, self.switch = "conv_naive_backward_weights", "MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_WRW"

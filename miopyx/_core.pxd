@@ -84,7 +84,6 @@ cdef class Solver:
     cdef readonly bint deterministic     # same bits every time
     cdef readonly bint last_resort       # timed only when nothing else applies
     cdef readonly bint assembly          # has kernels in a device's assembly language
-    cdef readonly str switch             # the variable that switches it off beside its algorithm's, None: no other
 
     cpdef Offer offer(self, Device dev, Problem problem)
     cpdef str why_not(self, Device dev, Problem problem)

@@ -271,6 +271,11 @@ cdef class Solver:
         if last_resort is not None:
             self.last_resort = last_resort
 
+    @property
+    def switch(self):
+        """The environment variable that switches the solver off beside its algorithm's, None: no other."""
+        return None
+
     cpdef Offer offer(self, Device dev, Problem problem):
         """Return all that the solver says of `problem` on `dev`."""
         cdef Offer offer = Offer(self, dev, problem, self.why_not(dev, problem))

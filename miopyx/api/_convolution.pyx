@@ -12,7 +12,8 @@ from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
 from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
+from miopyx.engine._binding cimport call_t, check_arguments, workspace_bytes
+from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.values._learnt cimport learnt
 from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._bias cimport BiasProblem

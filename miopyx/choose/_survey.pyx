@@ -43,14 +43,28 @@ cdef class Survey:
 
     def __init__(self, Handle handle not None, ConvProblem problem not None):
         self.handle, self.device, self.problem = handle, handle.device, problem
-        self.offers, self.off = {}, switches.off()
+        self.solvers, self.off = solvers(), switches.off()
+        self.offers = [None] * len(self.solvers)
+
+    cdef Offer offer_at(self, Py_ssize_t i):
+        """The offer of the registry's solver i, which may refuse."""
+        cdef object known = self.offers[i]
+        if known is None:
+            known = self.offers[i] = (<Solver> self.solvers[i]).offer(self.device, self.problem)
+        return <Offer?> known
+
+    cdef str refusal_at(self, Py_ssize_t i):
+        """Why it is out of the question, None where it is not."""
+        cdef str why = self.offer_at(i).refusal
+        return self.off.get(self.solvers[i]) if why is None and self.off else why
 
     cdef Offer offer(self, Solver solver):
-        """A solver's offer, which may refuse."""
-        cdef object known = self.offers.get(solver)
-        if known is None:
-            known = self.offers[solver] = solver.offer(self.device, self.problem)
-        return <Offer?> known
+        """A solver's offer."""
+        cdef Py_ssize_t i
+        for i in range(len(self.solvers)):
+            if self.solvers[i] is solver:
+                return self.offer_at(i)
+        return solver.offer(self.device, self.problem)  # one that the registry knows by its id alone
 
     cdef str refusal(self, Solver solver):
         """Why a solver is out of the question, None where it is not."""
@@ -59,12 +73,8 @@ cdef class Survey:
 
     cdef list able(self):
         """The offers of the solvers that can run the problem, in registry order."""
-        cdef Solver solver
-        cdef list found = []
-        for solver in solvers():
-            if self.refusal(solver) is None:
-                found.append(self.offer(solver))
-        return found
+        cdef Py_ssize_t i
+        return [self.offers[i] for i in range(len(self.solvers)) if self.refusal_at(i) is None]
 
     def applicable(self):
         """Return the offers of the solvers that can run the problem, in registry order."""
@@ -72,5 +82,11 @@ cdef class Survey:
 
     def refusals(self):
         """Return all other solvers with their reasons, in registry order."""
-        pairs = [(solver, self.refusal(solver)) for solver in solvers()]
-        return [Refusal(solver, why) for solver, why in pairs if why is not None]
+        cdef Py_ssize_t i
+        cdef str why
+        cdef list found = []
+        for i in range(len(self.solvers)):
+            why = self.refusal_at(i)
+            if why is not None:
+                found.append(Refusal(self.solvers[i], why))
+        return found

@@ -412,7 +412,11 @@ cdef class FftWrw(_Fft):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1143, "FFTConvWrw", MX_BACKWARD_WEIGHTS
-        self.algorithm, self.switch = DIRECT, "MIOPEN_DEBUG_CONV_FFT"  # miopenConvBwdWeightsAlgorithm_t has no FFT
+        self.algorithm = DIRECT  # miopenConvBwdWeightsAlgorithm_t has no FFT
+
+    @property
+    def switch(self):
+        return "MIOPEN_DEBUG_CONV_FFT"
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t q = _plan(dev, p, config[0], config[1])

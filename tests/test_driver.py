@@ -1,13 +1,16 @@
 """The driver: flags, data, verification, printed lines, lists, exit codes."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
 import pytest
 
-from miopyx.tools.driver import data, listing, main, report, run, verify
+from miopyx.tools.driver import data, families, listing, main, report, run, verify
 from miopyx.tools.driver.options import ADDITIONS, FLAGS, Command, UsageError, parse_flags, parse_line
 from miopyx.tools.driver.problem import DIRECTIONS, make
 
@@ -509,8 +512,89 @@ def test_the_shipped_list():
     assert {line.work.descriptors["x"].lens[1:] for line in lines} <= outputs
 
 
+def test_rows_come_as_they_are_known_and_the_result_is_whole_at_any_time(a_list, tmp_path, monkeypatch, capsys):
+    result, seen = tmp_path / "out.json", []
+    ran, count = families.run, 0
+
+    def stopped(*arguments):
+        nonlocal count
+        seen.append(sum(line.endswith("ok") for line in capsys.readouterr().out.splitlines()))
+        if result.exists():
+            found = json.loads(result.read_text())
+            assert found["finished"] is False
+            assert len(found["results"]) == sum(seen)
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return ran(*arguments)
+
+    monkeypatch.setattr(families, "run", stopped)
+    monkeypatch.setattr(listing, "_KEEP_SECONDS", 0.0)
+    assert main(["conv", "--file", str(a_list), "--batch", "1", "--device", "host", "--json", str(result)]) == 130
+    assert seen == [0, 1, 1]
+    found = json.loads(result.read_text())
+    assert (found["finished"], len(found["results"])) == (False, 2)
+
+
+def test_refused_lines_are_skipped_and_counted(tmp_path, capsys):
+    path, result = tmp_path / "some.txt", tmp_path / "out.json"
+    small = "conv -n 1 -c 2 -k 3 -H 5 -W 5"
+    path.write_text(f"{small} -F 1\nconv -c 5 -g 2\nrnn -n 1\n{small} -F 4\n")
+    assert main(["conv", "--file", str(path), "--device", "host", "--json", str(result)]) == 2
+    captured = capsys.readouterr()
+    assert [line.split(": ")[1] for line in captured.err.splitlines()] == [f"{path}, line 2", f"{path}, line 3"]
+    assert captured.out.splitlines()[-1].startswith("2 of 2 lines verified on ")
+    assert captured.out.splitlines()[-1].endswith(", 2 refused")
+    found = json.loads(result.read_text())
+    assert found["finished"]
+    assert [r["line"] for r in found["refused"]] == [2, 3]
+    assert [r["line"] for r in found["results"]] == [1, 4]
+
+
+@pytest.mark.parametrize("program", ["driver", "driver list", "db", "doctor"])
+def test_a_reader_that_leaves(program, a_list, tmp_path):
+    database = tmp_path / "some.txt"
+    database.write_text("".join(f"{n}-1-1-1x1-1-1-1-{n}-0x0-1x1-1x1-0-NCHW-FP32-F=\n" for n in range(1, 3)))
+    words = {"driver": ["driver", "conv", *SMALL, "--device", "host"],
+             "driver list": ["driver", "--file", str(a_list), "--batch", "1", "--device", "host"],
+             "db": ["cli", "db", "verify", str(database)], "doctor": ["cli", "doctor", "--json"]}[program]
+    code = f"import sys; from miopyx.tools.{words[0]} import main; sys.exit(main())"
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", code, *words[1:]], stdout=write, stderr=subprocess.PIPE,
+                              text=True, check=False, timeout=120)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_compilers_print_nothing(opencl_name, tmp_path):
+    """PoCL says on stderr how many warnings there are; errors still come with the build log."""
+    program = """
+import sys
+import miopyx as mi
+from miopyx import errors
+from miopyx.runtime import _opencl
+handle = mi.Handle(sys.argv[1])
+device = handle.device
+source = b"kernel void k(global uint *x) { if (x[0] < 0) x[1] = 1; x[2] == 3; }"
+made = lambda text: _opencl.program_from_source(device.context_address, device.device_address, text, b"")
+made(source)
+try:
+    made(b"kernel void k(global int *x) { nonsense; }")
+except errors.MIOpenError as e:
+    print("nonsense" in str(e))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program, opencl_name], capture_output=True, text=True,
+                          check=False, timeout=120, env={**os.environ, "POCL_CACHE_DIR": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert "generated" not in done.stderr.replace("error generated", "").replace("errors generated", "")
+
+
 @pytest.mark.parametrize(("content", "where"), [
-    (b"conv -n 1\nconv -n\n", "line 2"), (b"conv -n 1\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
+    (b"conv -n 1 -H 5 -W 5\nconv -n\n", "line 2"),
+    (b"conv -n 1 -H 5 -W 5\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
     (b"", "no commands"), (b"\xff\xfe\x00", "not a text file"), (b"conv --file x", "line 1"),
 ])
 def test_bad_lists(tmp_path, content, where, capsys):

@@ -21,6 +21,10 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
     return &(<ConvProblem> problem).c
 
 
+cdef enum:
+    GEMM = 0
+
+
 cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
 
@@ -72,6 +76,8 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
+        if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and _leaves_out(p):
+            return "output padding reaches beyond the stride"
         return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
@@ -143,12 +149,24 @@ cdef bint is_packed(const mx_tensor* t) noexcept nogil:
 
 
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
-    """1x1 filter, no pad, the given stride along every axis the problem has."""
+    """1x1 filter, no pad, the given stride along every axis the problem has, and an output for each step."""
     cdef int i
     for i in range(3 - p.spatial, 3):
-        if p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride:
+        if (p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride
+                or p.y.len[2 + i] != (p.x.len[2 + i] - 1) // stride + 1):
             return False
     return True
+
+
+cdef bint _leaves_out(const mx_conv_problem* p) noexcept nogil:
+    """Whether x has room for more outputs than y has, as transposed convolutions leave it by their output padding."""
+    cdef int i
+    cdef int64_t room
+    for i in range(3 - p.spatial, 3):
+        room = p.x.len[2 + i] + 2 * p.pad[i] - p.dilation[i] * (p.w.len[2 + i] - 1) - 1
+        if room >= 0 and room // p.step[i] >= p.y.len[2 + i]:
+            return True
+    return False
 
 
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:

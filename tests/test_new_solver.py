@@ -74,7 +74,8 @@ class OneByOne(Solver):
 def toy(monkeypatch):
     """The registry with one line more, and the kernel file."""
     mine, source = OneByOne(), programs.source
-    monkeypatch.setattr(programs, "source", lambda file: KERNEL if file == "conv/toy.cl" else source(file))
+    text = KERNEL.replace('#include "include/common.h"', source("include/common.h"))
+    monkeypatch.setattr(programs, "source", lambda file: text if file == "conv/toy.cl" else source(file))
     monkeypatch.setattr(registry, "CONV", (*registry.CONV, mine))
     monkeypatch.setitem(registry.BY_ID, mine.id, mine)  # made of CONV when the registry is imported
     monkeypatch.setitem(registry.BY_NAME, mine.name, mine)

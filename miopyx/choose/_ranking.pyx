@@ -21,7 +21,7 @@ cdef class Candidate:
     Parameters
     ----------
     offer : Offer
-        One that does not refuse.
+        The solver's.
     time : float
         Milliseconds.
     source : str
@@ -111,6 +111,7 @@ cdef FindRecord _known(Survey survey):
     cdef FindItem item
     cdef Candidate c
     cdef Solver solver
+    cdef Offer offer
     cdef list candidates = [], failed
     cdef dict by_name = registry.BY_NAME
     cdef str source
@@ -126,8 +127,11 @@ cdef FindRecord _known(Survey survey):
     stored, source = answer
     for item in stored.items:
         solver = by_name.get(item.solver)
-        if solver is not None and item.direction == survey.problem.c.direction and survey.refusal(solver) is None:
-            candidates.append(Candidate(survey.offer(solver), item.time, source))
+        if solver is None or item.direction != survey.problem.c.direction:
+            continue
+        offer = survey.offer(solver)
+        if offer is not None:
+            candidates.append(Candidate(offer, item.time, source))
     if not candidates:
         return None
     _sort(candidates, _by_time)
@@ -247,11 +251,10 @@ def candidates(Survey survey not None):
 def offer_of(Survey survey not None, solution_id):
     """Return the offer of the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
     cdef Solver solver = registry.BY_ID.get(solution_id)
-    cdef Offer offer
     if solver is None:
         raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
-    offer = survey.offer(solver)
-    if offer.refusal is not None:
-        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {offer.refusal}", "solution_id",
+    answer = survey.answer(solver)
+    if isinstance(answer, str):
+        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {answer}", "solution_id",
                            solution_id, "an id that GetSolution returned")
-    return offer
+    return answer

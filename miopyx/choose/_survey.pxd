@@ -15,11 +15,10 @@ cdef class Survey:
     cdef readonly Device device
     cdef readonly ConvProblem problem
     cdef tuple solvers                 # the registry's
-    cdef list offers                   # of each, None as long as nobody asked
+    cdef list answers                  # of each, None as long as nobody asked
     cdef dict off                      # solver to what switches it off
 
-    cdef Offer offer_at(self, Py_ssize_t i)
-    cdef str refusal_at(self, Py_ssize_t i)
+    cdef object answer_at(self, Py_ssize_t i)
+    cdef object answer(self, Solver solver)
     cdef Offer offer(self, Solver solver)
-    cdef str refusal(self, Solver solver)
     cdef list able(self)

@@ -35,7 +35,7 @@ cdef tuple solvers():
 
 
 cdef class Survey:
-    """All offers for a problem on a handle's device, each asked for when it is first needed, and once.
+    """What all solvers say of a problem on a handle's device, each asked when that is first needed, and once.
 
     One survey goes with a call: who ranks, times, searches or prepares takes the offers from it.  What the environment
     switches off is read when it begins.
@@ -44,37 +44,43 @@ cdef class Survey:
     def __init__(self, Handle handle not None, ConvProblem problem not None):
         self.handle, self.device, self.problem = handle, handle.device, problem
         self.solvers, self.off = solvers(), switches.off()
-        self.offers = [None] * len(self.solvers)
+        self.answers = [None] * len(self.solvers)
 
-    cdef Offer offer_at(self, Py_ssize_t i):
-        """The offer of the registry's solver i, which may refuse."""
-        cdef object known = self.offers[i]
-        if known is None:
-            known = self.offers[i] = (<Solver> self.solvers[i]).offer(self.device, self.problem)
-        return <Offer?> known
+    cdef object answer_at(self, Py_ssize_t i):
+        """The answer of the registry's solver i: an offer or, as a text, why not; what is off answers, too."""
+        cdef object answer = self.answers[i]
+        if answer is None:
+            answer = (<Solver> self.solvers[i]).offer(self.device, self.problem)
+            if not isinstance(answer, str):
+                <Offer?> answer
+            self.answers[i] = answer
+        return answer
 
-    cdef str refusal_at(self, Py_ssize_t i):
-        """Why it is out of the question, None where it is not."""
-        cdef str why = self.offer_at(i).refusal
-        return self.off.get(self.solvers[i]) if why is None and self.off else why
-
-    cdef Offer offer(self, Solver solver):
-        """A solver's offer."""
+    cdef object answer(self, Solver solver):
+        """A solver's answer."""
         cdef Py_ssize_t i
         for i in range(len(self.solvers)):
             if self.solvers[i] is solver:
-                return self.offer_at(i)
+                return self.answer_at(i)
         return solver.offer(self.device, self.problem)  # one that the registry knows by its id alone
 
-    cdef str refusal(self, Solver solver):
-        """Why a solver is out of the question, None where it is not."""
-        cdef str why = self.offer(solver).refusal
-        return self.off.get(solver) if why is None and self.off else why
+    cdef Offer offer(self, Solver solver):
+        """The offer of a solver that can run the problem and is not off, None of any other."""
+        if self.off and solver in self.off:
+            return None
+        answer = self.answer(solver)
+        return None if isinstance(answer, str) else <Offer?> answer
 
     cdef list able(self):
         """The offers of the solvers that can run the problem, in registry order."""
         cdef Py_ssize_t i
-        return [self.offers[i] for i in range(len(self.solvers)) if self.refusal_at(i) is None]
+        cdef object answer
+        cdef list found = []
+        for i in range(len(self.solvers)):
+            answer = self.answer_at(i)
+            if not isinstance(answer, str) and (not self.off or self.solvers[i] not in self.off):
+                found.append(answer)
+        return found
 
     def applicable(self):
         """Return the offers of the solvers that can run the problem, in registry order."""
@@ -83,10 +89,12 @@ cdef class Survey:
     def refusals(self):
         """Return all other solvers with their reasons, in registry order."""
         cdef Py_ssize_t i
-        cdef str why
+        cdef object answer
         cdef list found = []
         for i in range(len(self.solvers)):
-            why = self.refusal_at(i)
-            if why is not None:
-                found.append(Refusal(self.solvers[i], why))
+            answer = self.answer_at(i)
+            if isinstance(answer, str):
+                found.append(Refusal(self.solvers[i], answer))
+            elif self.solvers[i] in self.off:
+                found.append(Refusal(self.solvers[i], self.off[self.solvers[i]]))
         return found

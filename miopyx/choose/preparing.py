@@ -57,8 +57,8 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     refused = []
     for solver in registry.OTHERS[type(problem).__name__]:
         offer = solver.offer(handle.device, problem)
-        if offer.refusal is not None:
-            refused.append((solver.name, offer.refusal))
+        if isinstance(offer, str):
+            refused.append((solver.name, offer))
             continue
         try:
             return Invoker(handle, offer)

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
 )
 
 from miopyx.values import config
-from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
+from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 cdef extern from *:
     """

@@ -18,7 +18,7 @@ except ImportError as _e:
     __path__[:] = [_clone.installed(__path__[0])]
     for _name in ("miopyx.values", "miopyx.values.clone"):
         del _sys.modules[_name]
-    del values, _clone  # noqa: F821 (what importing them left here)
+    del globals()["values"], _clone  # what importing them left here
 
 from . import enums as enums
 from . import errors as errors

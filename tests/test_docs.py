@@ -67,6 +67,15 @@ def test_the_environment_table_is_that_of_the_code():
     assert (DOCS / "environment.md").read_text() == environment_table(), "run python tests/coverage_table.py"
 
 
+def test_names_in_the_architecture_exist():
+    """`folder/module` (`name`): the module has that name."""
+    found = re.findall(r"`([\w/]+)`\s+\(`(\w+)`\)", (DOCS / "architecture.md").read_text())
+    assert len(found) >= 9
+    for module, name in found:
+        path = next(p for end in ("pyx", "py") if (p := ROOT / "miopyx" / f"{module}.{end}").exists())
+        assert re.search(rf"\b{name}\b", path.read_text()), f"{module} has no {name}"
+
+
 def test_the_table_of_floors_is_that_of_the_list():
     text = (DOCS / "architecture.md").read_text()
     assert floors.written(text) == text, "run python tests/coverage_table.py"

@@ -297,13 +297,53 @@ def test_one_wrong_element_among_many_fails():
 
 
 @pytest.mark.parametrize(("arguments", "limit"), [
-    (("float32", FORWARD), 1.5e-6), (("float32", DATA, 5), 1.5e-5), (("float32", WEIGHTS), 3e-6),
-    (("float32", WEIGHTS, 0, True), 6e-6), (("float32", WEIGHTS, 3), 3e-5), (("float32", WEIGHTS, 5), 0.01),
-    (("float16", FORWARD), 8.2e-3), (("float16", WEIGHTS, 5), 8.2e-2), (("bfloat16", DATA), 6.56e-2),
-    (("int8", FORWARD), 1.5e-6), (("float32",), 1.5e-6),
+    (("float32", FORWARD), 1.5e-6), (("float32", DATA, True), 1.5e-5), (("float32", WEIGHTS), 3e-6),
+    (("float32", WEIGHTS, False, True), 6e-6), (("float32", WEIGHTS, True), 3e-5), (("float16", FORWARD), 8.2e-3),
+    (("float16", WEIGHTS, True), 1.64e-2), (("bfloat16", DATA), 6.56e-2), (("int8", FORWARD), 1.5e-6),
+    (("float32",), 1.5e-6),
 ])
 def test_tolerances(arguments, limit):
     assert verify.tolerance(*arguments) == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_magnitudes_bound_the_sums(case):
+    """Of each element's products, and they are not many times more."""
+    problem = make(parse_line(case))
+    if problem.dtype == "int8":
+        return
+    for direction in problem.directions:
+        views, computed = the_three(problem, direction), problem.computes(direction)
+        exact = by_definition(problem.geometry, **{role: np.abs(view) for role, view in views.items()})
+        sums = verify.magnitudes(problem.geometry, computed, **views)
+        largest = exact["awb".index(computed)]
+        assert (largest <= np.broadcast_to(sums, largest.shape) * (1 + 1e-12)).all()
+        assert sums.max() <= 64 * largest.max()
+
+
+def test_an_element_beyond_its_bound_fails():
+    """Where neither the RMS error nor the largest of all shows it: beside channels that are much larger."""
+    reference = np.ones((2, 3, 64, 64), np.float32)
+    reference[:, 2] = 1e4
+    result, sums = reference.copy(), np.array([4, 4, 4e4]).reshape(1, 3, 1, 1)
+    fine = verify.compare(result.reshape(-1), reference.reshape(-1), 1.5e-6, "host")
+    assert verify.compare_elements(fine, result, reference, sums, 1e-5) == fine
+    result[1, 1, 5, 6] += 3e-5
+    assert verify.compare_elements(fine, result, reference, sums, 1e-5).ok
+    for wrong in (1 + 5e-5, np.nan):
+        result[1, 1, 5, 6] = wrong
+        found = verify.compare_elements(fine, result, reference, sums, 1e-5)
+        assert not found.ok
+        assert "solver's bound" in found.note
+    failed = verify.Check(False, 1.0, 0.5, "host")
+    assert verify.compare_elements(failed, result, reference, sums, 1.0) is failed
+
+
+def test_long_sums_of_one_sign(device_name, capsys):
+    """A million terms, which a float32 accumulator alone gets wrong by more than any limit."""
+    command = "conv -n 2 -c 1 -k 1 -H 512 -W 1024 -y 1 -x 1 -F 4 -i 1"
+    assert main([*command.split(), "--device", device_name]) == 0
+    assert "Verifies OK" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------------- printed lines

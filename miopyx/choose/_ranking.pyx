@@ -1,5 +1,7 @@
 """What is known of the solvers that can run a problem, and in what order to try them.  Nothing is run here."""
 
+cimport cython
+
 from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
@@ -15,6 +17,7 @@ from miopyx.solvers import registry
 NO_SOLUTION = "Requested convolution is not supported or Immediate mode Fallback unsuccessful."
 
 
+@cython.freelist(32)
 cdef class Candidate:
     """A solver that can run a problem, and what is known of it.
 
@@ -165,12 +168,20 @@ def covers(Survey survey not None, FindRecord record not None, workspace_size=No
 # Ranking without measurements.  The first heuristic that has an answer gives the order.
 
 
+cdef Candidate _estimated(Offer offer):
+    """A candidate by its index, made without the constructor: choosing makes one of each that applies."""
+    cdef Candidate made = Candidate.__new__(Candidate)
+    made.offer, made.solver, made.workspace = offer, offer.solver, offer.workspace
+    made.time, made.source, made.measured = 10.0 / offer.index, "index", False
+    return made
+
+
 cdef list _by_index(Survey survey):
     cdef Offer offer
     cdef list ranked = []
     for offer in survey.able():
         if offer.solver.dynamic and offer.index > 0:
-            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
+            ranked.append(_estimated(offer))
     _sort(ranked, _by_time)
     return ranked
 

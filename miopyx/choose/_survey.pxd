@@ -14,7 +14,7 @@ cdef class Survey:
     cdef readonly Handle handle
     cdef readonly Device device
     cdef readonly ConvProblem problem
-    cdef tuple solvers                 # the registry's
+    cdef tuple solvers                 # the registry's, of this direction and kind of device
     cdef list answers                  # of each, None as long as nobody asked
     cdef dict off                      # solver to what switches it off
 

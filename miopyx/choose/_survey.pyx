@@ -3,6 +3,7 @@
 from miopyx._core cimport Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.solvers.conv._base cimport ConvSolver
 
 from . import switches
 from miopyx.solvers import registry
@@ -20,34 +21,40 @@ cdef class Refusal:
         return f"{self.solver.name}: {self.why}"
 
 
-cdef tuple _checked = None
+cdef tuple _split = (None, ())  # a registry, and of each direction, on the host and elsewhere, who may run anything
 
 
-cdef tuple solvers():
-    """The registry, of which everything is a Solver."""
-    global _checked
-    cdef tuple found = registry.CONV
-    if found is not _checked:
-        for solver in found:
-            <Solver?> solver
-        _checked = found
-    return found
+cdef tuple those_of(int direction, bint on_host):
+    """The registry's solvers but for those of another direction or of the other kind of device."""
+    global _split
+    cdef tuple everything = registry.CONV
+    if everything is not _split[0]:
+        _split = everything, tuple([
+            tuple([s for s in everything if _may(<Solver?> s, i // 2, i % 2)]) for i in range(6)])
+    return <tuple> (<tuple> _split[1])[2 * direction + on_host]
+
+
+cdef bint _may(Solver solver, int direction, bint on_host) except -1:
+    """Whether a solver may have an offer; one that is written in Python has to be asked."""
+    if not isinstance(solver, ConvSolver):
+        return True
+    return (<ConvSolver> solver).direction == direction and (<ConvSolver> solver).on_host == on_host
 
 
 cdef class Survey:
     """What all solvers say of a problem on a handle's device, each asked when that is first needed, and once.
 
     One survey goes with a call: who ranks, times, searches or prepares takes the offers from it.  What the environment
-    switches off is read when it begins.
+    switches off is read when it begins.  Solvers of another direction or kind of device are asked for reasons alone.
     """
 
     def __init__(self, Handle handle not None, ConvProblem problem not None):
         self.handle, self.device, self.problem = handle, handle.device, problem
-        self.solvers, self.off = solvers(), switches.off()
+        self.solvers, self.off = those_of(problem.c.direction, self.device.is_host), switches.off()
         self.answers = [None] * len(self.solvers)
 
     cdef object answer_at(self, Py_ssize_t i):
-        """The answer of the registry's solver i: an offer or, as a text, why not; what is off answers, too."""
+        """The answer of solver i: an offer or, as a text, why not; what is off answers, too."""
         cdef object answer = self.answers[i]
         if answer is None:
             answer = (<Solver> self.solvers[i]).offer(self.device, self.problem)
@@ -62,7 +69,7 @@ cdef class Survey:
         for i in range(len(self.solvers)):
             if self.solvers[i] is solver:
                 return self.answer_at(i)
-        return solver.offer(self.device, self.problem)  # one that the registry knows by its id alone
+        return solver.offer(self.device, self.problem)  # refused, or one that the registry knows by its id alone
 
     cdef Offer offer(self, Solver solver):
         """The offer of a solver that can run the problem and is not off, None of any other."""
@@ -88,13 +95,11 @@ cdef class Survey:
 
     def refusals(self):
         """Return all other solvers with their reasons, in registry order."""
-        cdef Py_ssize_t i
-        cdef object answer
         cdef list found = []
-        for i in range(len(self.solvers)):
-            answer = self.answer_at(i)
+        for solver in registry.CONV:
+            answer = self.answer(solver)
             if isinstance(answer, str):
-                found.append(Refusal(self.solvers[i], answer))
-            elif self.solvers[i] in self.off:
-                found.append(Refusal(self.solvers[i], self.off[self.solvers[i]]))
+                found.append(Refusal(solver, answer))
+            elif solver in self.off:
+                found.append(Refusal(solver, self.off[solver]))
         return found

@@ -1,11 +1,13 @@
 """What all convolution solvers share: the checks that come before any algorithm, and a few questions about problems."""
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
+    MX_AXES, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32,
+    mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
@@ -25,6 +27,7 @@ cdef enum:
     GEMM = 0
 
 
+@cython.freelist(32)
 cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
 
@@ -86,6 +89,14 @@ cdef class ConvSolver(Solver):
         answer = self.offer(dev, problem)
         return self.index(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (<Offer?> answer).index
 
+    cpdef double error_bound(self, Device dev, Problem problem) except -1:
+        cdef const mx_conv_problem* p = _struct_of(dev, problem)
+        cdef double wide = 2.0 ** (-53 if p.w.type == MX_DOUBLE else -24)
+        if p.w.type == MX_INT8:
+            return 0
+        # What alpha and beta do to a sum is four roundings more.
+        return (self.roundings(dev, p) + 4) * wide + self.stores(dev, p) * _unit_roundoff(p)
+
     cpdef tuple parameters(self, Device dev, Problem problem):
         return self.table(dev, _struct_of(dev, problem))
 
@@ -123,6 +134,21 @@ cdef class ConvSolver(Solver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return -2
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        """Bound the error of a sum in roundings of the accumulator, which is float, or double where the tensors are.
+
+        A term that is added in a chain of n additions is rounded n times, so that n roundings relative to the sum of
+        the terms' magnitudes bound the error, to first order (Higham, Accuracy and Stability of Numerical Algorithms,
+        2nd edition, 4.2).  In blocks of b terms whose sums are added by a chain these are b + terms / b (Castaldo,
+        Whaley, Chronopoulos, SIAM J. Sci. Comput. 31, 2008); and a chain that keeps what it rounds away counts for two,
+        whatever its length (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26, 2005).
+        """
+        return in_blocks(sum_terms(p))
+
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        """How often a result is rounded to its type where that is narrower than the accumulator."""
+        return 1
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""
@@ -187,6 +213,31 @@ cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:
 cdef int64_t vector_lanes(Device dev, int64_t size) noexcept:
     """Elements of `size` bytes in a CPU kernel's vectors: a register's, and 4 at least, which may be two registers."""
     return max(4, dev.vector_bytes // size)
+
+
+cdef double sum_terms(const mx_conv_problem* p) noexcept nogil:
+    """Products of an element of the result, at most."""
+    cdef double terms = spatial_size(&p.w)
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        return <double> p.y.len[0] * spatial_size(&p.y)
+    return terms * (p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups)
+
+
+cdef double in_blocks(double terms) noexcept nogil:
+    """Roundings of a sum whose accumulators take BLOCK_TERMS terms, BLOCKS of which totals take that keep the rest."""
+    return min(terms, <double> BLOCK_TERMS + BLOCKS + 2)
+
+
+cdef double _unit_roundoff(const mx_conv_problem* p) noexcept:
+    """Of the result's type; 0 where that is the accumulator's.  Rounding at random is off by twice as much."""
+    cdef double u = 0
+    if p.w.type == MX_HALF:
+        u = 2.0 ** -11
+    elif p.w.type == MX_BFLOAT16:
+        u = 2.0 ** -8
+    elif is_float8(p.w.type):
+        u = 2.0 ** (-4 if p.w.type == MX_FLOAT8 else -3)
+    return 2 * u if p.rounding != 0 and is_float8(p.w.type) else u
 
 
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:

@@ -23,7 +23,7 @@ def tuned_config(offer: Offer) -> tuple[int, ...] | None:
 
     A stored text that does not parse or that the solver does not accept is a hint that misleads: it is passed over.
     """
-    if not offer.parameters():
+    if not isinstance(offer.problem, ConvProblem) or not offer.parameters():
         return None
     name = offer.solver.name
     stored = switches.overrides().get(name)

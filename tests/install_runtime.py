@@ -14,7 +14,7 @@ import sys
 LIMIT = 900  # seconds that one installation may take
 CHECK = """
 from miopyx.device import devices
-print(*[i.name for i in devices.candidates() if i.kind == "cpu" and device.probe(i).ok][:1])
+print(*[i.name for i in devices.candidates() if i.kind == "cpu" and devices.probe(i).ok][:1])
 """
 
 

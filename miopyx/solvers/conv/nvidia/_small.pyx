@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from libc.math cimport sqrt
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Offer, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
@@ -591,16 +591,18 @@ cdef class _NvSmall(_NvSolver):
         # A warp's steps as the others', then the warps' sums, then the groups'.
         return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits
 
-    cdef Offer consider(self, Device dev, ConvProblem problem):
-        cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)
+    cdef object consider(self, Device dev, ConvProblem problem):
+        cdef _SmallOffer offer
+        cdef str why = _refusal(dev, &problem.c)
+        if why is not None:
+            return why
+        offer = _SmallOffer.__new__(_SmallOffer)
         set_offer(offer, self, dev, problem)
-        offer.refusal = _refusal(dev, offer.p)
-        if offer.refusal is not None:
-            return offer
         offer.k = _plan(dev, offer.p, &offer.g)
-        offer.refusal = offer.judge()
-        if offer.refusal is None:
-            offer.index, offer.workspace = offer.estimate(), offer.k.workspace
+        why = offer.judge()
+        if why is not None:
+            return why
+        offer.index, offer.workspace = offer.estimate(), offer.k.workspace
         return offer
 
 

@@ -1,7 +1,7 @@
 """Make C of every .pyx file: `python cmake/transpile.py BUILD_FOLDER JOBS NAME=VALUE...` with Cython's directives.
 
 One process makes many modules, since the most of a short one's time is Cython's own start; a module is made again only
-when it or what it cimports changed.  Each has its own copy of what Cython adds: shared, it costs a call some nanoseconds.
+when it or what it cimports changed.  Each has its own copy of what Cython adds: shared, it costs each call time.
 """
 
 import json

@@ -596,7 +596,7 @@ def test_op_refuses_arguments(handle):
     for name in ("a", "b", "c", "alpha1", "alpha2", "beta"):
         with pytest.raises(BadParmError):
             op(**{name: None})
-    for number in (-1, 4, "add", None, 1.0, 2**40):
+    for number in (-1, 4, "subtract", None, 1.0, 2**40):
         with pytest.raises(BadParmError):
             op(number)
     small = handle.upload(np.zeros(5, "f4"))

@@ -7,7 +7,12 @@ from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 
+cdef enum:
+    MOST_TERMS = 16
+
+
 cdef class ConvSolver(Solver):
+    cdef readonly tuple cost_names       # of what `cost_terms` counts
     cdef readonly int direction
     cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
     cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
@@ -15,6 +20,7 @@ cdef class ConvSolver(Solver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept
     cdef tuple table(self, Device dev, const mx_conv_problem* p)
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1
     cdef tuple default(self, Device dev, const mx_conv_problem* p)

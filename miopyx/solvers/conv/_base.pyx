@@ -1,14 +1,19 @@
 """What all convolution solvers share: the checks that come before any algorithm, and a few questions about problems."""
 
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from miopyx._core cimport Device, Problem, Solution, Solver, in_table
+from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
+
+# What any solver's time is made of: launches, images, 10^9 products, and megabytes of x, w, y and a column matrix.
+cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns")
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
 
@@ -26,6 +31,9 @@ cdef class ConvSolver(Solver):
 
     Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct.
     """
+
+    def __cinit__(self):
+        self.cost_names = GENERIC_TERMS
 
     cpdef str why_not(self, Device dev, Problem problem):
         cdef const mx_conv_problem* p = _struct_of(dev, problem)
@@ -73,6 +81,29 @@ cdef class ConvSolver(Solver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return -2
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        """Count what takes time, one number for each of `cost_names`; a device's cost table has microseconds of each.
+
+        `terms` has zeros.  Called for problems that the solver takes.
+        """
+        cdef double size = type_size(<int> p.w.type) * 1e-6, pixels = p.y.len[0] * spatial_size(&p.y)
+        cdef double column = p.w.len[1] * p.groups * <double> spatial_size(&p.w)
+        terms[0] = 1
+        terms[1] = p.x.len[0]
+        terms[2] = pixels * p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * 1e-9
+        terms[3] = p.x.len[0] * p.x.len[1] * spatial_size(&p.x) * size
+        terms[4] = p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size
+        terms[5] = pixels * p.y.len[1] * size
+        terms[6] = pixels * column * size
+
+    def terms(self, Device dev not None, Problem problem not None):
+        """Return `cost_terms` by name, for an applicable problem."""
+        cdef double[MOST_TERMS] counted
+        cdef Py_ssize_t i
+        memset(counted, 0, sizeof(counted))
+        self.cost_terms(dev, _struct_of(dev, problem), counted)
+        return {self.cost_names[i]: counted[i] for i in range(len(self.cost_names))}
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""

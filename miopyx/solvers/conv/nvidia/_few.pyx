@@ -97,7 +97,28 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     return k
 
 
+cdef tuple TERMS = ("launch", "tiles", "steps", "room", "x", "y", "parts")
+
+
 cdef class _NvFewChannels(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_nv_few g
+        cdef bint weights = self.direction == MX_BACKWARD_WEIGHTS
+        cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS if weights else 2, &g)
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = (g.tiles + g.workers - 1) // g.workers
+        cdef int64_t units = max(1, dev.compute_units), at_once = (g.sets * g.workers + units - 1) // units
+        terms[0] = 2 if weights else 1
+        terms[1] = each * at_once
+        terms[2] = each * at_once * k.steps
+        terms[3] = each * at_once * k.room * 1e-3
+        terms[4] = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
+        terms[5] = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
+        if weights:
+            terms[6] = self.workspace_bytes(dev, p) * 1e-6
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g
         cdef plan_t k

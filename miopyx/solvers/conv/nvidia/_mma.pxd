@@ -55,6 +55,8 @@ cdef class _NvImplicitGemm(_NvSolver):
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept
+    cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r)
 
 
@@ -63,6 +65,10 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
+    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                             double* terms) noexcept
+    cdef int residues(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept
+    cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
     cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
 
@@ -82,6 +88,7 @@ cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
+cdef double megabytes(const mx_tensor* t) noexcept nogil
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
 cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g)

@@ -309,6 +309,16 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
                 (groups * threads,), (threads,))
 
 
+cdef tuple DATA_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
+                         "tap_bytes", "flow", "turned")
+cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
+                            "parts", "splits")
+
+
+cdef double megabytes(const mx_tensor* t) noexcept nogil:
+    return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * (4e-6 if t.type == MX_FLOAT else 2e-6)
+
+
 cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
     """Of a sum."""
     if p.direction == MX_BACKWARD_WEIGHTS:
@@ -317,6 +327,33 @@ cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef class _NvImplicitGemm(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+        """Add a launch: rounds of its tiles over the compute units, their slices."""
+        cdef int64_t units = max(1, dev.compute_units), filters_tile = 128, reduced = g.taps_h * g.taps_w * g.reduced
+        if g.filters <= 64 or r.size == 4 and reduced <= 128:
+            filters_tile = 64
+        cdef int64_t groups = up(g.pixels, 128) // 128 * (up(g.filters, filters_tile) // filters_tile) * g.groups
+        cdef int64_t rounds = (groups + units - 1) // units, slices = (reduced + 15) // 16
+        cdef int first = 1 if filters_tile == 64 else 3
+        terms[0] += 1
+        terms[first] += rounds
+        terms[first + 1] += rounds * slices
+        terms[8] += up(g.pixels, 128) * <double> (g.groups * slices) * 16 * r.size * 1e-6
+        terms[9] += max(1, <double> groups / units) * slices * filters_tile / 128
+
+    cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
+        terms[0] += 1 if r.packs_w or r.packs_x else 0
+        if r.narrow.used and r.packs_w:
+            terms[0] += 1
+        terms[5] = (r.y_offset if r.turns_y else r.workspace) * 1e-6
+        terms[6], terms[7] = megabytes(r.x), megabytes(r.y)
+        if r.turns_y:
+            terms[0] += 1
+            terms[10] = (r.workspace - r.y_offset) * 1e-6
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
         if not tensor_cores(dev):
@@ -374,6 +411,16 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
     def __cinit__(self):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
 
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = self.roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        if r.narrow.used:
+            set_narrow(&g, &r.narrow)
+        self.count(dev, &read, &r, &g, terms)
+        self.count_packing(&read, &r, terms)
+
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = self.roles(&read)
@@ -396,14 +443,35 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
             return "too many residues of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef roles_t r = self.roles(p)
+        self.count_launches(dev, p, &r, terms)
+
+    cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
+        cdef mx_nv_conv[MOST_RESIDUES] g
+        cdef int count = self.residues(p, r, g)
+        self.count_residues(dev, p, r, g, count, terms)
+        self.count_packing(p, r, terms)
+
+    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                             double* terms) noexcept:
+        cdef int i
+        for i in range(count):
+            self.count(dev, p, r, &g[i], terms)
+
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
         return Solution(self.launches(dev, p, &r), r.workspace)
 
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
         """All steps."""
-        cdef mx_nv_conv whole = operands(p, r)
         cdef mx_nv_conv[MOST_RESIDUES] g
+        cdef int count = self.residues(p, r, g)
+        return self.packing(p, r) + self.multiply_residues(dev, p, r, g, count) + _turning(p, r)
+
+    cdef int residues(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
+        """Fill `g` with each residue of the stride, return how many there are."""
+        cdef mx_nv_conv whole = operands(p, r)
         cdef int64_t a, b
         cdef int count = 0
         for a in range(min(p.step[1], p.x.len[3])):
@@ -413,7 +481,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g[count].y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 count += 1
-        return self.packing(p, r) + self.multiply_residues(dev, p, r, g, count) + _turning(p, r)
+        return count
 
     cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
         cdef int i
@@ -535,6 +603,30 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef parts_t s
+        cdef int64_t units = max(1, dev.compute_units), rounds
+        cdef int first
+        terms[0] = 2
+        if p.w.type == MX_FLOAT:
+            terms[9] = _splits(dev, p)
+            terms[8] = terms[9] * weight_count(p) * 4e-6
+            rounds = (_weight_tiles(p) * <int64_t> terms[9] + units - 1) // units
+            first = 1 if p.w.len[0] // p.groups <= 64 else 3
+            terms[first], terms[first + 1] = rounds, rounds * _slices_each(dev, p)
+        else:
+            s = _parts_of(dev, &read)
+            terms[9] = s.splits
+            terms[8] = (s.workspace - s.parts_offset) * 1e-6
+            terms[5] = s.parts_offset * 1e-6
+            terms[0] += 1 if s.packs_x or s.packs_y else 0
+            rounds = (s.tiles * s.splits + units * TILES[s.tile].resident - 1) // (units * TILES[s.tile].resident)
+            first = 1 if s.tile == 1 else 3
+            terms[first], terms[first + 1] = rounds, rounds * s.each
+        terms[6], terms[7] = megabytes(&read.x), megabytes(&read.y)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
         return _parts_of(dev, p)

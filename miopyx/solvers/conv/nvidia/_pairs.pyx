@@ -136,7 +136,35 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
+cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y", "planes",
+                         "tap_bytes")
+cdef tuple WEIGHTS_TERMS = ("launch", "rounds", "slices", "parts", "x", "y", "splits")
+
+
+cdef double _megabytes(const mx_tensor* t) noexcept nogil:
+    return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * 4e-6
+
+
+cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
+    """Add a launch's rounds of tiles over the compute units and their slices."""
+    cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
+    cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
+    cdef int64_t few = (down * (up(g.filters, 64) // 64) + units - 1) // units
+    cdef int64_t many = (down * (up(g.filters, 128) // 128) + units - 1) // units
+    terms[0] += 1
+    if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
+        terms[3] += many
+        terms[4] += many * slices
+    else:
+        terms[1] += few
+        terms[2] += few * slices
+    terms[9] += down * TILE * 4e-6 * slices * DEPTH
+
+
 cdef class _NvPairs(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = DATA_TERMS
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs wgmma"
@@ -166,6 +194,14 @@ cdef class _NvPairs(_NvSolver):
 
 cdef class NvPairsFwd(_NvPairs):
     """Forward in two launches: weights into pairs, and the product."""
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs o = _operands(p, &s)
+        set_taps(&o.g, p)
+        _count(dev, &o.g, terms)
+        terms[0] += 1
+        terms[5], terms[6], terms[7] = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
@@ -206,6 +242,20 @@ cdef class NvPairsBwd(_NvPairs):
         if p.step[1] * p.step[2] > 64:
             return "too many residues of the stride"
         return _NvPairs.refuse(self, dev, p)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs whole = _operands(p, &s), o
+        cdef int64_t a, b
+        for a in range(min(p.step[1], p.x.len[3])):
+            for b in range(min(p.step[2], p.x.len[4])):
+                if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
+                    o = whole
+                    set_residue(&o.g, p, a, b)
+                    _count(dev, &o.g, terms)
+        terms[0] += 2 if s.joins else 1
+        terms[5], terms[6], terms[7] = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
+        terms[8] = (s.workspace - s.planes) * 1e-6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef sides_t s = _sides(p)
@@ -264,6 +314,14 @@ cdef class NvPairsWrw(_NvPairs):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef splits_t s = _split(dev, p)
+        cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
+        terms[0], terms[1], terms[2] = 2, rounds, rounds * s.each
+        terms[3] = s.splits * p.w.len[0] * <double> s.columns * 4e-6
+        terms[4], terms[5], terms[6] = _megabytes(&p.x), _megabytes(&p.y), s.splits
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         return p.y.len[0] * p.y.len[3] * p.y.len[4]

@@ -513,7 +513,14 @@ cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
     return 8.5 + 0.33 * slices + (4 if taps > 1 else 0) + (9 if residues > 1 else 0)
 
 
+cdef tuple TERMS = ("launch", "single", "rows", "near", "runs", "pairs", "rounds", "steps", "blocks", "round_bytes",
+                    "read", "parts", "splits", "outputs")
+
+
 cdef class _NvSmall(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = TERMS
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_small g
         cdef int i
@@ -550,6 +557,30 @@ cdef class _NvSmall(_NvSolver):
         cdef double cost = _plan(dev, p, &g).cost / CLOCKS
         # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough there.
         return 0.999 if (cost < SMALL or p.w.type == MX_FLOAT) and cost < _others(dev, p) else 0.51
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_nv_small g
+        cdef plan_t k = _plan(dev, p, &g)
+        cdef double own = (k.cost - LAUNCH) / CLOCKS
+        cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
+        cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
+        cdef int64_t steps = (g.each + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
+        cdef double rounds = (k.work_groups + k.units - 1) // k.units
+        cdef double read = _bytes(&g, &k, high, wide, p.direction == MX_BACKWARD_WEIGHTS)
+        terms[0] = 1
+        terms[1] = own if k.a_way == SINGLE and k.b_way == SINGLE else 0
+        terms[2] = own if k.a_way == RUNS and k.b_way == SINGLE else 0
+        terms[3] = own if k.b_way == NEAR else 0
+        terms[4] = own if k.b_way == RUNS else 0
+        terms[5] = own if k.b_way != NEAR and k.b_way != RUNS and (k.a_way == PAIRS or k.b_way == PAIRS) else 0
+        terms[6] = rounds
+        terms[7] = rounds * steps * (threads // 32)
+        terms[8] = rounds * steps * k.tile.mb * k.tile.nb * (threads // 32)
+        terms[9] = rounds * read * 1e-6
+        terms[10] = k.work_groups * read * 1e-6
+        terms[11] = k.workspace * 1e-6
+        terms[12] = k.splits - 1
+        terms[13] = k.work_groups * <double> high * wide * 1e-6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_small g

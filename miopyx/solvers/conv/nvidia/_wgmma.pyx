@@ -10,7 +10,7 @@ from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_con
 from miopyx.solvers.conv._base cimport type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, only_read,
-    operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest,
+    megabytes, operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest,
     roles_of, roles_t, widest,
 )
 from ._common cimport (
@@ -131,24 +131,26 @@ cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
             and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
-    """One launch; of `residues` with equal grids those with most taps come first."""
-    cdef rows_t whole
-    if residues == 1:
-        whole = _rows_of(r, g)
-        if whole.used:
-            return _multiply_rows(dev, p, r, g, &whole)
+# Which tile a launch takes, how many groups of work-items and stages, and the microseconds that were counted.
+cdef struct chosen_t:
+    int choice
+    int64_t groups, stages, tiles
+    double cost
+
+
+cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
+    """Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most."""
+    return g.taps_h * g.taps_w > 1 and g.filters <= 64
+
+
+cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int residues) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g)
-    cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
-    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64, runs = not last and g.p * g.q % 64 != 0
-    cdef double cost, best = -1
-    cdef int i, chosen = 0
-    cdef mx_nv_divisor[3] by
-    for i in range(residues):
-        vector = min(vector, widest(&g[i], last))
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
+    cdef bint shared = _shared(g), runs = not last and g.p * g.q % 64 != 0
+    cdef double cost
+    cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
+    cdef int i
     for i in range(CHOICES_COUNT):
-        # Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most.
         if (i == 4) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or not last):
@@ -165,8 +167,55 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         if stages < 3 or groups == 0:
             continue
         cost = _time_of(&CHOICES[i], g, residues, down * across, groups)
-        if best < 0 or cost < best:
-            best, best_groups, best_stages, chosen = cost, groups, stages, i
+        if best.cost < 0 or cost < best.cost:
+            best = chosen_t(i, groups, stages, residues * down * across, cost)
+    return best
+
+
+cdef tuple DATA_TERMS = ("launch", "counted", "rounds", "row_positions", "row_depths", "packed", "x", "y", "tap_bytes",
+                         "shared", "turned", "unrounded")
+cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
+
+
+cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues,
+                        double* terms) noexcept:
+    """Add a launch: what its tiles take by the table of choices, or its positions."""
+    cdef rows_t whole
+    cdef chosen_t best
+    cdef int64_t units = max(1, dev.compute_units), tiles
+    terms[0] += 1
+    if residues == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            tiles = up(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256) // 256
+            tiles = (tiles + units - 1) // units
+            terms[3] += tiles
+            terms[4] += tiles * whole.depths
+            return
+    best = _choose(dev, r, g, residues)
+    terms[9 if _shared(g) else 1] += best.cost
+    terms[2] += (best.tiles + best.groups - 1) // best.groups
+    terms[11] += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
+    terms[8] += g.pixels * <double> g.groups * residues * _slices(g) * 128e-6
+
+
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
+    """One launch; of `residues` with equal grids those with most taps come first."""
+    cdef rows_t whole
+    if residues == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            return _multiply_rows(dev, p, r, g, &whole)
+    cdef bint last = g.y_c == 1 and g.filters > 1
+    cdef int64_t slices = _slices(g)
+    cdef int64_t down, across, vector = 8
+    cdef bint shared = _shared(g), runs = not last and g.p * g.q % 64 != 0
+    cdef int i
+    cdef chosen_t best = _choose(dev, r, g, residues)
+    cdef int chosen = best.choice
+    cdef mx_nv_divisor[3] by
+    for i in range(residues):
+        vector = min(vector, widest(&g[i], last))
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
     cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_across and _flat(g)
@@ -176,7 +225,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
-        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
+        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best.stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
         TAPS_INNER=int(shared and g.reduced % 64 == 0),
         FLAT=int(flat), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
@@ -191,7 +240,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
                              g[i].y_first - g.y_first)
     args = operand_args(r, g)
     args = args[:4] + (Arg.value_of(order),) + args[4:]
-    return Step(spec, args, (best_groups * 384,), (384,))
+    return Step(spec, args, (best.groups * 384,), (384,))
 
 
 cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles,
@@ -287,6 +336,26 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
 
     def __cinit__(self):
         self.id, self.name = 1104, "NvWgmmaFwd"
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+        _count_hopper(dev, p, r, g, 1, terms)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p), o
+        cdef roles_t r
+        cdef mx_nv_conv g
+        if not _gathers(&read):
+            NvImplicitGemmFwd.cost_terms(self, dev, p, terms)
+            return
+        o = _gathered(&read)
+        r = roles_of(&o, True)
+        g = operands(&o, &r)
+        set_taps(&g, &o)
+        self.count(dev, &o, &r, &g, terms)
+        self.count_packing(&o, &r, terms)
+        terms[0] += 1
+        terms[5] += _packed_bytes(&o.x) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
@@ -376,6 +445,37 @@ cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
                     (Arg.alpha(False), Arg.beta(False)))
 
 
+cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
+    """Whether residues of one size are one launch."""
+    return (1 < count <= RESIDUES_AT_ONCE and g.filters > 64 and p.x.len[3] % p.step[1] == 0
+            and p.x.len[4] % p.step[2] == 0)
+
+
+cdef void _sort_residues(mx_nv_conv* g, int count) noexcept nogil:
+    """Those with most taps first."""
+    cdef mx_nv_conv moved
+    cdef int i, j
+    for i in range(1, count):
+        moved, j = g[i], i
+        while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+            g[j] = g[j - 1]
+            j -= 1
+        g[j] = moved
+
+
+cdef mx_nv_conv _merged_operands(const mx_conv_problem* p, const roles_t* r, const merged_t* m) noexcept nogil:
+    cdef mx_nv_conv g = operands(p, r)
+    set_grid(&g, p.x.len[0], m.p, m.q)
+    g.filters = <int> m.filters
+    g.step_h = g.step_w = g.tap_h = g.tap_w = 1
+    g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
+    set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
+    g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
+    g.y_h = g.y_w * <int> m.q
+    g.y_n = g.y_h * <int> m.p
+    return g
+
+
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for residues of the stride of one size.
 
@@ -385,6 +485,41 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     def __cinit__(self):
         self.id, self.name = 1105, "NvWgmmaBwd"
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+        _count_hopper(dev, p, r, g, 1, terms)
+
+    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                             double* terms) noexcept:
+        if not _at_once(p, g, count):
+            NvImplicitGemmBwd.count_residues(self, dev, p, r, g, count, terms)
+            return
+        _sort_residues(g, count)
+        _count_hopper(dev, p, r, g, count, terms)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef merged_t m = _merged_of(p)
+        cdef roles_t r
+        cdef mx_nv_conv g
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r = roles_of(&met, True)
+            self.count_launches(dev, &met, &r, terms)
+            terms[0] += 1
+            terms[10] = _packed_bytes(&met.x) * 1e-6
+            terms[7] = megabytes(&p.x)
+        elif not m.used:
+            NvImplicitGemmBwd.cost_terms(self, dev, p, terms)
+        else:
+            r = self.roles(p)
+            g = _merged_operands(p, &r, &m)
+            _count_hopper(dev, p, &r, &g, 1, terms)
+            terms[0] += 3 if r.packs_x else 2
+            terms[5] = r.y_offset * 1e-6
+            terms[6], terms[7] = megabytes(&p.y), megabytes(&p.x)
+            terms[10] = (r.workspace - r.y_offset) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
@@ -416,17 +551,9 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return _multiply_hopper(dev, p, r, g)
 
     cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
-        cdef mx_nv_conv moved
-        cdef int i, j
-        if (count == 1 or count > RESIDUES_AT_ONCE or g.filters <= 64 or p.x.len[3] % p.step[1]
-                or p.x.len[4] % p.step[2]):
+        if not _at_once(p, g, count):
             return NvImplicitGemmBwd.multiply_residues(self, dev, p, r, g, count)
-        for i in range(1, count):
-            moved, j = g[i], i
-            while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
-                g[j] = g[j - 1]
-                j -= 1
-            g[j] = moved
+        _sort_residues(g, count)
         return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
@@ -443,15 +570,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)
-        g = operands(p, &r)
-        set_grid(&g, p.x.len[0], m.p, m.q)
-        g.filters = <int> m.filters
-        g.step_h = g.step_w = g.tap_h = g.tap_w = 1
-        g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
-        set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
-        g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
-        g.y_h = g.y_w * <int> m.q
-        g.y_n = g.y_h * <int> m.p
+        g = _merged_operands(p, &r, &m)
         r.turns_y = True
         a, b = p.step[1], p.step[2]
         weights = struct.pack(
@@ -525,6 +644,22 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
 
     def __cinit__(self):
         self.id, self.name = 1106, "NvWgmmaWrw"
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef parts_t s = self.parts(dev, &read)
+        cdef const tile_t* tile = &TILES[s.tile]
+        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
+        terms[0] = 2 + (1 if s.packs_x or s.packs_y or s.narrow.used else 0) + (1 if s.x_slot == SLOT_WORKSPACE else 0)
+        terms[8 if s.narrow.used else 1] = rounds * s.each * tile.slice
+        terms[2] = rounds * tile.end
+        terms[3] = s.parts_offset * 1e-6
+        if s.x_slot == SLOT_WORKSPACE:
+            terms[3] += 2 * megabytes(&read.x)
+        terms[4], terms[5] = megabytes(&read.x), megabytes(&read.y)
+        terms[6] = s.slots * tile.down * <double> tile.across * 4e-6
+        terms[7] = s.splits
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)

@@ -11,7 +11,7 @@ cdef class Candidate:
     cdef readonly Solver solver
     cdef readonly double time          # milliseconds
     cdef readonly int64_t workspace    # bytes
-    cdef readonly str source           # "found" (by this handle), "user" or "system" (a database), "index", "forced"
+    cdef readonly str source           # "found" (by this handle), "user" or "system" (a database), "costs", "index", "forced"
     cdef readonly bint measured        # found, or from a database
 
     cdef tuple _all(self)

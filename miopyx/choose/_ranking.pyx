@@ -7,6 +7,7 @@ from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
+from ._costs cimport CostTable, table_of
 from ._survey cimport Refusal, able, refusal, switched_off
 
 from miopyx.values import config
@@ -30,7 +31,7 @@ cdef class Candidate:
     workspace : int
         Bytes.
     source : str
-        "found" (by this handle), "user" or "system" (a database), "index" (estimated), "forced".
+        "found" (by this handle), "user" or "system" (a database), "costs" or "index" (estimated), "forced".
     """
 
     def __init__(self, Solver solver not None, double time, int64_t workspace, str source not None):
@@ -166,6 +167,8 @@ def covers(Handle handle not None, ConvProblem problem not None, FindRecord reco
     wanted = [s for s in found if not s.last_resort] or found
     if dynamic_only:
         wanted = [s for s in wanted if s.dynamic] or wanted
+    if only is None:
+        wanted = worth_timing(handle, problem, wanted)
     return all([_has(record.candidates, s) or s in record.failed for s in wanted])
 
 
@@ -195,6 +198,72 @@ def by_index(Handle handle not None, ConvProblem problem not None):
     return _by_index(handle, problem)
 
 
+# A cost table keeps Find from timing what it should take so many times the best, and more than so many microseconds.
+HOPELESS = 2.0
+cdef double HOPELESS_US = 100
+
+
+cdef list _predicted(Handle handle, ConvProblem problem, list solvers, CostTable table):
+    """Microseconds of some solvers, -1 for last resorts; None where the table does not know one of the others."""
+    cdef Solver solver
+    cdef double time
+    cdef list times = []
+    for solver in solvers:
+        time = -1 if solver.last_resort else table.time(handle.device, problem, solver)
+        if time < 0 and not solver.last_resort:
+            return None
+        times.append(time)
+    return times
+
+
+cdef list _by_costs(Handle handle, ConvProblem problem):
+    cdef CostTable table = table_of(handle.device)
+    cdef Device device = handle.device
+    cdef Solver solver
+    cdef list solvers, times, ranked = []
+    cdef Py_ssize_t i
+    cdef double index
+    if table is None:
+        return ranked
+    solvers = [s for s in able(device, problem) if (<Solver> s).dynamic]
+    times = _predicted(handle, problem, solvers, table)
+    if times is None:
+        return ranked
+    for i in range(len(solvers)):
+        solver = solvers[i]
+        if not solver.last_resort:
+            ranked.append(_candidate(solver, <double> times[i] * 1e-3, solver.workspace_size(device, problem), "costs",
+                                     False))
+            continue
+        index = solver.wti(device, problem)
+        if index > 0:
+            ranked.append(_candidate(solver, 10.0 / index, solver.workspace_size(device, problem), "index", False))
+    _sort(ranked, _by_rank)
+    return ranked
+
+
+def by_costs(Handle handle not None, ConvProblem problem not None):
+    """Return what can run `problem`, best first by the times that the device's cost table predicts.
+
+    Nothing where the device has no table, or it does not know one of the solvers.
+    """
+    return _by_costs(handle, problem)
+
+
+def worth_timing(Handle handle not None, ConvProblem problem not None, list solvers not None):
+    """Return those of some applicable solvers that Find should time.
+
+    A device with a cost table leaves out what should take more than twice the time of the best of them, and more than
+    100 us: some solvers have a program of their own for nearly each problem, which is not built then.
+    """
+    cdef CostTable table = table_of(handle.device)
+    cdef list times = None if table is None else _predicted(handle, problem, solvers, table)
+    if times is None:
+        return solvers
+    limit = max(HOPELESS * min([time for time in times if time >= 0], default=0), HOPELESS_US)
+    return [solver for solver, time in zip(solvers, times) if time <= limit]
+
+
 MODELS = ()  # learned rankings; an empty answer means that the model does not know the problem
 
 
@@ -203,8 +272,11 @@ def models_asked():
     return bool(_MODELS_BUILT and config.get("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK"))
 
 
-def ranked_by():
-    """Return who ranks what was not measured, for explanations."""
+def ranked_by(Handle handle not None, ConvProblem problem not None):
+    """Return who ranks what was not measured of `problem`, for explanations."""
+    if _by_costs(handle, problem):
+        table = table_of(handle.device)
+        return f"the cost table {table.path} ({table.about})"
     if not _MODELS_BUILT:
         return "the throughput index (built without models)"
     if not models_asked():
@@ -218,7 +290,7 @@ cdef list _rank(Handle handle, ConvProblem problem):
             ranked = model(handle, problem)
             if ranked:
                 return ranked
-    return _by_index(handle, problem)
+    return _by_costs(handle, problem) or _by_index(handle, problem)
 
 
 def rank(Handle handle not None, ConvProblem problem not None):

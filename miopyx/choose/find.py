@@ -27,7 +27,7 @@ from miopyx.values import _learnt, config
 from miopyx.values.configurations import config_text
 
 from . import switches
-from ._ranking import Candidate, FindRecord, covers, fallback, known, rank
+from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, worth_timing
 from ._survey import ANOTHER_DIRECTION, Refusal, applicable, refusals
 from .preparing import first_of, invoker, tuned_config
 
@@ -196,13 +196,18 @@ def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size:
     timed: list[Candidate] = []
     measured: dict[Solver, tuple[tuple[int, ...], int]] = {}
     failed: list[Solver] = []
-    for last_resort in (False, True):
-        group = [s for s in chosen if s.last_resort == last_resort]
-        if last_resort and timed:
-            skipped += [Refusal(s, "last resort: timed only when nothing else runs") for s in group]
-            break
+    usual = [s for s in chosen if not s.last_resort]
+    worthy = usual if search or only is not None else worth_timing(handle, problem, usual)
+    slow = [s for s in usual if s not in worthy]
+    compile_only = config.get("MIOPEN_DEBUG_COMPILE_ONLY")
+    for group, otherwise in (
+            (worthy, ""), (slow, "too slow by the cost table: timed only when nothing better runs"),
+            ([s for s in chosen if s.last_resort], "last resort: timed only when nothing else runs")):
+        if otherwise and (timed or (compile_only and group is slow)):
+            skipped += [Refusal(s, otherwise) for s in group]
+            continue
         broken = _compile_ahead(handle, problem, group)
-        if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+        if compile_only:
             continue
         for solver in group:
             if solver.id in broken:  # not tried again in this process, which its compiler may end
@@ -229,7 +234,7 @@ def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size:
                 skipped.append(Refusal(solver, f"failed: {e}"))
                 if prepared is None and not isinstance(e, AllocFailedError):
                     failed.append(solver)  # what does not build will not build the next time
-    if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+    if compile_only:
         raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
     if not timed:
         raise _nothing(skipped)

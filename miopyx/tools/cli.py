@@ -1,4 +1,4 @@
-"""The `miopyx` command: `miopyx doctor` says which devices there are and which work; `miopyx db` works on databases."""
+"""The `miopyx` command: `miopyx doctor` says which devices work; `miopyx db` and `miopyx costs` make and check files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from miopyx.device import icd
 from miopyx.errors import MIOpenError
 from miopyx.values import config
 
+from . import costs as coststool
 from . import db as dbtool
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
@@ -34,12 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
     dbtool.add_commands(commands)
+    coststool.add_command(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
     if arguments.command == "db":
         return dbtool.run(arguments)
+    if arguments.command == "costs":
+        return coststool.run(arguments)
     try:
         if arguments.forget:
             count = device.forget_verdicts()

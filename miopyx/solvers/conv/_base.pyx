@@ -7,13 +7,14 @@ from miopyx._core cimport Device, Problem, Solution, Solver, in_table
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
 
-# What any solver's time is made of: launches, images, 10^9 products, and megabytes of x, w, y and a column matrix.
-cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns")
+# What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
+# column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
+cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
 
@@ -96,6 +97,7 @@ cdef class ConvSolver(Solver):
         terms[4] = p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size
         terms[5] = pixels * p.y.len[1] * size
         terms[6] = pixels * column * size
+        terms[7] = _depth(dev, p)
 
     def terms(self, Device dev not None, Problem problem not None):
         """Return `cost_terms` by name, for an applicable problem."""
@@ -119,6 +121,19 @@ cdef class ConvSolver(Solver):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         raise NotImplementedError
+
+
+cdef double _depth(Device dev, const mx_conv_problem* p) noexcept:
+    """Thousands of products that a compute unit takes one after the other, in tiles of 64 x 64 of the product."""
+    cdef int64_t m = p.w.len[0] // p.groups, n = p.y.len[0] * spatial_size(&p.y), k = p.w.len[1] * spatial_size(&p.w)
+    cdef int64_t units = max(1, dev.compute_units), tiles
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        n, k = k, n
+    elif p.direction == MX_BACKWARD_DATA:
+        k = max(1, m * spatial_size(&p.w) // (p.step[0] * p.step[1] * p.step[2]))
+        m, n = p.w.len[1], p.x.len[0] * spatial_size(&p.x)
+    tiles = (m + 63) // 64 * ((n + 63) // 64) * p.groups
+    return (tiles + units - 1) // units * k * 1e-3
 
 
 cdef bint is_packed(const mx_tensor* t) noexcept nogil:

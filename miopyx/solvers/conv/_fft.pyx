@@ -313,8 +313,12 @@ cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, m
     return Step(KernelSpec("conv/fft_product.cl", "fft_product", **defines), args, size, local)
 
 
+cdef tuple TERMS = ("launch", "instructions", "transforms", "filters", "spectra", "products")
+
+
 cdef class _Fft(ConvSolver):
     def __cinit__(self):
+        self.cost_names = TERMS
         self.algorithm = FFT
         self.dynamic = self.deterministic = True
 
@@ -344,6 +348,17 @@ cdef class _Fft(ConvSolver):
         # On a CPU with AVX-512, layers of 14 to 56 pixels a side took 1.1 to 1.6 times the cost counted: the rest comes
         # from the caches.  GPUs were not measured.
         return max(LEAST_INDEX, _direct(p) / q.lanes / _cost(p, &q) / (1.45 if dev.is_cpu else 6))
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef plan_t q = _best(dev, p)
+        cdef double rounds = _ceil(q.tiles, max(1, q.each))
+        cdef double blocks = <double> q.tiles * p.groups * (q.input_blocks + q.output_blocks)
+        terms[0] = 1 + 3 * rounds
+        terms[1] = _cost(p, &q) * 1e-6
+        terms[2] = blocks * _transform(&q) * 1e-6
+        terms[3] = q.filters * 1e-6
+        terms[4] = rounds * (q.first + q.second) * 1e-6
+        terms[5] = _direct(p) * 1e-9
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.w.len[3] == 1:

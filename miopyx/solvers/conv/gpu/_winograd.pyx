@@ -55,10 +55,14 @@ cdef mx_winograd _window(const mx_tensor* t, int64_t images, int64_t pad_h, int6
     return g
 
 
+cdef tuple TERMS = ("launch", "w", "inputs", "outputs", "depth", "products")
+
+
 cdef class _WinogradGpu(ConvSolver):
     cdef int64_t edge    # outputs of a tile along a side
 
     def __cinit__(self):
+        self.cost_names = TERMS
         self.algorithm = WINOGRAD
         self.dynamic = self.deterministic = True
 
@@ -82,6 +86,26 @@ cdef class _WinogradGpu(ConvSolver):
         if min(p.w.len[1], p.w.len[0] // p.groups) < 16:
             return 0.1
         return 0.7 if self.edge == 4 else 0.6
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1), units = max(1, dev.compute_units)
+        cdef int64_t tiles = p.x.len[0] * self.tiles(p), each = self.images(dev, p), rounds, groups
+        cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], size = _acc_size(p)
+        rounds = (p.x.len[0] + each - 1) // each
+        each = min(each, p.x.len[0]) * self.tiles(p)
+        terms[0] = 1 + 3 * rounds
+        terms[1] = self.weights_bytes(p) * 1e-6
+        terms[2] = points * tiles * <double> p.x.len[1] * size * 1e-6
+        terms[3] = points * tiles * <double> p.y.len[1] * size * 1e-6
+        if self.direction == MX_BACKWARD_WEIGHTS:
+            groups = up(filters, 64) // 64 * (up(channels, 64) // 64) * points * p.groups
+            terms[4] = rounds * ((groups + units - 1) // units) * each * 1e-3
+        else:
+            if self.direction == MX_BACKWARD_DATA:
+                filters, channels = channels, filters
+            groups = up(filters, 64) // 64 * (up(each, 64) // 64) * points * p.groups
+            terms[4] = rounds * ((groups + units - 1) // units) * channels * 1e-3
+        terms[5] = points * tiles * <double> p.w.len[0] * p.w.len[1] * 1e-9
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return matmul_table(dev, NULL, p.w.type)

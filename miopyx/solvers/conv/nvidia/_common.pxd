@@ -9,6 +9,9 @@ from miopyx.solvers.conv._base cimport ConvSolver
 cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
+    # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
+    MMA_PEAK = 12
+    WGMMA_PEAK = 16
 
 # The structs of kernels/conv/nvidia/ptx.h, which explains them.
 cdef struct mx_nv_divisor:

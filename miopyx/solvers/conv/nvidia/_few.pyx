@@ -11,7 +11,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up
+from ._common cimport (
+    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up,
+)
 
 cdef enum:
     FILTERS = 64           # of a work-group
@@ -20,7 +22,6 @@ cdef enum:
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # in place of the blocks of a warp: backward weights
-    MANY_PIXELS = 1 << 18  # of y
 
 # The struct of kernels/conv/nvidia/few.h, which explains it.
 cdef struct mx_nv_few:
@@ -147,14 +148,9 @@ cdef class _NvFewChannels(_NvSolver):
         return "a large filter, stride or dilation" if k.local > LOCAL_MEM - 1024 else None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Where tiles of 8 x 16 pixels and 64 filters are mostly padding, others waste less.
+        # Tiles have 8 x 16 pixels and 64 filters; above 4 channels there is less padding elsewhere.
         cdef double share = min(1.0, p.w.len[0] / 64.0) * min(1.0, p.y.len[3] / 8.0) * min(1.0, p.y.len[4] / 16.0)
-        if share < 0.25 or p.w.len[1] > 4:
-            return 0.5
-        # Wgmma takes more launches, and beyond so many pixels less time.
-        if p.w.type != MX_FLOAT and has_wgmma(dev) and p.y.len[0] * p.y.len[3] * p.y.len[4] > MANY_PIXELS:
-            return 0.985
-        return 0.995
+        return MMA_PEAK * share if p.w.len[1] <= 4 else 0.5
 
 
 cdef class NvFewChannelsFwd(_NvFewChannels):

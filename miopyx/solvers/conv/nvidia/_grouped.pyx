@@ -12,7 +12,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t, tensor_cores,
+    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t, tensor_cores,
     up,
 )
 
@@ -172,8 +172,8 @@ cdef class _NvGrouped(_NvSolver):
         raise NotImplementedError
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Depthwise ones have a kernel of their own; 32 channels fill the tiles of wgmma.
-        return 0.995 if 1 < p.w.len[1] <= 16 else 0.6
+        # Channels are taken 16 at a time, of which a group has `each`; depthwise ones have a kernel of their own.
+        return MMA_PEAK * min(1.0, p.w.len[1] / 16.0) if 1 < p.w.len[1] <= 16 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return (("STEPS", (2, 4)), ("STAGES", (1, 2)))

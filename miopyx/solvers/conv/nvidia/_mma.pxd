@@ -52,6 +52,7 @@ cdef struct parts_t:
 
 
 cdef class _NvImplicitGemm(_NvSolver):
+    cdef double peak                  # what tensor cores can do beside plain products: the index of a full tile
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)

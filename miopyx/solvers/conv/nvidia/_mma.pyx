@@ -16,7 +16,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue, set_taps,
+    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue, set_taps,
     set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
@@ -310,7 +310,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
 
 
 cdef tuple DATA_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
-                         "tap_bytes", "flow", "turned")
+                         "tap_bytes", "flow", "turned", "narrow", "strided")
 cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
                             "parts", "splits")
 
@@ -328,6 +328,7 @@ cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
 
 cdef class _NvImplicitGemm(_NvSolver):
     def __cinit__(self):
+        self.peak = MMA_PEAK
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
@@ -343,6 +344,10 @@ cdef class _NvImplicitGemm(_NvSolver):
         terms[first + 1] += rounds * slices
         terms[8] += up(g.pixels, 128) * <double> (g.groups * slices) * 16 * r.size * 1e-6
         terms[9] += max(1, <double> groups / units) * slices * filters_tile / 128
+        if not divides(2, g, g.y_c == 1 and g.filters > 1):
+            terms[11] += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
+        if g.y_c != 1 and g.y_w > 1:
+            terms[12] += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
 
     cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
         terms[0] += 1 if r.packs_w or r.packs_x else 0
@@ -381,10 +386,8 @@ cdef class _NvImplicitGemm(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef roles_t r = self.roles(p)
-        # The share of a tile that is not padding; tensor cores are ten times ahead of the tiled kernels.
-        cdef double share = <double> r.channels / r.folded * min(1.0, r.filters / 64.0)
-        # To 3 channels of dx the tiled kernels, at 0.5, are still behind: their tiles are padded as much.
-        return min(0.98, max(10 * share, 0.52 if self.direction == MX_BACKWARD_DATA and r.filters >= 3 else 0))
+        # The share of a tile that is not padding.
+        return self.peak * <double> r.channels / r.folded * min(1.0, r.filters / 64.0)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         return roles_of(p, False)
@@ -646,8 +649,8 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return self.parts(dev, &read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
-                   * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
+        return (self.peak * min(1.0, p.w.len[0] // p.groups / 64.0)
+                * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef parts_t s

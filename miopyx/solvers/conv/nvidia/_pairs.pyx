@@ -17,7 +17,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_residue,
+    ALIGN, INT_LIMIT, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_residue,
     set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
 )
 
@@ -137,7 +137,7 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
 
 
 cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y", "planes",
-                         "tap_bytes")
+                         "partial", "narrow")
 cdef tuple WEIGHTS_TERMS = ("launch", "rounds", "slices", "parts", "x", "y", "splits")
 
 
@@ -155,10 +155,15 @@ cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
     if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
         terms[3] += many
         terms[4] += many * slices
+        if g.channels % DEPTH:
+            terms[9] += many * g.taps_h * g.taps_w
     else:
         terms[1] += few
         terms[2] += few * slices
-    terms[9] += down * TILE * 4e-6 * slices * DEPTH
+        if g.channels % DEPTH:
+            terms[9] += few * g.taps_h * g.taps_w
+    if not divides(2, g, False):
+        terms[10] += g.pixels * <double> g.filters * g.groups * 4e-6
 
 
 cdef class _NvPairs(_NvSolver):
@@ -188,8 +193,8 @@ cdef class _NvPairs(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef sides_t s = _sides(p)
-        # Padding decides: slices of 64 channels where the solvers by mma.sync have 4.
-        return 0.99 if s.channels * min(64, s.filters) >= up(s.channels, DEPTH) * 32 else 0.1
+        # Slices have 64 channels where the solvers by mma.sync have 4.
+        return WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH) * min(1.0, s.filters / 64.0)
 
 
 cdef class NvPairsFwd(_NvPairs):
@@ -331,7 +336,8 @@ cdef class NvPairsWrw(_NvPairs):
         return s.splits * p.w.len[0] * s.columns * 4
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return 0.99 if p.w.len[1] * min(128, p.w.len[0] // p.groups) >= up(p.w.len[1], 64) * 64 else 0.1
+        return (WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], 64)
+                * min(1.0, p.w.len[0] // p.groups / 128.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef splits_t s = _split(dev, p)

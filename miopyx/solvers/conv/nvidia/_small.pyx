@@ -29,8 +29,7 @@ cdef enum:
     REGISTERS = 65536      # of a compute unit
     LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
-    SMALL = 60             # microseconds, up to which the guess is compared with the others' in 16 bits
-    LARGE = 100            # microseconds, from which on a guess twice the others' is believed
+    LARGEST = 20000        # microseconds by the guess: nearly each problem takes a program of its own
 
 # The struct of kernels/conv/nvidia/small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -484,35 +483,6 @@ cdef plan_t _best_plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noe
     return best
 
 
-cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
-    """Microseconds that the other solvers for tensor cores take, as measured on an H200.
-
-    Rounds of tiles of 128 x 128, slices of 64 products; few channels have solvers of their own.
-    """
-    cdef bint wide = p.w.type == MX_FLOAT
-    cdef int64_t taps = p.w.len[3] * p.w.len[4], filters = p.w.len[0] // p.groups, channels = p.w.len[1], tiles
-    cdef int64_t residues, slices
-    cdef const mx_tensor* y = &p.y
-    cdef double products = 2e-9 * p.y.len[0] * p.y.len[3] * p.y.len[4] * p.w.len[0] * channels * taps
-    if p.direction == MX_BACKWARD_WEIGHTS:
-        if wide:  # 7 % off in the mean of 351 problems, most of them large
-            products = 2e-9 * up(filters, 128) * up(channels * taps, 128) * p.groups
-            return 24.5 + 10.8 * products * p.y.len[0] * p.y.len[3] * p.y.len[4]
-        return (14.5 + 8 * products) if channels <= 4 else 12.5 + 2.5 * products
-    if p.direction == MX_FORWARD and channels <= 4:
-        return 17 + 20 * products if wide else 11 + 6.6 * products
-    if p.direction == MX_BACKWARD_DATA:
-        filters, channels, y = channels, filters, &p.x
-    tiles = ((filters + 127) // 128) * ((y.len[0] * y.len[3] * y.len[4] + 127) // 128) * p.groups
-    tiles = (tiles + dev.compute_units - 1) // max(1, dev.compute_units)
-    residues = p.step[1] * p.step[2] if p.direction == MX_BACKWARD_DATA else 1
-    # Residues of the stride, each with its taps, are launches of their own in float32; 16 bits pack.
-    slices = tiles * ((taps + residues - 1) // residues) * ((channels + 63) // 64)
-    if wide:
-        return 12.5 + 1.45 * slices + (8 * min(residues, taps) - 2 if residues > 1 else 0)
-    return 8.5 + 0.33 * slices + (4 if taps > 1 else 0) + (9 if residues > 1 else 0)
-
-
 cdef tuple TERMS = ("launch", "single", "rows", "near", "runs", "pairs", "rounds", "steps", "blocks", "round_bytes",
                     "read", "parts", "splits", "outputs")
 
@@ -540,8 +510,7 @@ cdef class _NvSmall(_NvSolver):
         if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      g.channels * g.filter_h * g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        # Nearly each problem takes a program of its own here, which Find need not build for those that are not small.
-        if has_wgmma(dev) and k.cost > LARGE * CLOCKS and k.cost > 2 * CLOCKS * _others(dev, p):
+        if k.cost > LARGEST * CLOCKS:
             return "a large problem"
         return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
 
@@ -550,13 +519,8 @@ cdef class _NvSmall(_NvSolver):
         return _plan(dev, p, &g).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef mx_nv_small g
-        if not has_wgmma(dev) or (p.groups > 1 and p.w.len[1] <= 16):
-            # Depthwise's floats take an instruction a product, which 16 channels a group are too many for.
-            return 0.992 if p.w.type == MX_FLOAT and p.w.len[1] > 8 and has_wgmma(dev) else 0.6
-        cdef double cost = _plan(dev, p, &g).cost / CLOCKS
-        # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough there.
-        return 0.999 if (cost < SMALL or p.w.type == MX_FLOAT) and cost < _others(dev, p) else 0.51
+        # One launch and no packing pay where a problem is small, which the index does not know.
+        return 0.6
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef mx_nv_small g

@@ -14,7 +14,7 @@ from ._mma cimport (
     roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
+    ALIGN, INT_LIMIT, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
 )
 
 cdef enum:
@@ -172,8 +172,8 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int res
     return best
 
 
-cdef tuple DATA_TERMS = ("launch", "counted", "rounds", "row_positions", "row_depths", "packed", "x", "y", "tap_bytes",
-                         "shared", "turned", "unrounded")
+cdef tuple DATA_TERMS = ("launch", "counted", "rounds", "row_positions", "row_depths", "packed", "x", "y", "narrow",
+                         "shared", "turned", "unrounded", "across")
 cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
 
 
@@ -196,7 +196,9 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
     terms[9 if _shared(g) else 1] += best.cost
     terms[2] += (best.tiles + best.groups - 1) // best.groups
     terms[11] += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
-    terms[8] += g.pixels * <double> g.groups * residues * _slices(g) * 128e-6
+    terms[8] += g.pixels * <double> g.filters * g.groups * residues * 2e-6 * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1)
+    if r.x_across == 4:
+        terms[12] += best.cost
 
 
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
@@ -335,7 +337,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
     """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
 
     def __cinit__(self):
-        self.id, self.name = 1104, "NvWgmmaFwd"
+        self.id, self.name, self.peak = 1104, "NvWgmmaFwd", WGMMA_PEAK
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
@@ -360,9 +362,6 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmFwd.index(self, dev, p) + 0.01
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -484,7 +483,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """
 
     def __cinit__(self):
-        self.id, self.name = 1105, "NvWgmmaBwd"
+        self.id, self.name, self.peak = 1105, "NvWgmmaBwd", WGMMA_PEAK
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
@@ -527,7 +526,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef merged_t m = _merged_of(p)
-        return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01
+        return self.peak * m.filters / 64.0 if m.used else NvImplicitGemmBwd.index(self, dev, p)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -643,7 +642,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
 
     def __cinit__(self):
-        self.id, self.name = 1106, "NvWgmmaWrw"
+        self.id, self.name, self.peak = 1106, "NvWgmmaWrw", WGMMA_PEAK
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -675,9 +674,6 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
         s.workspace += _packed_bytes(&o.x)
         return s
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmWrw.index(self, dev, p) + 0.01
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)

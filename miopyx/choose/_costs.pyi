@@ -7,6 +7,7 @@ from miopyx.device.info import DeviceInfo
 from miopyx.problem._problem import ConvProblem
 
 VERSION: int
+ANY_BITS: int
 
 class Line(NamedTuple):
     solver: str

@@ -8,7 +8,7 @@ A table is a text file, `<family>.costs.txt`, which `miopyx costs` makes from me
     ...
     #1a2b3c4d
 
-One line for a solver and the bits of a number of w: the spread of the logarithm of predicted by measured times, how
+One line for a solver and the bits of a number of w, or 0 for all of them together: the spread of the logarithm of predicted by measured times, how
 many times it was fitted to, and microseconds of each thing that the solver counts (`ConvSolver.cost_terms`).  The last
 line is a CRC-32 of all before.  The user's folder of databases comes before the system's.
 """
@@ -29,6 +29,7 @@ from miopyx.solvers import registry
 from miopyx.values import logs
 
 VERSION = 1
+ANY_BITS = 0  # of a line for the types that have none of their own
 cdef bytes _FIRST = b"miopyx costs"
 
 Line = namedtuple("Line", ("solver", "bits", "spread", "count", "costs"))
@@ -67,6 +68,11 @@ cdef class CostTable:
             for i, name in enumerate(solver.cost_names):
                 row.costs[i] = line.costs.get(name, 0)
             self.rows[_row_key(solver, line.bits)] = row
+        # Looked up once a solver: a line for any type stands for each.
+        for key, row in [*self.rows.items()]:
+            if key % 64 == ANY_BITS:
+                for i in (1, 2, 4, 8):
+                    self.rows.setdefault(key + i, row)
 
     cdef double time(self, Device device, ConvProblem problem, Solver solver) except? -2:
         """Return the microseconds of an applicable problem, -1 where the table does not know the solver."""

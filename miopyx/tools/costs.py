@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from miopyx._core import Device, Solver
 from miopyx.choose import _costs
+from miopyx.choose._costs import ANY_BITS
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
 from miopyx.errors import BadParmError, MIOpenError
@@ -25,7 +26,8 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.conv._base import ConvSolver
 
-LEAST_TIMES = 8     # that a solver's costs are fitted to
+LEAST_TIMES = 6     # that a solver's costs are fitted to
+LAUNCH = "launch"   # the term of launches
 LARGE = 0.2         # of the logarithm: what is further off counts by its size, not by its square
 ROUNDS = 12         # of weighing anew
 FOLDS = 5           # of layers, where no lists say which network has them
@@ -177,24 +179,30 @@ def fit(problems: Iterable[Measured]) -> list[_costs.Line]:
     groups: dict[tuple[str, int], list[tuple[NDArray[np.float64], float]]] = defaultdict(list)
     for problem in problems:
         for name, time in problem.times.items():
-            groups[name, problem.bits].append((problem.terms[name], time))
+            for bits in (problem.bits, ANY_BITS):
+                groups[name, bits].append((problem.terms[name], time))
+    # A launch takes at least half the least time that anything took.
+    least = min((time for pairs in groups.values() for _, time in pairs), default=0) / 2
     order = [solver.name for solver in registry.CONV]
-    lines = []
-    for name, bits in sorted(groups, key=lambda group: (order.index(group[0]), group[1])):
+    lines: list[_costs.Line] = []
+    for name, bits in sorted(groups, key=lambda group: (order.index(group[0]), -group[1])):
         pairs = groups[name, bits]
-        if len(pairs) < LEAST_TIMES:
+        # All types together only where none of them has enough.
+        if len(pairs) < LEAST_TIMES or (bits == ANY_BITS and lines and lines[-1].solver == name):
             continue
-        terms, times = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
-        costs, spread = _fitted(terms, times)
         solver = registry.BY_NAME[name]
         assert isinstance(solver, ConvSolver)
+        terms, times = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        least_costs = np.array([least if term == LAUNCH else 0 for term in solver.cost_names])
+        costs, spread = _fitted(terms, times, least_costs)
         lines.append(_costs.Line(name, bits, spread, len(pairs),
                                  {term: float(cost) for term, cost in zip(solver.cost_names, costs, strict=True)}))
     return lines
 
 
-def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return costs of terms, and the spread of the logarithm of predicted by measured times.
+def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
+            least: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return costs of terms, `least` at least, and the spread of the logarithm of predicted by measured times.
 
     Each round solves for relative errors, to the geometric mean of both times, since half the time is as wrong as
     twice; problems that were far off weigh less in the next one.
@@ -204,11 +212,11 @@ def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64]) -> tuple[NDA
     predicted, weight = times, np.ones(len(times))
     for _ in range(ROUNDS):
         by = weight / np.sqrt(times * np.maximum(predicted, times / 20))
-        costs = least_squares(terms / scale * by[:, None], times * by)
-        predicted = np.maximum(terms / scale @ costs, 1e-3)
+        costs = least + least_squares(terms / scale * by[:, None], (times - terms @ least) * by) / scale
+        predicted = np.maximum(terms @ costs, 1e-3)
         off = np.abs(np.log(predicted / times))
         weight = np.sqrt(np.minimum(1, LARGE / np.maximum(off, 1e-9)))
-    return costs / scale, float(np.sqrt(np.mean(off**2)))
+    return costs, float(np.sqrt(np.mean(off**2)))
 
 
 def least_squares(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -241,6 +249,7 @@ def least_squares(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 def _predicted(lines: Iterable[_costs.Line]) -> Callable[[Measured], str]:
     """Return the choice of a table: the least predicted time, or the index where a solver's costs are not known."""
     costs = {(line.solver, line.bits): np.array(list(line.costs.values())) for line in lines}
+    costs |= {(name, own): found for (name, bits), found in [*costs.items()] if bits == ANY_BITS for own in (16, 32)}
 
     def chosen(problem: Measured) -> str:
         if any((name, problem.bits) not in costs for name in problem.terms):

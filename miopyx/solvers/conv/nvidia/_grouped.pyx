@@ -172,8 +172,8 @@ cdef class _NvGrouped(_NvSolver):
         raise NotImplementedError
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Channels are taken 16 at a time, of which a group has `each`; depthwise ones have a kernel of their own.
-        return MMA_PEAK * min(1.0, p.w.len[1] / 16.0) if 1 < p.w.len[1] <= 16 else 0.6
+        # Depthwise ones have a kernel of their own; 32 channels fill the tiles of wgmma.
+        return MMA_PEAK if 1 < p.w.len[1] <= 16 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return (("STEPS", (2, 4)), ("STAGES", (1, 2)))

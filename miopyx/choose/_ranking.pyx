@@ -200,7 +200,7 @@ def by_index(Handle handle not None, ConvProblem problem not None):
 
 # A cost table keeps Find from timing what it should take so many times the best, and more than so many microseconds.
 HOPELESS = 2.0
-cdef double HOPELESS_US = 100
+HOPELESS_US = 75.0
 
 
 cdef list _predicted(Handle handle, ConvProblem problem, list solvers, CostTable table):
@@ -253,8 +253,8 @@ def by_costs(Handle handle not None, ConvProblem problem not None):
 def worth_timing(Handle handle not None, ConvProblem problem not None, list solvers not None):
     """Return those of some applicable solvers that Find should time.
 
-    A device with a cost table leaves out what should take more than twice the time of the best of them, and more than
-    100 us: some solvers have a program of their own for nearly each problem, which is not built then.
+    A device with a cost table leaves out what should take more than `HOPELESS` times the best of them, and more than
+    `HOPELESS_US` microseconds: some solvers have a program of their own for nearly each problem, which is not built.
     """
     cdef CostTable table = table_of(handle.device)
     cdef list times = None if table is None else _predicted(handle, problem, solvers, table)

@@ -1,4 +1,5 @@
-from miopyx._core import Solver
+from miopyx._core import Device, Solver
+from miopyx.problem._problem import Problem
 
 class ConvSolver(Solver):
     @property
@@ -7,3 +8,6 @@ class ConvSolver(Solver):
     def on_host(self) -> bool: ...
     @property
     def float8(self) -> bool: ...
+    @property
+    def cost_names(self) -> tuple[str, ...]: ...
+    def terms(self, dev: Device, problem: Problem) -> dict[str, float]: ...

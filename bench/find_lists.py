@@ -103,9 +103,9 @@ def build(handle: miopyx.Handle, problems: list[Problem], mine: int, parts: int)
     specs = {}
     for problem in problems:
         asked = ConvProblem("FBW".index(problem.direction), *(problem.desc[name] for name in "xwy"), problem.conv)
-        able = [solver for solver in _survey.applicable(handle, asked) if not solver.last_resort]
-        for solver in _ranking.worth_timing(handle, asked, able):
-            for step in solver.solution(handle.device, asked).steps:
+        able = [offer for offer in _survey.Survey(handle, asked).applicable() if not offer.solver.last_resort]
+        for offer in _ranking.worth_timing(able):
+            for step in offer.solution().steps:
                 if step.spec is not None:
                     specs[step.spec.file, step.spec.options] = step.spec
     wanted = [specs[key] for key in sorted(specs)][mine - 1::parts]

@@ -61,6 +61,21 @@ cdef class Solution:
     cdef readonly int constant           # leading steps that depend on the weights alone
 
 
+cdef class Offer:
+    cdef readonly Solver solver
+    cdef readonly Device device
+    cdef readonly Problem problem
+    cdef readonly str refusal            # why the solver cannot; None where it can
+    cdef readonly double index           # weighted throughput index, -2 if unknown
+    cdef readonly int64_t workspace      # bytes
+
+    cpdef tuple parameters(self)
+    cpdef bint accepts(self, tuple config) except -1
+    cpdef tuple default_config(self)
+    cpdef Solution solution(self, tuple config=*)
+    cdef Solution steps(self, tuple config)
+
+
 cdef class Solver:
     cdef readonly int id
     cdef readonly str name
@@ -70,6 +85,7 @@ cdef class Solver:
     cdef readonly bint last_resort       # timed only when nothing else applies
     cdef readonly bint assembly          # has kernels in a device's assembly language
 
+    cpdef Offer offer(self, Device dev, Problem problem)
     cpdef str why_not(self, Device dev, Problem problem)
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1
     cpdef double wti(self, Device dev, Problem problem) except? -3

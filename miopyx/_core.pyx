@@ -191,12 +191,77 @@ cdef class Solution:
                     raise BadParmError("a constant step takes more than w", "steps", i, "w and the workspace")
 
 
+cdef class Offer:
+    """A solver's answer about a problem on a device: why not, or how well, with how much workspace, and how.
+
+    Whoever chooses asks each solver for one offer and hands it on, so that nothing is worked out twice.  A solver whose
+    decisions are expensive keeps them in a subclass of its own, for `steps`.
+
+    Parameters
+    ----------
+    solver : Solver
+    device : Device
+    problem : Problem
+    refusal : str, optional
+        Why the solver cannot run the problem, a constant text; None where it can.
+    index : float
+        Weighted throughput index: the expected fraction of ideal throughput, -2 if unknown.
+    workspace : int
+        Bytes.
+    """
+
+    def __init__(self, Solver solver not None, Device device not None, Problem problem not None, str refusal=None,
+                 double index=-2, int64_t workspace=0):
+        self.solver, self.device, self.problem = solver, device, problem
+        self.refusal, self.index, self.workspace = refusal, index, workspace
+
+    cpdef tuple parameters(self):
+        """Return the table of what can be tuned, pairs (name, values ascending); empty: nothing can."""
+        return self.solver.parameters(self.device, self.problem)
+
+    cpdef bint accepts(self, tuple config) except -1:
+        """Whether `config`, one value a parameter, is one that the solver can run."""
+        return self.solver.accepts(self.device, self.problem, config)
+
+    cpdef tuple default_config(self):
+        """Return the configuration that is taken where nothing was tuned."""
+        return self.solver.default_config(self.device, self.problem)
+
+    cpdef Solution solution(self, tuple config=None):
+        """Return what to run under a configuration that the solver accepts; None is the default one.
+
+        Raises
+        ------
+        BadParmError
+            Where the solver refused.
+        """
+        if self.refusal is not None:
+            raise BadParmError(f"{self.solver.name} is not applicable to this problem: {self.refusal}", "problem",
+                               self.problem, "a problem that the solver can run")
+        return self.steps(self.default_config() if config is None else config)
+
+    cdef Solution steps(self, tuple config):
+        return self.solver.solution(self.device, self.problem, config)
+
+    def __repr__(self):
+        about = f"index {self.index:.3g}, {self.workspace} bytes" if self.refusal is None else self.refusal
+        return f"<offer of {self.solver!r}: {about}>"
+
+
 cdef class Solver:
     """The contract of all algorithms.  Solvers are stateless; ids and names are permanent.
 
     A subclass sets id, name (MIOpen's where algorithm and workspace are the same), algorithm and flags in its
-    constructor and overrides the methods.
+    constructor.  Who chooses asks for an `offer`; the default one asks the methods below it, once each, and a simple
+    solver overrides those.  One whose decisions are expensive overrides `offer` itself.
     """
+
+    cpdef Offer offer(self, Device dev, Problem problem):
+        """Return all that the solver says of `problem` on `dev`."""
+        cdef Offer offer = Offer(self, dev, problem, self.why_not(dev, problem))
+        if offer.refusal is None:
+            offer.index, offer.workspace = self.wti(dev, problem), self.workspace_size(dev, problem)
+        return offer
 
     cpdef str why_not(self, Device dev, Problem problem):
         """Return None where the solver can run `problem` on `dev`, else the reason, a constant text."""

@@ -7,9 +7,20 @@ from solver_checks import OUTPUT, arguments, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.choose._survey import Survey
 
 DIRECTIONS = (0, 1, 2)
 NAMES = ("Forward", "BackwardData", "BackwardWeights")
+
+
+def applicable(handle, problem):
+    """The solvers that can run a convolution, in registry order."""
+    return [offer.solver for offer in Survey(handle, problem).applicable()]
+
+
+def refusals(handle, problem):
+    """All other solvers, with their reasons."""
+    return Survey(handle, problem).refusals()
 
 
 class Problem:

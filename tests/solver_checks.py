@@ -119,7 +119,7 @@ class Example:
         """
         problem, output = self.problem(direction), OUTPUT[direction]
         if config is not None:
-            handle.register(Invoker(handle, solver, problem, config), solver.id)
+            handle.register(Invoker(handle, solver.offer(handle.device, problem), config), solver.id)
         place = {"shift": self.shift * DTYPE[self.dtype].itemsize, "copied": self.copied}
         inputs = [Tensor(handle, d, v, **place) for d, v in zip(self.desc, self.data, strict=True)]
         out = Tensor(handle, self.desc[output], old, **place)
@@ -135,7 +135,7 @@ class Example:
             plan(handle, direction, self.desc, self.conv, solver.id)(*buffers, alpha=alpha, beta=beta)
             handle.finish()
         if config is not None:  # the default one again
-            handle.register(Invoker(handle, solver, problem, None), solver.id)
+            handle.register(Invoker(handle, solver.offer(handle.device, problem), None), solver.id)
         for tensor, values in zip(inputs, self.data, strict=True):
             tensor.fetch()
             kind = f"V{tensor.dtype.itemsize}"

@@ -13,14 +13,15 @@ import pytest
 from problems import Problem
 from random_layers import random_layer
 
-from miopyx.choose import _costs, _ranking, _survey, find
+from miopyx.choose import _costs, _ranking, find
 from miopyx.choose._costs import CostTable, Line
+from miopyx.choose._survey import Survey
 from miopyx.database import paths
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv._base import ConvSolver
+from miopyx.solvers.conv._base import ConvOffer
 from miopyx.tools import cli, costs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,10 +70,9 @@ def test_a_file_says_what_was_written(tmp_path, h200):
     memory = CostTable(LINES)
     for name in ("64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-FP32-W", "8-9-9-3x3-8-9-9-2-1x1-1x1-1x1-0-NCHW-FP16-F_g8"):
         problem = _key.parse_find_key(name.encode())
-        for solver in CONV:
-            if solver.why_not(h200.device, problem) is None:
-                assert table.predict(h200.device, problem, solver) == memory.predict(h200.device, problem, solver)
-                assert table.spread(problem, solver) == {"NvPairsWrw": 0.03, "DepthwiseFwd": 0.1}.get(solver.name)
+        for offer in Survey(h200, problem).applicable():
+            assert table.predict(offer) == memory.predict(offer)
+            assert table.spread(offer) == {"NvPairsWrw": 0.03, "DepthwiseFwd": 0.1}.get(offer.solver.name)
 
 
 GOOD = "miopyx costs 1\nmade up\nNvPairsWrw 32 0.03 361 launch=4 slices=2.5\n"
@@ -95,7 +95,8 @@ def test_a_broken_file_is_passed_over(h200, user_folder, setting, data, caplog):
     problem = _key.parse_find_key(b"64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-FP32-F")
     with caplog.at_level(logging.WARNING, "miopyx"):
         for _ in range(3):
-            assert _ranking.by_index(h200, problem) == _ranking.rank(h200, problem)
+            survey = Survey(h200, problem)
+            assert _ranking.by_index(survey) == _ranking.rank(survey)
             assert _costs.of(h200.device) is None
     warnings = [record.getMessage() for record in caplog.records if "nv-sm90.costs.txt" in record.getMessage()]
     assert len(warnings) == 1, "one warning"
@@ -106,10 +107,9 @@ def test_lines_of_another_version_of_a_solver_are_left_out(h200):
     lines = [*LINES, Line("NobodyFwd", 32, 0.1, 9, {"launch": 1.0}), Line("NvPairsFwd", 32, 0.1, 9, {"launches": 1.0}),
              Line("NvPairsBwd", 32, 0.1, 9, {"launch": 1.0})]
     problem = _key.parse_find_key(b"64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-FP32-F")
-    table = CostTable(lines)
-    assert table.predict(h200.device, problem, registry.BY_NAME["NvPairsFwd"]) is None
-    assert CostTable([lines[3]._replace(costs={"launch": 1.0})]).predict(
-        h200.device, problem, registry.BY_NAME["NvPairsFwd"]) == 2
+    offer = registry.BY_NAME["NvPairsFwd"].offer(h200.device, problem)
+    assert CostTable(lines).predict(offer) is None
+    assert CostTable([lines[3]._replace(costs={"launch": 1.0})]).predict(offer) == 2
 
 
 def test_the_users_file_comes_first_and_none_is_fine(h200, give, setting, tmp_path):
@@ -132,14 +132,17 @@ def test_what_solvers_count_is_sound(handle, h200, rng):
         counted = 0
         for _ in range(PROBLEMS * 4):
             problem = random_layer(rng)
-            for solver in CONV:
-                if isinstance(solver, ConvSolver) and solver.why_not(device, problem) is None:
-                    terms = solver.terms(device, problem)
-                    assert tuple(terms) == solver.cost_names
-                    assert len(set(terms)) == len(solver.cost_names) <= 16
-                    assert all(math.isfinite(value) and value >= 0 for value in terms.values()), (solver, problem)
-                    assert terms["launch"] >= 1
-                    counted += 1
+            for offer in (solver.offer(device, problem) for solver in CONV):
+                assert isinstance(offer, ConvOffer)
+                terms = offer.terms()
+                if offer.refusal is not None:
+                    assert terms == {}
+                    continue
+                assert tuple(terms) == offer.solver.cost_names
+                assert len(set(terms)) == len(offer.solver.cost_names) <= 16
+                assert all(math.isfinite(value) and value >= 0 for value in terms.values()), offer
+                assert terms["launch"] >= 1
+                counted += 1
         assert counted > PROBLEMS
 
 
@@ -148,13 +151,11 @@ def test_launches_are_counted_as_they_are(h200, rng):
     seen = set()
     for text in _keys()[::9]:
         problem = _key.parse_find_key(text.encode())
-        for solver in CONV:
-            if (solver.name.startswith(("NvPairs", "NvSmall", "NvFew", "NvImplicitGemmWrw", "NvWgmma"))
-                    and solver.why_not(h200.device, problem) is None):
-                launches = len(solver.solution(h200.device, problem).steps)
-                assert solver.terms(h200.device, problem)["launch"] == launches, (solver, text)
-                seen.add(solver.name)
-    assert len(seen) == 12
+        for offer in Survey(h200, problem).applicable():
+            if offer.solver.name.startswith(("NvPairs", "NvSmall", "NvFew", "NvImplicitGemm", "NvWgmma")):
+                assert offer.terms()["launch"] == len(offer.solution().steps), offer
+                seen.add(offer.solver.name)
+    assert len(seen) == 14
 
 
 def _keys():
@@ -182,18 +183,20 @@ def test_ranking_by_the_shipped_table(h200, rng):
     for name in [*_keys()[::40], *(_key.find_key(random_layer(rng)).decode() for _ in range(PROBLEMS))]:
         problem = _key.parse_find_key(name.encode())
         times, lines = {}, in_words(problem, text)
-        able = _survey.applicable(h200, problem)
-        for solver in able:
-            if not solver.last_resort and solver.name in lines:
-                terms = solver.terms(h200.device, problem)
-                times[solver] = sum(terms[term] * cost for term, cost in lines[solver.name].items())
-        ranked = _ranking.rank(h200, problem)
+        survey = Survey(h200, problem)
+        offers = survey.applicable()
+        able = [offer.solver for offer in offers]
+        for offer in offers:
+            if not offer.solver.last_resort and offer.solver.name in lines:
+                terms = offer.terms()
+                times[offer.solver] = sum(terms[term] * cost for term, cost in lines[offer.solver.name].items())
+        ranked = _ranking.rank(survey)
         if any(not solver.last_resort and solver not in times for solver in able) or not able:
-            assert _ranking.by_costs(h200, problem) == []
-            assert ranked == _ranking.by_index(h200, problem)
+            assert _ranking.by_costs(survey) == []
+            assert ranked == _ranking.by_index(survey)
             continue
         known += 1
-        assert ranked == _ranking.by_costs(h200, problem)
+        assert ranked == _ranking.by_costs(survey)
         usual = [c for c in ranked if not c.solver.last_resort]
         assert ranked[:len(usual)] == usual, "a last resort comes last"
         assert {c.solver for c in ranked} == set(able)
@@ -208,9 +211,10 @@ def test_which_solvers_find_should_time(h200):
     left_out = 0
     for name in _keys()[::25]:
         problem = _key.parse_find_key(name.encode())
-        able = [s for s in _survey.applicable(h200, problem) if not s.last_resort]
-        times = {c.solver: c.time * 1e3 for c in _ranking.by_costs(h200, problem)}
-        worthy = _ranking.worth_timing(h200, problem, able)
+        survey = Survey(h200, problem)
+        able = [offer for offer in survey.applicable() if not offer.solver.last_resort]
+        times = {c.offer: c.time * 1e3 for c in _ranking.by_costs(survey)}
+        worthy = _ranking.worth_timing(able)
         if not times:
             assert worthy == able
             continue
@@ -219,8 +223,7 @@ def test_which_solvers_find_should_time(h200):
         left_out += len(able) - len(worthy)
         # Of some of them the best of those counts.
         slow = sorted(able, key=times.__getitem__)[-2:]
-        assert max(slow, key=times.__getitem__) in slow
-        assert min(slow, key=times.__getitem__) in _ranking.worth_timing(h200, problem, slow)
+        assert slow[0] in _ranking.worth_timing(slow)
     assert left_out > 50
 
 
@@ -229,7 +232,7 @@ def test_which_solvers_find_should_time(h200):
 
 def some(handle, problem, direction=0):
     asked = ConvProblem(direction, problem.x, problem.w, problem.y, problem.conv)
-    return asked, [s for s in _survey.applicable(handle, asked) if not s.last_resort]
+    return asked, [offer.solver for offer in Survey(handle, asked).applicable() if not offer.solver.last_resort]
 
 
 def test_find_times_what_is_worth_it(new_handle, rng, give):
@@ -244,10 +247,10 @@ def test_find_times_what_is_worth_it(new_handle, rng, give):
     why = {r.solver: r.why for r in record.skipped}
     assert all("too slow by the cost table" in why[s] for s in able[:-1])
     assert not record.partial
-    assert _ranking.covers(new_handle, asked, record), "the next Find takes what this one found"
+    assert _ranking.covers(Survey(new_handle, asked), record), "the next Find takes what this one found"
     _costs.forget()
     give(new_handle, {**dict.fromkeys(CONV, 1e3), able[0]: 10.0, able[-1]: 11.0})
-    assert not _ranking.covers(new_handle, asked, record), "by another table there is more to time"
+    assert not _ranking.covers(Survey(new_handle, asked), record), "by another table there is more to time"
 
 
 def test_find_times_the_slow_where_nothing_better_runs(new_handle, rng, give, monkeypatch):
@@ -258,10 +261,10 @@ def test_find_times_the_slow_where_nothing_better_runs(new_handle, rng, give, mo
     give(new_handle, {**dict.fromkeys(CONV, 1e3), able[0]: 10.0})
     right = find.invoker
 
-    def refusing(handle, problem, solver):
-        if solver is able[0]:
+    def refusing(handle, offer):
+        if offer.solver is able[0]:
             raise UnknownError("does not build")
-        return right(handle, problem, solver)
+        return right(handle, offer)
 
     monkeypatch.setattr(find, "invoker", refusing)
     problem.find(0)
@@ -287,7 +290,7 @@ def test_immediate_mode_and_explanations(new_handle, rng, give):
     assert plan.solver is able[-1]
     text = str(plan.explain())
     assert f"chosen by the cost table {path} (made up)" in text
-    best = _ranking.by_costs(new_handle, asked)[0]
+    best = _ranking.by_costs(Survey(new_handle, asked))[0]
     assert f"{best.time:.4g} ms predicted" in text
     for other in able[:-1]:
         line = next(line for line in text.splitlines() if line.startswith(f"not {other.id}/{other.name} "))

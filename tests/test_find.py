@@ -8,6 +8,7 @@ import miopyx
 from miopyx import TensorDescriptor
 from miopyx.choose import find
 from miopyx.choose._ranking import Candidate
+from miopyx.choose._survey import Survey
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
@@ -185,16 +186,17 @@ def test_the_fastest_run_in_turns_at_the_end(new_handle, rng, monkeypatch):
         return  # it has one solver a direction
     asked = Problem(new_handle, rng)
     problem = ConvProblem(0, asked.x, asked.w, asked.y, asked.conv)
-    able = [s for s in registry.CONV if s.why_not(new_handle.device, problem) is None][:4]
-    timed = [Candidate(s, time, 0, "found") for s, time in zip(able, (1.0, 1.2, 1.4, 9.0), strict=True)]
+    offers = Survey(new_handle, problem).applicable()[:4]
+    able = [o.solver for o in offers]
+    timed = [Candidate(o, time, "found") for o, time in zip(offers, (1.0, 1.2, 1.4, 9.0), strict=True)]
     runs = []
-    monkeypatch.setattr(find, "invoker", lambda handle, asked, solver: solver)
+    monkeypatch.setattr(find, "invoker", lambda handle, offer: offer.solver)
 
     def run(solver):
         runs.append(solver)
         return {able[0]: 1.1, able[1]: 0.7, able[2]: 1.3}[solver]
 
-    order = find._run_off(new_handle, problem, run, timed)
+    order = find._run_off(new_handle, run, timed)
     assert [(c.solver, c.time) for c in order] == [(able[1], 0.7), (able[0], 1.1), (able[2], 1.3), (able[3], 9.0)]
     assert runs == able[:3] * find.RUNS
 
@@ -205,10 +207,10 @@ def test_a_failing_candidate_is_skipped_with_its_reason(new_handle, rng, monkeyp
     problem = Problem(new_handle, rng)
     real = find.invoker
 
-    def fail_for_rest(handle, asked, solver):
-        if solver.name == "GemmFwdRest":
+    def fail_for_rest(handle, offer):
+        if offer.solver.name == "GemmFwdRest":
             raise UnknownError("build failed")
-        return real(handle, asked, solver)
+        return real(handle, offer)
 
     monkeypatch.setattr(find, "invoker", fail_for_rest)
     problem.find(0)

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from problems import Problem
+from problems import Problem, applicable
 
 import miopyx
 from miopyx._core import Solver
-from miopyx.choose import _ranking, _survey, find, preparing, switches
+from miopyx.choose import _ranking, find, preparing, switches
+from miopyx.choose._survey import Survey
 from miopyx.database import records
 from miopyx.database import store as databases
 from miopyx.errors import (
@@ -64,7 +65,7 @@ def struct_of(problem, direction=0):
 
 def timed_solvers(handle, problem, direction=0):
     """The solvers that a whole search times."""
-    able = _survey.applicable(handle, struct_of(problem, direction))
+    able = applicable(handle, struct_of(problem, direction))
     return [s for s in able if not s.last_resort] or able
 
 
@@ -90,7 +91,7 @@ def test_hit(again, counts, rng, setting, mode, by, direction):
     first = Problem(again(), rng)
     setting(MIOPEN_FIND_MODE="NORMAL")
     everything = first.find(direction)
-    measured = find.known(first.handle, struct_of(first, direction)).candidates
+    measured = find.known(Survey(first.handle, struct_of(first, direction))).candidates
     assert counts.take()[1] > 0
 
     problem = Problem(again(), rng)
@@ -123,7 +124,7 @@ def test_miss(again, counts, rng, setting, mode):
     handle = again()
     problem = Problem(handle, rng)
     setting(MIOPEN_FIND_MODE=mode)
-    expected = _ranking.rank(handle, struct_of(problem))[0]
+    expected = _ranking.rank(Survey(handle, struct_of(problem)))[0]
     results = problem.find(0, size=1 << 24)
     builds, runs = counts.take()
     stored = databases.of(handle.device.info).find(struct_of(problem))
@@ -223,7 +224,7 @@ def test_a_record_is_a_hint(again, counts, rng, setting):
     path.write_bytes(key + b"=Removed:0.1,0," + algo + b";GemmBwdRest:0.2,0," + algo + b";GemmFwd1x1_0_1:0.3,0," + algo
                      + b"\n")
     fresh = again()
-    assert _ranking.known(fresh, struct_of(problem)) is None
+    assert _ranking.known(Survey(fresh, struct_of(problem))) is None
     counts.take()
     assert Problem(fresh, rng).find(0, 1 << 24)
     assert counts.take()[1] > 0
@@ -233,7 +234,7 @@ def test_a_record_is_a_hint(again, counts, rng, setting):
 def test_forced_fallback(again, counts, rng, setting, mode):
     setting(MIOPEN_FIND_MODE=mode, MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK="1")
     problem = Problem(again(), rng)
-    expected = _ranking.rank(problem.handle, struct_of(problem))[0]
+    expected = _ranking.rank(Survey(problem.handle, struct_of(problem)))[0]
     assert problem.call("GetWorkSpaceSize", 0) == expected.workspace
     (result,) = problem.find(0)
     assert counts.take()[1] == 0
@@ -242,7 +243,7 @@ def test_forced_fallback(again, counts, rng, setting, mode):
     problem.find(0, 1 << 24)
     assert counts.take()[1] > 0
     setting(MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK="1")
-    best = _ranking.known(problem.handle, struct_of(problem)).candidates[0]
+    best = _ranking.known(Survey(problem.handle, struct_of(problem))).candidates[0]
     (result,) = problem.find(0, 1 << 24)
     assert (result.algo, result.time) == (best.solver.algorithm, best.time), "a hit is taken all the same"
 
@@ -250,13 +251,13 @@ def test_forced_fallback(again, counts, rng, setting, mode):
 def test_workspace_query(again, rng, setting):
     problem = Problem(again(), rng)
     p = struct_of(problem)
-    most = max(s.workspace_size(problem.handle.device, p) for s in _survey.applicable(problem.handle, p))
-    guess = _ranking.rank(problem.handle, p)[0].workspace
+    most = max(s.workspace_size(problem.handle.device, p) for s in applicable(problem.handle, p))
+    guess = _ranking.rank(Survey(problem.handle, p))[0].workspace
     for mode, expected in (("NORMAL", most), ("FAST", guess), ("HYBRID", most), ("DYNAMIC_HYBRID", most)):
         setting(MIOPEN_FIND_MODE=mode)
         assert problem.call("GetWorkSpaceSize", 0) == expected
     problem.find(0, most)
-    best = _ranking.known(problem.handle, p).candidates[0].workspace
+    best = _ranking.known(Survey(problem.handle, p)).candidates[0].workspace
     for mode, expected in (("NORMAL", most), ("FAST", best), ("HYBRID", best), ("DYNAMIC_HYBRID", best)):
         setting(MIOPEN_FIND_MODE=mode)
         assert problem.call("GetWorkSpaceSize", 0) == expected
@@ -388,7 +389,7 @@ def test_compile_only(again, counts, rng, setting):
 def test_only_solver(again, counts, rng, setting):
     handle = again()
     problem = Problem(handle, rng)
-    able = _survey.applicable(handle, struct_of(problem))
+    able = applicable(handle, struct_of(problem))
     chosen = able[-1]
     for text in (str(chosen.id), chosen.name, f" {chosen.name} ; 101 "):
         setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=text, MIOPEN_FIND_MODE="NORMAL")
@@ -434,12 +435,12 @@ def test_switched_off_everywhere(again, counts, rng, setting, direction):
     handle = again()
     problem = Problem(handle, rng)
     problem.find(direction, 1 << 24)
-    best = _ranking.known(handle, struct_of(problem, direction)).candidates[0]
+    best = _ranking.known(Survey(handle, struct_of(problem, direction))).candidates[0]
     name = {0: "GEMM", 1: "DIRECT", 2: "FFT", 3: "WINOGRAD", 5: "IMPLICIT_GEMM"}[best.solver.algorithm]
     setting(**{f"MIOPEN_DEBUG_CONV_{name}": "0"})
     for where in (handle, again()):
         problem = Problem(where, rng)
-        left = [s for s in _survey.applicable(where, struct_of(problem, direction))]
+        left = [s for s in applicable(where, struct_of(problem, direction))]
         assert not any(s.algorithm == best.solver.algorithm for s in left)
         if not left:
             with pytest.raises(MIOpenNotImplementedError, match=name):
@@ -459,7 +460,7 @@ def test_immediate_mode_from_the_database(again, counts, rng, setting):
     """A find in one process, immediate mode in the next: the record is used; nothing is timed, one solver is built."""
     problem = Problem(again(), rng)
     problem.find(0, 1 << 24)
-    measured = _ranking.known(problem.handle, struct_of(problem)).candidates
+    measured = _ranking.known(Survey(problem.handle, struct_of(problem))).candidates
     counts.take()
     problem = Problem(again(), rng)
     solutions = problem.call("GetSolution", 0, 20)
@@ -486,11 +487,11 @@ def test_who_ranks_is_said(again, rng, setting):
 def test_a_model_ranks_first(again, rng, setting, monkeypatch):
     problem = Problem(again(), rng)
     p = struct_of(problem)
-    backwards = _ranking.by_index(problem.handle, p)[::-1]
+    backwards = _ranking.by_index(Survey(problem.handle, p))[::-1]
     monkeypatch.setattr(_ranking, "MODELS", (lambda *_: [], lambda *_: backwards))
-    assert _ranking.rank(problem.handle, p) == backwards
+    assert _ranking.rank(Survey(problem.handle, p)) == backwards
     setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
-    assert _ranking.rank(problem.handle, p) == backwards[::-1]
+    assert _ranking.rank(Survey(problem.handle, p)) == backwards[::-1]
 
 
 @pytest.mark.parametrize("text", ["sometimes", "HYBRID2", "1.5"])

@@ -3,10 +3,10 @@
 import shutil
 
 import pytest
-from problems import Problem
+from problems import Problem, applicable
 
 import miopyx
-from miopyx.choose import _survey, find, tuning
+from miopyx.choose import find, tuning
 from miopyx.database import records, store
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
@@ -41,9 +41,9 @@ def searches(monkeypatch):
     searched = []
     tune = tuning.tune
 
-    def counted(handle, problem, solver, *rest, **options):
-        searched.append(solver)
-        return tune(handle, problem, solver, *rest, **options)
+    def counted(handle, offer, *rest, **options):
+        searched.append(offer.solver)
+        return tune(handle, offer, *rest, **options)
 
     monkeypatch.setattr(tuning, "tune", counted)
     return searched
@@ -58,7 +58,7 @@ def exhaustive(problem, direction=0, flag=True):
 
 def tunable(problem, direction=0):
     p = struct_of(problem, direction)
-    return [s for s in _survey.applicable(problem.handle, p)
+    return [s for s in applicable(problem.handle, p)
             if not s.last_resort and s.parameters(problem.handle.device, p)]
 
 
@@ -204,8 +204,8 @@ def test_nothing_works_in_a_search(again, rng, monkeypatch):
     problem = Problem(again(), rng)
     infinite = float("inf")
 
-    def hopeless(handle, p, solver, *rest, **options):
-        return tuning.Result(solver.default_config(handle.device, p), infinite, infinite, 5, 5, 5, "all", {}, {})
+    def hopeless(handle, offer, *rest, **options):
+        return tuning.Result(offer.default_config(), infinite, infinite, 5, 5, 5, "all", {}, {})
 
     monkeypatch.setattr(tuning, "tune", hopeless)
     assert exhaustive(problem), "the defaults are timed all the same"

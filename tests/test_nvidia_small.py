@@ -1,16 +1,23 @@
 """Small convolutions on NVIDIA's tensor cores, every element against the host path in float64.
 
-Other devices skip these tests.
+Other devices skip these tests, but for those about plans, which pretend a device.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from cases_reader import grouped_case
 from solver_checks import Example, check_inf_and_nan, check_twice, problem_of
 
-from miopyx.choose import _ranking, _survey
+import miopyx
+from miopyx.choose import _ranking, compiling, find, preparing
+from miopyx.choose._survey import Survey
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia._small import NvSmallFwd
 
 SOLVERS = [registry.BY_NAME[name] for name in ("NvSmallFwd", "NvSmallBwd", "NvSmallWrw")]
 SHAPES = {  # images, groups, channels and filters of a group
@@ -56,7 +63,7 @@ def test_the_cost_table_takes_small_problems(h200, layers):
     """Images, channels, pixels, filter's side: the last is too much for it."""
     n, c, side, filter = (int(v) for v in layers.split())
     problem = problem_of(grouped_case(n, 1, c, c, (side, side), (filter, filter), (filter // 2, filter // 2)))
-    assert (_ranking.by_costs(h200, problem)[0].solver is SOLVERS[0]) == (n == 1)
+    assert (_ranking.by_costs(Survey(h200, problem))[0].solver is SOLVERS[0]) == (n == 1)
 
 
 def test_large_problems_are_left_to_others(h200):
@@ -72,9 +79,91 @@ def test_large_problems_are_left_to_others(h200):
                                  "float16", direction=direction)
             refused = SOLVERS[direction].why_not(h200.device, problem)
             assert refused == (None if direction in taken else "a large problem"), (layer, direction)
-            able = _survey.applicable(h200, problem)
-            assert (SOLVERS[direction] in _ranking.worth_timing(h200, problem, able)) == (direction in timed), (
+            worthy = _ranking.worth_timing(Survey(h200, problem).applicable())
+            assert (SOLVERS[direction] in [offer.solver for offer in worthy]) == (direction in timed), (
                 layer, direction)
+
+
+class Counting(NvSmallFwd):
+    """Counts how often it is asked for an offer, which takes a plan each."""
+
+    asked = 0
+
+    def offer(self, dev, problem):
+        self.asked += 1
+        return super().offer(dev, problem)
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    """Put a counting NvSmallFwd in the place of the real one."""
+    mine = Counting()
+    monkeypatch.setattr(registry, "CONV", tuple(mine if s is SOLVERS[0] else s for s in registry.CONV))
+    monkeypatch.setitem(registry.BY_ID, mine.id, mine)
+    monkeypatch.setitem(registry.BY_NAME, mine.name, mine)
+    return mine
+
+
+def test_a_first_call_makes_one_plan(h200, user_folder, counting, setting, monkeypatch):
+    """Each of them, up to the steps: nothing can be built for a device that is only pretended."""
+    prepared = []
+
+    def instead_of_invoker(handle, offer, config=None):
+        prepared.append((offer.solver, offer.solution(config).workspace))
+        return SimpleNamespace(config=(), problem=offer.problem, solver=offer.solver)
+
+    monkeypatch.setattr(preparing, "Invoker", instead_of_invoker)
+    monkeypatch.setattr(compiling, "ahead", lambda handle, specs: [])
+    setting(MIOPEN_SYSTEM_DB_PATH=user_folder)
+
+    def asked(side, call):
+        """How often a call about a problem that is new to the handle asks."""
+        problem = problem_of(grouped_case(1, 1, 64, 64, (side, side)))
+        before = counting.asked
+        prepared.clear()
+        call(problem)
+        return counting.asked - before
+
+    assert asked(41, lambda p: preparing.first(h200, p)) == 1
+    assert prepared[0][0] is counting
+    for side, mode in ((42, find.NORMAL), (43, find.FAST), (44, find.HYBRID), (45, find.DYNAMIC_HYBRID)):
+        assert asked(side, lambda p, mode=mode: find.find(h200, p, lambda _: 1.0, 1 << 30, mode)) == 1
+        assert counting in [solver for solver, _ in prepared]
+        assert asked(side + 10, lambda p, mode=mode: find.workspace_size(h200, p, mode)) == 1
+    x, w = (miopyx.TensorDescriptor("float32", lens) for lens in ((1, 64, 61, 61), (64, 64, 3, 3)))
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    before = counting.asked
+    assert miopyx.miopenConvolutionForwardGetSolution(h200, w, x, conv, x, 99)[0].solution_id == counting.id
+    assert counting.asked == before + 1
+    miopyx.miopenConvolutionForwardGetSolutionWorkspaceSize(h200, w, x, conv, x, counting.id)
+    assert counting.asked == before + 2
+
+
+def test_offers_do_not_mix(h200, cpu, pretend, rng):
+    """Of several problems and devices, asked in turns and by several threads."""
+    smaller = pretend(cpu.device.name, name="nv-sm86_28", kind="gpu", runtime="nvidia", isa="sm86", compute_units=28,
+                      local_mem=49152, extensions=h200.device.info.extensions)
+    asked = [(SOLVERS[direction], handle.device, problem_of(case, dtype, layout, direction))
+             for handle in (h200, smaller) for case in SHAPES.values() for dtype in ("float32", "float16")
+             for layout in ("packed", "channels last") for direction in range(3)]
+
+    def answer(offer):
+        if offer.refusal is not None:
+            return (offer.refusal,)
+        (step,) = offer.solution().steps
+        return offer.index, offer.workspace, offer.solution().workspace, step.spec.options, step.group
+
+    alone = [answer(solver.offer(device, problem)) for solver, device, problem in asked]
+    assert len(set(alone)) > len(asked) // 4, "most plans are different ones"
+    assert Counter(len(a) for a in alone)[5] > len(asked) // 2
+
+    def in_turns(order):
+        offers = {i: asked[i][0].offer(*asked[i][1:]) for i in order}
+        return all(answer(offers[i]) == alone[i] for i in reversed(order))
+
+    orders = [rng.permutation(len(asked)).tolist() for _ in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(in_turns, orders))
 
 
 @pytest.mark.parametrize("direction", range(3))

@@ -18,6 +18,7 @@ from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._core import Offer
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.problem._problem import ConvProblem
@@ -220,7 +221,7 @@ def test_an_invoker_in_a_cycle_is_collected(handle, rng):
             return plan.solver.solution(dev, problem, plan.invoker.config)
 
     solver = Borrower()
-    solver.invoker = Invoker(handle, solver, plan.invoker.problem)
+    solver.invoker = Invoker(handle, Offer(solver, handle.device, plan.invoker.problem))
     gone = weakref.ref(solver)
     del solver
     gc.collect()

@@ -1,11 +1,13 @@
 """The order in which solvers are tried, against the rules written again; and records that say anything at all."""
 
 import pytest
+from problems import applicable
 from random_layers import random_layer
 
-from miopyx.choose import _ranking, _survey
+from miopyx._core import Offer
+from miopyx.choose import _ranking
 from miopyx.choose._ranking import Candidate, FindRecord
-from miopyx.choose._survey import Refusal
+from miopyx.choose._survey import Refusal, Survey
 from miopyx.database import records
 from miopyx.database import store as databases
 from miopyx.database.records import FindItem
@@ -63,15 +65,15 @@ def as_written(candidates):
 def test_candidates_of_random_records(new_handle, store, rng):
     found = 0
     for problem in {_key.find_key(p): p for p in (random_layer(rng) for _ in range(PROBLEMS))}.values():
-        assert as_written(_ranking.candidates(new_handle, problem)) == expected(new_handle, problem, [], "user")
-        assert as_written(_ranking.rank(new_handle, problem)) == [
+        assert as_written(_ranking.candidates(Survey(new_handle, problem))) == expected(new_handle, problem, [], "user")
+        assert as_written(_ranking.rank(Survey(new_handle, problem))) == [
             (time, size, s.name, "index") for time, size, s in by_index(new_handle, problem)]
         items = random_items(rng, problem)
         write(store, problem, items)
-        candidates = _ranking.candidates(new_handle, problem)
+        candidates = _ranking.candidates(Survey(new_handle, problem))
         assert as_written(candidates) == expected(new_handle, problem, items, "user")
         assert [c.measured for c in candidates] == [c.source == "user" for c in candidates]
-        known = _ranking.known(new_handle, problem)
+        known = _ranking.known(Survey(new_handle, problem))
         order = [item.solver for item in items]
         measured = sorted((c for c in candidates if c.measured), key=lambda c: (c.time, order.index(c.solver.name)))
         assert (known.candidates if known else []) == measured
@@ -82,28 +84,29 @@ def test_candidates_of_random_records(new_handle, store, rng):
 def test_what_the_handle_found_comes_first(new_handle, store, rng):
     for _ in range(PROBLEMS):
         problem = random_layer(rng)
-        able = _survey.applicable(new_handle, problem)
+        able = applicable(new_handle, problem)
         if not able:
             continue
         write(store, problem, random_items(rng, problem))
         times = sorted(float(t) for t in rng.uniform(0.1, 9, len(able)))
-        mine = [Candidate(s, t, 0, "found") for s, t in zip(rng.permutation(able), times, strict=True)]
+        offers = [s.offer(new_handle.device, problem) for s in rng.permutation(able)]
+        mine = [Candidate(o, t, "found") for o, t in zip(offers, times, strict=True)]
         new_handle.found[problem.key] = FindRecord(mine, [], [], partial=True)
-        known = _ranking.known(new_handle, problem)
+        known = _ranking.known(Survey(new_handle, problem))
         assert known.candidates == mine
         assert (known.partial, known.current) == (True, True)
-        assert _ranking.candidates(new_handle, problem) == sorted(mine, key=lambda c: c.solver.last_resort)
+        assert _ranking.candidates(Survey(new_handle, problem)) == sorted(mine, key=lambda c: c.solver.last_resort)
 
 
 def test_what_a_record_says_of_itself(new_handle, store, rng):
-    problem = next(p for p in iter(lambda: random_layer(rng), None) if _survey.applicable(new_handle, p))
-    best = _survey.applicable(new_handle, problem)[0]
+    problem = next(p for p in iter(lambda: random_layer(rng), None) if applicable(new_handle, p))
+    best = applicable(new_handle, problem)[0]
     items = [FindItem(best.name, 1.0, 0, problem.direction, best.algorithm)]
     other = next(s for s in registry.CONV if s is not best)
     for partial in (False, True):
         for stamp, current in ((store.stamp, True), ("somebody", False)):
             write(store, problem, items, stamp, partial=partial, failed=[other.name, "Nobody"])
-            known = _ranking.known(new_handle, problem)
+            known = _ranking.known(Survey(new_handle, problem))
             assert (known.partial, known.current) == (partial, current)
             assert known.failed == [other]
             assert [(r.solver, r.why) for r in known.skipped] == [(other, "failed when it was last tried")]
@@ -114,31 +117,32 @@ def test_covers(new_handle, rng):
     yes = 0
     for _ in range(PROBLEMS * 4):
         problem = random_layer(rng)
-        device, able = new_handle.device, _survey.applicable(new_handle, problem)
+        device, able = new_handle.device, applicable(new_handle, problem)
         sizes = [s.workspace_size(device, problem) for s in able]
         limit = None if rng.integers(2) else int(rng.choice([0, *sizes, *(size - 1 for size in sizes if size)]))
         settled = [s for s in able if rng.integers(4)]
         failed = [s for s in settled if rng.integers(3) == 0]
-        record = FindRecord([Candidate(s, 1.0, 0, "user") for s in settled if s not in failed], [], failed)
+        record = FindRecord([Candidate(s.offer(device, problem), 1.0, "user") for s in settled if s not in failed], [],
+                            failed)
         wanted = [s for s, size in zip(able, sizes, strict=True) if limit is None or size <= limit]
         wanted = [s for s in wanted if not s.last_resort] or wanted
         covered = all(s in settled for s in wanted)
-        assert _ranking.covers(new_handle, problem, record, limit) == covered
-        assert _ranking.covers(new_handle, problem, record, limit, True) == covered, "all of ours are dynamic"
+        assert _ranking.covers(Survey(new_handle, problem), record, limit) == covered
+        assert _ranking.covers(Survey(new_handle, problem), record, limit, True) == covered, "all of ours are dynamic"
         yes += covered and bool(wanted)
     assert yes > PROBLEMS // 4
 
 
 def test_covers_looks_at_the_only_solver(new_handle, rng, setting):
-    problem = next(p for p in iter(lambda: random_layer(rng), None) if _survey.applicable(new_handle, p))
-    able = _survey.applicable(new_handle, problem)
+    problem = next(p for p in iter(lambda: random_layer(rng), None) if applicable(new_handle, p))
+    able = applicable(new_handle, problem)
     nothing = FindRecord([], [], [])
-    assert not _ranking.covers(new_handle, problem, nothing)
+    assert not _ranking.covers(Survey(new_handle, problem), nothing)
     setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=able[0].id)
-    assert not _ranking.covers(new_handle, problem, nothing)
-    assert _ranking.covers(new_handle, problem, FindRecord([], [], [able[0]]))
+    assert not _ranking.covers(Survey(new_handle, problem), nothing)
+    assert _ranking.covers(Survey(new_handle, problem), FindRecord([], [], [able[0]]))
     setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=next(s for s in registry.CONV if s not in able).id)
-    assert _ranking.covers(new_handle, problem, nothing), "nothing would be timed"
+    assert _ranking.covers(Survey(new_handle, problem), nothing), "nothing would be timed"
 
 
 def test_solver_for(handle, rng):
@@ -147,21 +151,23 @@ def test_solver_for(handle, rng):
         for solver in registry.CONV:
             why = solver.why_not(handle.device, problem)
             if why is None:
-                assert _ranking.solver_for(handle, problem, solver.id) is solver
+                assert _ranking.offer_of(Survey(handle, problem), solver.id).solver is solver
                 continue
             with pytest.raises(BadParmError, match="not applicable") as caught:
-                _ranking.solver_for(handle, problem, solver.id)
+                _ranking.offer_of(Survey(handle, problem), solver.id)
             assert why in str(caught.value)
     for unknown in (0, -1, 1 << 40):
         with pytest.raises(BadParmError, match="unknown solution id"):
-            _ranking.solver_for(handle, problem, unknown)
+            _ranking.offer_of(Survey(handle, problem), unknown)
 
 
-def test_values():
+def test_values(host, rng):
     """Candidates and items are compared by what they hold."""
-    one, two = registry.CONV[:2]
+    device, problem = host.device, random_layer(rng)
+    one, two, small = (Offer(s, device, problem, workspace=size)
+                       for s, size in zip((*registry.CONV[:2], registry.CONV[0]), (1 << 40, 1 << 40, 1), strict=True))
     for make, fields, others in (
-            (Candidate, (one, 1.5, 1 << 40, "user"), (two, 2.5, 1, "found")),
+            (Candidate, (one, 1.5, "user"), (two, 2.5, "found")), (Candidate, (one, 1.5, "user"), (small,)),
             (FindItem, ("A", 1.5, 1 << 40, 1, 5), ("B", 2.5, 1, 2, 0))):
         value = make(*fields)
         assert value == make(*fields)
@@ -169,11 +175,12 @@ def test_values():
         assert value != fields
         for i, other in enumerate(others):
             assert value != make(*fields[:i], other, *fields[i + 1:])
-        assert all(str(field) in repr(value) for field in fields)
-    assert [Candidate(one, 1, 0, s).measured for s in ("found", "user", "system", "index", "forced")] == [
+        assert all(str(field) in repr(value) for field in fields if field is not one)
+    assert f"{one.solver!r}, 1.5, {1 << 40}, 'user'" in repr(Candidate(one, 1.5, "user"))
+    assert [Candidate(one, 1, s).measured for s in ("found", "user", "system", "index", "forced")] == [
         True, True, True, False, False]
-    assert repr(Refusal(one, "why")) == f"{one.name}: why"
-    for wrong in ((None, 1.0, 0, "user"), (one, 1.0, 0, None), (one, "1", 0, "user"), (one, 1.0, 1 << 63, "user")):
+    assert repr(Refusal(one.solver, "why")) == f"{one.solver.name}: why"
+    for wrong in ((None, 1.0, "user"), (one, 1.0, None), (one, "1", "user"), (one.solver, 1.0, "user")):
         with pytest.raises((TypeError, OverflowError)):
             Candidate(*wrong)
 

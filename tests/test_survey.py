@@ -5,10 +5,11 @@ import sys
 from collections import Counter
 
 import pytest
+from problems import applicable, refusals
 from random_layers import random_layer
 
 from miopyx import ConvolutionDescriptor, Solver, TensorDescriptor
-from miopyx.choose import _survey, switches
+from miopyx.choose import switches
 from miopyx.errors import BadParmError, InvalidValueError
 from miopyx.problem._problem import BiasProblem
 from miopyx.solvers import registry
@@ -22,7 +23,7 @@ SWITCHES = [name for name in config.VARIABLES if name.startswith((
 
 def pairs(handle, problem):
     """Both answers of the survey, as one."""
-    able, refused = _survey.applicable(handle, problem), _survey.refusals(handle, problem)
+    able, refused = applicable(handle, problem), refusals(handle, problem)
     assert len(able) + len(refused) == len(registry.CONV)
     both = {**dict.fromkeys(able), **{r.solver: r.why for r in refused}}
     for part in (able, [r.solver for r in refused]):
@@ -35,7 +36,7 @@ def test_the_survey_is_what_each_solver_says(handle, rng):
     for _ in range(PROBLEMS):
         problem = random_layer(rng)
         assert pairs(handle, problem) == {s: s.why_not(handle.device, problem) for s in registry.CONV}
-        seen.update(s.name for s in _survey.applicable(handle, problem))
+        seen.update(s.name for s in applicable(handle, problem))
     # Those of this kind of device and of no particular hardware have all had their turn.
     elsewhere = ("Nv", "Cpu") if handle.device.is_gpu else ("Nv", "Gpu", "Depthwise")
     expected = {s.name for s in registry.CONV if s.on_host == handle.device.is_host
@@ -55,9 +56,9 @@ def test_switches_are_read_again_once_they_are_forgotten(handle, rng, setting):
                 s: s.why_not(handle.device, problem) or covered.get(s) for s in registry.CONV}
         assert all(switches.why_off(s) == covered.get(s) for s in registry.CONV)
     setting(**dict.fromkeys(SWITCHES, "0"))
-    assert _survey.applicable(handle, problem) == []
+    assert applicable(handle, problem) == []
     setting(**dict.fromkeys(SWITCHES, "1"))
-    assert _survey.applicable(handle, problem)
+    assert applicable(handle, problem)
 
 
 def test_values_count_for_the_life_of_the_process(handle, rng, setting, monkeypatch):
@@ -72,7 +73,7 @@ def test_values_count_for_the_life_of_the_process(handle, rng, setting, monkeypa
 
 def test_a_switch_that_does_not_parse(handle, rng, setting):
     setting(MIOPEN_DEBUG_CONV_GEMM="maybe")
-    for ask in (_survey.applicable, _survey.refusals):
+    for ask in (applicable, refusals):
         with pytest.raises(InvalidValueError, match="MIOPEN_DEBUG_CONV_GEMM"):
             ask(handle, random_layer(rng))
 
@@ -90,14 +91,14 @@ class Picky(Solver):
 
 def test_a_solver_written_in_python_takes_part(handle, rng, monkeypatch):
     mine, problem = Picky(), random_layer(rng)
-    before = _survey.applicable(handle, problem)
+    before = applicable(handle, problem)
     monkeypatch.setattr(registry, "CONV", (*registry.CONV, mine))
-    assert _survey.applicable(handle, problem) == [*before, mine]
+    assert applicable(handle, problem) == [*before, mine]
     mine.answer = "not today"
-    assert _survey.applicable(handle, problem) == before
-    assert [r.why for r in _survey.refusals(handle, problem) if r.solver is mine] == ["not today"]
+    assert applicable(handle, problem) == before
+    assert [r.why for r in refusals(handle, problem) if r.solver is mine] == ["not today"]
     mine.answer = ZeroDivisionError("mine")
-    for ask in (_survey.applicable, _survey.refusals):
+    for ask in (applicable, refusals):
         with pytest.raises(ZeroDivisionError, match="mine"):
             ask(handle, problem)
 
@@ -105,7 +106,7 @@ def test_a_solver_written_in_python_takes_part(handle, rng, monkeypatch):
 def test_nothing_but_solvers_is_asked(handle, rng, monkeypatch):
     assert not switches.off()
     monkeypatch.setattr(registry, "CONV", (*registry.CONV, object()))
-    for ask in (_survey.applicable, _survey.refusals):
+    for ask in (applicable, refusals):
         with pytest.raises(TypeError):
             ask(handle, random_layer(rng))
 
@@ -115,13 +116,13 @@ def test_what_is_no_problem_of_a_solver(handle, rng):
     b, problem = TensorDescriptor("float32", (1, 4, 1, 1)), random_layer(rng)
     bias = BiasProblem(b, TensorDescriptor("float32", (2, 4, 5, 5)))
     for solver in registry.CONV:
-        for ask in (solver.why_not, solver.workspace_size, solver.wti, solver.parameters, solver.default_config,
-                    solver.solution):
+        for ask in (solver.offer, solver.why_not, solver.workspace_size, solver.wti, solver.parameters,
+                    solver.default_config, solver.solution):
             for dev, asked in ((handle.device, bias), (handle.device, None), (None, problem), (None, None)):
                 with pytest.raises(BadParmError):
                     ask(dev, asked)
     for wrong in (None, bias, ConvolutionDescriptor(), 5):
-        for ask in (_survey.applicable, _survey.refusals):
+        for ask in (applicable, refusals):
             with pytest.raises(TypeError):
                 ask(handle, wrong)
             with pytest.raises(TypeError):
@@ -131,10 +132,10 @@ def test_what_is_no_problem_of_a_solver(handle, rng):
 def test_bad_switches_of_a_new_process(tmp_path):
     """The first survey of a process, with a switch set from the start."""
     code = ("import miopyx\nfrom miopyx import ConvolutionDescriptor as C, TensorDescriptor as T\n"
-            "from miopyx.choose import _survey\nfrom miopyx.problem._problem import ConvProblem\n"
+            "from miopyx.choose._survey import Survey\nfrom miopyx.problem._problem import ConvProblem\n"
             "d = T('float32', (1, 1, 4, 4)); w = T('float32', (1, 1, 1, 1))\n"
             "h = miopyx.Handle('host')\np = ConvProblem(0, d, w, d, C())\n"
-            "print(len(_survey.applicable(h, p)), {r.why for r in _survey.refusals(h, p) if r.solver.on_host "
+            "s = Survey(h, p)\nprint(len(s.applicable()), {r.why for r in s.refusals() if r.solver.on_host "
             "and r.solver.direction == 0})")
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
                           env={"MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0", "MIOPYX_CACHE_DIR": str(tmp_path)})

@@ -602,7 +602,7 @@ class Example:
 
     def run(self, handle, solver, values):
         """The result of a solver under a configuration, with poison where it writes and in its workspace."""
-        invoker = Invoker(handle, solver, self.problem, values)
+        invoker = Invoker(handle, solver.offer(handle.device, self.problem), values)
         handle.register(invoker, solver.id)
         host = [a.copy() for a in self.data]
         host[self.output].reshape(-1).view("u1")[...] = 0xFF
@@ -733,7 +733,8 @@ def test_a_real_search(opencl_name, handles, rng, monkeypatch, tmp_path):
     p = Problem(handle, rng, x=(2, 32, 14, 14), k=64)
     problem = ConvProblem(0, p.x, p.w, p.y, p.conv)
     solver = next(s for s in tunable(handle, problem) if s.id in (91, 1011))
-    size = solver.workspace_size(handle.device, problem)
+    offer = solver.offer(handle.device, problem)
+    size = offer.workspace
     ran = []
 
     def run(invoker):
@@ -753,10 +754,10 @@ def test_a_real_search(opencl_name, handles, rng, monkeypatch, tmp_path):
     monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "8")
     config.forget()
     with handle.timing():
-        stopped = tuning.tune(handle, problem, solver, run, ahead=ahead, folder=tmp_path, limits=Limits(8, 0.0))
+        stopped = tuning.tune(handle, offer, run, ahead=ahead, folder=tmp_path, limits=Limits(8, 0.0))
         assert (stopped.ended_by, stopped.tried, batches) == ("time", 1, [])
         assert len(list(tmp_path.iterdir())) == 1
-        result = tuning.tune(handle, problem, solver, run, ahead=ahead, folder=tmp_path)
+        result = tuning.tune(handle, offer, run, ahead=ahead, folder=tmp_path)
     assert (result.tried, result.failed, result.ended_by) == (9, 1, "iterations")
     assert list(tmp_path.iterdir()) == []
     assert len(batches) == 1
@@ -764,10 +765,10 @@ def test_a_real_search(opencl_name, handles, rng, monkeypatch, tmp_path):
     assert solver.accepts(handle.device, problem, result.config)
     assert 0 < result.time <= result.default_time
     p.poison(0)
-    handle.register(Invoker(handle, solver, problem, result.config), solver.id)
+    handle.register(Invoker(handle, offer, result.config), solver.id)
     p.immediate(0, solver.id, size)
     p.close(0)
-    handle.register(Invoker(handle, solver, problem), solver.id)
+    handle.register(Invoker(handle, offer), solver.id)
 
 
 def test_a_real_failure_does_not_end_a_search(opencl_handle, rng, monkeypatch):
@@ -783,5 +784,5 @@ def test_a_real_failure_does_not_end_a_search(opencl_handle, rng, monkeypatch):
             handle.program(miopyx._core.KernelSpec("conv/cpu/gemm.cl", "gemm_nn", N_VECTORS=9))
         return 1.0
 
-    result = tuning.tune(handle, problem, solver, run, limits=Limits(iterations=3))
+    result = tuning.tune(handle, solver.offer(handle.device, problem), run, limits=Limits(iterations=3))
     assert (result.config, result.failed, result.tried) == (default, 3, 4)

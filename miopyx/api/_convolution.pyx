@@ -21,6 +21,7 @@ from miopyx.problem._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
 from ._operation cimport launch, prepare
 
 from miopyx.choose import _ranking, find, preparing
+from miopyx.choose._survey import Survey
 from miopyx.values import config
 from miopyx import enums
 from miopyx.problem._descriptors import (
@@ -243,7 +244,7 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     p = ConvProblem(d, xd, wd, yd, cd)
     if what == SOLUTIONS:
         value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _algorithms(ALL)[c.solver.algorithm])
-                 for c in _ranking.candidates(h, p)]
+                 for c in _ranking.candidates(Survey(h, p))]
     else:
         value = find.workspace_size(h, p, find.mode_of(cd.find_mode_set))
     if answer is None:
@@ -270,13 +271,13 @@ cdef _solutions(int d, object handle, object x, object w, object y, object conv,
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    return _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")).workspace_size(h.device, p)
+    return _ranking.offer_of(Survey(h, p), to_int64(solution_id, "solution_id")).workspace
 
 
 cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(d, x, w, y, conv)
-    preparing.invoker(h, p, _ranking.solver_for(h, p, to_int64(solution_id, "solution_id")))
+    preparing.invoker(h, _ranking.offer_of(Survey(h, p), to_int64(solution_id, "solution_id")))
 
 
 cdef int _run(int d, object handle, object x, object w, object y, object conv, int64_t id, bint immediate, object a,
@@ -315,7 +316,7 @@ cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, T
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
         problem = _problem(d, x, w, y, conv)
-        kept = preparing.invoker(h, problem, _ranking.solver_for(h, problem, id))
+        kept = preparing.invoker(h, _ranking.offer_of(Survey(h, problem), id))
     return kept
 
 
@@ -415,12 +416,11 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
     if solution_id is None:
         invoker, chosen = preparing.first(h, p, limit)
     else:
-        solver = _ranking.solver_for(h, p, _solution_id(solution_id))
-        chosen = _ranking.Candidate(solver, -1.0, solver.workspace_size(h.device, p), "forced")
+        chosen = _ranking.Candidate(_ranking.offer_of(Survey(h, p), _solution_id(solution_id)), -1.0, "forced")
         if limit is not None and chosen.workspace > limit:
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
-        invoker = preparing.invoker(h, p, solver)
+        invoker = preparing.invoker(h, chosen.offer)
     plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), (*_DESCS[d], "convDesc"), _identity(d, x, w, y, conv),
                      _explaining(h, p, invoker, chosen, limit, learnt), _SCALARS)
     plan.count = 3

@@ -1,7 +1,12 @@
 """Predicted times: what a solver counts of a problem, by the cost table of the device's family."""
 
-from miopyx._core cimport Device, Solver
-from miopyx.problem._problem cimport ConvProblem
+from miopyx._core cimport Device, Offer
+from miopyx.solvers.conv._base cimport MOST_TERMS
+
+
+cdef class _Row:
+    cdef double[MOST_TERMS] costs
+    cdef double spread
 
 
 cdef class CostTable:
@@ -9,7 +14,8 @@ cdef class CostTable:
     cdef readonly str about            # where its times come from
     cdef dict rows                     # solver's id and wide or not, to its Row
 
-    cdef double time(self, Device device, ConvProblem problem, Solver solver) except? -2
+    cdef _Row row(self, Offer offer)
+    cdef double time(self, Offer offer) except? -2
 
 
 cdef CostTable table_of(Device device)

@@ -9,16 +9,15 @@ A table is a text file, `<family>.costs.txt`, which `miopyx costs` makes from me
     #1a2b3c4d
 
 One line for a solver and the bits of a number of w, or 0 for all of them together: the spread of the logarithm of predicted by measured times, how
-many times it was fitted to, and microseconds of each thing that the solver counts (`ConvSolver.cost_terms`).  The last
+many times it was fitted to, and microseconds of each thing that the solver counts (`cost_terms`).  The last
 line is a CRC-32 of all before.  The user's folder of databases comes before the system's.
 """
 
 from libc.string cimport memset
 
-from miopyx._core cimport Device, Solver
+from miopyx._core cimport Device, Offer, Solver
 from miopyx.problem._descriptors cimport type_size
-from miopyx.problem._problem cimport ConvProblem
-from miopyx.solvers.conv._base cimport MOST_TERMS, ConvSolver
+from miopyx.solvers.conv._base cimport MOST_TERMS, ConvOffer, ConvSolver
 
 from collections import namedtuple
 from math import isfinite
@@ -36,8 +35,7 @@ Line = namedtuple("Line", ("solver", "bits", "spread", "count", "costs"))
 
 
 cdef class _Row:
-    cdef double[MOST_TERMS] costs
-    cdef double spread
+    """A solver's costs of one type."""
 
 
 cdef inline int _row_key(Solver solver, int bits) noexcept:
@@ -74,28 +72,33 @@ cdef class CostTable:
                 for i in (1, 2, 4, 8):
                     self.rows.setdefault(key + i, row)
 
-    cdef double time(self, Device device, ConvProblem problem, Solver solver) except? -2:
-        """Return the microseconds of an applicable problem, -1 where the table does not know the solver."""
-        cdef _Row row = self.rows.get(_row_key(solver, 8 * type_size(<int> problem.c.w.type)))
+    cdef _Row row(self, Offer offer):
+        if not isinstance(offer, ConvOffer) or offer.refusal is not None:
+            return None
+        return self.rows.get(_row_key(offer.solver, 8 * type_size(<int> (<ConvOffer> offer).p.w.type)))
+
+    cdef double time(self, Offer offer) except? -2:
+        """Return the microseconds of an offer, -1 where the table does not know them."""
+        cdef _Row row = self.row(offer)
         cdef double[MOST_TERMS] terms
         cdef double time = 0
         cdef int i
         if row is None:
             return -1
         memset(terms, 0, sizeof(terms))
-        (<ConvSolver> solver).cost_terms(device, &problem.c, terms)
+        (<ConvOffer> offer).cost_terms(terms)
         for i in range(MOST_TERMS):
             time += row.costs[i] * terms[i]
         return time
 
-    def predict(self, Device device not None, ConvProblem problem not None, Solver solver not None):
-        """Return the microseconds that a solver should take for a problem that it takes, None where nothing is known."""
-        time = self.time(device, problem, solver)
+    def predict(self, Offer offer not None):
+        """Return the microseconds that an offer should take, None where nothing is known."""
+        time = self.time(offer)
         return None if time < 0 else time
 
-    def spread(self, ConvProblem problem not None, Solver solver not None):
+    def spread(self, Offer offer not None):
         """Return how far predictions were off, as the spread of the times' logarithm; None where nothing is known."""
-        cdef _Row row = self.rows.get(_row_key(solver, 8 * type_size(<int> problem.c.w.type)))
+        cdef _Row row = self.row(offer)
         return None if row is None else row.spread
 
 

@@ -2,15 +2,15 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Solver
-from miopyx.engine._handle cimport Handle
-from miopyx.problem._problem cimport ConvProblem
+from miopyx._core cimport Offer, Solver
+from ._survey cimport Survey
 
 
 cdef class Candidate:
-    cdef readonly Solver solver
+    cdef readonly Offer offer
+    cdef readonly Solver solver        # the offer's
     cdef readonly double time          # milliseconds
-    cdef readonly int64_t workspace    # bytes
+    cdef readonly int64_t workspace    # bytes, the offer's
     cdef readonly str source           # "found" (by this handle), "user" or "system" (a database), "costs", "index", "forced"
     cdef readonly bint measured        # found, or from a database
 
@@ -24,4 +24,4 @@ cdef class FindRecord:
     cdef readonly bint partial, current
 
 
-cdef list best_first(Handle handle, ConvProblem problem)
+cdef list best_first(Survey survey)

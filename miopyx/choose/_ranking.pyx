@@ -1,17 +1,13 @@
 """What is known of the solvers that can run a problem, and in what order to try them.  Nothing is run here."""
 
-from libc.stdint cimport int64_t
-
-from miopyx._core cimport Device, Solver
-from miopyx.engine._handle cimport Handle
-from miopyx.problem._problem cimport ConvProblem
+from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
 from ._costs cimport CostTable, table_of
-from ._survey cimport Refusal, able, refusal, switched_off
+from ._survey cimport Refusal, Survey
 
 from miopyx.values import config
-from miopyx.database import store as databases
+from miopyx.database import store
 from . import switches
 from miopyx._core import MODELS_BUILT as _MODELS_BUILT
 from miopyx.errors import BadParmError
@@ -25,17 +21,17 @@ cdef class Candidate:
 
     Parameters
     ----------
-    solver : Solver
+    offer : Offer
+        One that does not refuse.
     time : float
         Milliseconds.
-    workspace : int
-        Bytes.
     source : str
         "found" (by this handle), "user" or "system" (a database), "costs" or "index" (estimated), "forced".
     """
 
-    def __init__(self, Solver solver not None, double time, int64_t workspace, str source not None):
-        self.solver, self.time, self.workspace, self.source = solver, time, workspace, source
+    def __init__(self, Offer offer not None, double time, str source not None):
+        self.offer, self.solver, self.workspace = offer, offer.solver, offer.workspace
+        self.time, self.source = time, source
         self.measured = source in ("found", "user", "system")
 
     cdef tuple _all(self):
@@ -49,12 +45,6 @@ cdef class Candidate:
 
     def __repr__(self):
         return f"Candidate{self._all()}"
-
-
-cdef Candidate _candidate(Solver solver, double time, int64_t workspace, str source, bint measured):
-    cdef Candidate c = Candidate.__new__(Candidate)
-    c.solver, c.time, c.workspace, c.source, c.measured = solver, time, workspace, source, measured
-    return c
 
 
 cdef class FindRecord:
@@ -115,87 +105,81 @@ cdef int _sort(list candidates, bint (*before)(Candidate, Candidate) noexcept) e
 # What was measured
 
 
-cdef FindRecord _known(Handle handle, ConvProblem problem):
-    cdef FindRecord mine = handle.found.get(problem.key) if handle.found else None
+cdef FindRecord _known(Survey survey):
+    cdef dict found = survey.handle.found
+    cdef FindRecord mine = found.get(survey.problem.key) if found else None
     cdef StoredRecord stored
     cdef FindItem item
     cdef Candidate c
     cdef Solver solver
     cdef list candidates = [], failed
-    cdef dict off = switched_off(), by_name = registry.BY_NAME
+    cdef dict by_name = registry.BY_NAME
     cdef str source
     if mine is not None:
         for c in mine.candidates:
-            if not off or c.solver not in off:
+            if c.solver not in survey.off:
                 candidates.append(c)
         return FindRecord(candidates, mine.skipped, mine.failed, mine.partial) if candidates else None
-    store = databases.of(handle.device.info)
-    found = store.find(problem)
-    if found is None:
+    database = store.of(survey.device.info)
+    answer = database.find(survey.problem)
+    if answer is None:
         return None
-    stored, source = found
+    stored, source = answer
     for item in stored.items:
         solver = by_name.get(item.solver)
-        if (solver is not None and item.direction == problem.c.direction
-                and refusal(handle.device, problem, solver, off) is None):
-            candidates.append(_candidate(solver, item.time, solver.workspace_size(handle.device, problem), source,
-                                         True))
+        if solver is not None and item.direction == survey.problem.c.direction and survey.refusal(solver) is None:
+            candidates.append(Candidate(survey.offer(solver), item.time, source))
     if not candidates:
         return None
     _sort(candidates, _by_time)
     failed = [by_name[name] for name in stored.failed if name in by_name]
     return FindRecord(candidates, [Refusal(solver, "failed when it was last tried") for solver in failed], failed,
-                      stored.partial, stored.stamp == store.stamp)
+                      stored.partial, stored.stamp == database.stamp)
 
 
-def known(Handle handle not None, ConvProblem problem not None):
-    """Return what was measured of `problem`: by this handle, else what the user's or the system's database has.
+def known(Survey survey not None):
+    """Return what was measured of a problem: by this handle, else what the user's or the system's database has.
 
     A record is a hint: solvers that are unknown, switched off or do not apply are dropped, workspaces computed anew.
     None where nothing is left.
     """
-    return _known(handle, problem)
+    return _known(survey)
 
 
-def covers(Handle handle not None, ConvProblem problem not None, FindRecord record not None, workspace_size=None,
-           bint dynamic_only=False):
+def covers(Survey survey not None, FindRecord record not None, workspace_size=None, bint dynamic_only=False):
     """Whether a record says something, a time or that it failed, of every solver that would be timed now."""
-    cdef Solver s
+    cdef Offer o
     only = switches.only()
-    found = [s for s in able(handle.device, problem) if (only is None or s.id in only) and (
-        workspace_size is None or s.workspace_size(handle.device, problem) <= workspace_size)]
-    wanted = [s for s in found if not s.last_resort] or found
+    found = [o for o in survey.able() if (only is None or o.solver.id in only) and (
+        workspace_size is None or o.workspace <= workspace_size)]
+    wanted = [o for o in found if not o.solver.last_resort] or found
     if dynamic_only:
-        wanted = [s for s in wanted if s.dynamic] or wanted
+        wanted = [o for o in wanted if o.solver.dynamic] or wanted
     if only is None:
-        wanted = worth_timing(handle, problem, wanted)
-    return all([_has(record.candidates, s) or s in record.failed for s in wanted])
+        wanted = worth_timing(wanted)
+    return all([_has(record.candidates, o.solver) or o.solver in record.failed for o in wanted])
 
 
 # Ranking without measurements.  The first heuristic that has an answer gives the order.
 
 
-cdef list _by_index(Handle handle, ConvProblem problem):
-    cdef Device device = handle.device
-    cdef Solver solver
-    cdef double index
+cdef list _by_index(Survey survey):
+    cdef Offer offer
     cdef list ranked = []
-    for solver in able(device, problem):
-        if solver.dynamic:
-            index = solver.wti(device, problem)
-            if index > 0:
-                ranked.append(_candidate(solver, 10.0 / index, solver.workspace_size(device, problem), "index", False))
+    for offer in survey.able():
+        if offer.solver.dynamic and offer.index > 0:
+            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
     _sort(ranked, _by_time)
     return ranked
 
 
-def by_index(Handle handle not None, ConvProblem problem not None):
-    """Return what can run `problem`, best first by the throughput index.
+def by_index(Survey survey not None):
+    """Return what can run a problem, best first by the throughput index.
 
     An index w stands for 10 / w milliseconds, as in MIOpen: a rank, not a prediction.  Only dynamic solvers with a
     known index take part.
     """
-    return _by_index(handle, problem)
+    return _by_index(survey)
 
 
 # A cost table keeps Find from timing what it should take so many times the best, and more than so many microseconds.
@@ -203,65 +187,59 @@ HOPELESS = 2.0
 HOPELESS_US = 75.0
 
 
-cdef list _predicted(Handle handle, ConvProblem problem, list solvers, CostTable table):
-    """Microseconds of some solvers, -1 for last resorts; None where the table does not know one of the others."""
-    cdef Solver solver
+cdef list _predicted(list offers):
+    """Microseconds of some offers, -1 for last resorts; None without a table, or where it does not know one of them."""
+    cdef CostTable table
+    cdef Offer offer
     cdef double time
     cdef list times = []
-    for solver in solvers:
-        time = -1 if solver.last_resort else table.time(handle.device, problem, solver)
-        if time < 0 and not solver.last_resort:
-            return None
+    for offer in offers:
+        time = -1
+        if not offer.solver.last_resort:
+            table = table_of(offer.device)
+            if table is not None:
+                time = table.time(offer)
+            if time < 0:
+                return None
         times.append(time)
     return times
 
 
-cdef list _by_costs(Handle handle, ConvProblem problem):
-    cdef CostTable table = table_of(handle.device)
-    cdef Device device = handle.device
-    cdef Solver solver
-    cdef list solvers, times, ranked = []
-    cdef Py_ssize_t i
-    cdef double index
-    if table is None:
-        return ranked
-    solvers = [s for s in able(device, problem) if (<Solver> s).dynamic]
-    times = _predicted(handle, problem, solvers, table)
+cdef list _by_costs(Survey survey):
+    cdef Offer offer
+    cdef double time
+    cdef list offers = [offer for offer in survey.able() if offer.solver.dynamic], ranked = []
+    cdef list times = _predicted(offers)
     if times is None:
         return ranked
-    for i in range(len(solvers)):
-        solver = solvers[i]
-        if not solver.last_resort:
-            ranked.append(_candidate(solver, <double> times[i] * 1e-3, solver.workspace_size(device, problem), "costs",
-                                     False))
-            continue
-        index = solver.wti(device, problem)
-        if index > 0:
-            ranked.append(_candidate(solver, 10.0 / index, solver.workspace_size(device, problem), "index", False))
+    for offer, time in zip(offers, times):
+        if time >= 0:
+            ranked.append(Candidate(offer, time * 1e-3, "costs"))
+        elif offer.index > 0:
+            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
     _sort(ranked, _by_rank)
     return ranked
 
 
-def by_costs(Handle handle not None, ConvProblem problem not None):
-    """Return what can run `problem`, best first by the times that the device's cost table predicts.
+def by_costs(Survey survey not None):
+    """Return what can run a problem, best first by the times that the device's cost table predicts.
 
     Nothing where the device has no table, or it does not know one of the solvers.
     """
-    return _by_costs(handle, problem)
+    return _by_costs(survey)
 
 
-def worth_timing(Handle handle not None, ConvProblem problem not None, list solvers not None):
-    """Return those of some applicable solvers that Find should time.
+def worth_timing(list offers not None):
+    """Return those of some offers, all of one survey, that Find should time.
 
     A device with a cost table leaves out what should take more than `HOPELESS` times the best of them, and more than
     `HOPELESS_US` microseconds: some solvers have a program of their own for nearly each problem, which is not built.
     """
-    cdef CostTable table = table_of(handle.device)
-    cdef list times = None if table is None else _predicted(handle, problem, solvers, table)
+    times = _predicted(offers)
     if times is None:
-        return solvers
+        return offers
     limit = max(HOPELESS * min([time for time in times if time >= 0], default=0), HOPELESS_US)
-    return [solver for solver, time in zip(solvers, times) if time <= limit]
+    return [offer for offer, time in zip(offers, times) if time <= limit]
 
 
 MODELS = ()  # learned rankings; an empty answer means that the model does not know the problem
@@ -272,10 +250,10 @@ def models_asked():
     return bool(_MODELS_BUILT and config.get("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK"))
 
 
-def ranked_by(Handle handle not None, ConvProblem problem not None):
-    """Return who ranks what was not measured of `problem`, for explanations."""
-    if _by_costs(handle, problem):
-        table = table_of(handle.device)
+def ranked_by(Survey survey not None):
+    """Return who ranks what was not measured, for explanations."""
+    if any([c.source == "costs" for c in _by_costs(survey)]):
+        table = table_of(survey.device)
         return f"the cost table {table.path} ({table.about})"
     if not _MODELS_BUILT:
         return "the throughput index (built without models)"
@@ -284,60 +262,61 @@ def ranked_by(Handle handle not None, ConvProblem problem not None):
     return "the throughput index (there is no model)"
 
 
-cdef list _rank(Handle handle, ConvProblem problem):
+cdef list _rank(Survey survey):
     if MODELS and models_asked():
         for model in MODELS:
-            ranked = model(handle, problem)
+            ranked = model(survey)
             if ranked:
                 return ranked
-    return _by_costs(handle, problem) or _by_index(handle, problem)
+    return _by_costs(survey) or _by_index(survey)
 
 
-def rank(Handle handle not None, ConvProblem problem not None):
-    """Return what can run `problem`, best first, without any measurement of it."""
-    return _rank(handle, problem)
+def rank(Survey survey not None):
+    """Return what can run a problem, best first, without any measurement of it."""
+    return _rank(survey)
 
 
-cdef list _fallback(Handle handle, ConvProblem problem):
-    return _rank(handle, problem) if config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK") else []
+cdef list _fallback(Survey survey):
+    return _rank(survey) if config.get("MIOPEN_DEBUG_CONV_IMMED_FALLBACK") else []
 
 
-def fallback(Handle handle not None, ConvProblem problem not None):
+def fallback(Survey survey not None):
     """Return what `rank` says where MIOPEN_DEBUG_CONV_IMMED_FALLBACK lets it decide, else nothing."""
-    return _fallback(handle, problem)
+    return _fallback(survey)
 
 
 # Both
 
 
-cdef list best_first(Handle handle, ConvProblem problem):
+cdef list best_first(Survey survey):
     """Everything that can run a problem: what was measured by its times, then the rest as `rank` orders it."""
-    cdef FindRecord record = _known(handle, problem)
+    cdef FindRecord record = _known(survey)
     cdef list measured = record.candidates if record is not None else [], everything = list(measured)
     cdef Candidate c
-    for c in _fallback(handle, problem):
+    for c in _fallback(survey):
         if not _has(measured, c.solver):
             everything.append(c)
     _sort(everything, _by_rank)
     return everything
 
 
-def candidates(Handle handle not None, ConvProblem problem not None):
-    """Return everything that can run `problem`, best first.
+def candidates(Survey survey not None):
+    """Return everything that can run a problem, best first.
 
     What was measured comes first, by its times, then the rest as `rank` orders it.  A last resort stays last even where
     it was the only one that a search could run.
     """
-    return best_first(handle, problem)
+    return best_first(survey)
 
 
-def solver_for(Handle handle not None, ConvProblem problem not None, solution_id):
-    """Return the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
+def offer_of(Survey survey not None, solution_id):
+    """Return the offer of the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
     cdef Solver solver = registry.BY_ID.get(solution_id)
+    cdef Offer offer
     if solver is None:
         raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
-    why = solver.why_not(handle.device, problem)
-    if why is not None:
-        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {why}", "solution_id",
+    offer = survey.offer(solver)
+    if offer.refusal is not None:
+        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {offer.refusal}", "solution_id",
                            solution_id, "an id that GetSolution returned")
-    return solver
+    return offer

@@ -1,6 +1,7 @@
 """What can run a problem."""
 
-from miopyx._core cimport Device, Solver
+from miopyx._core cimport Device, Offer, Solver
+from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
 
 
@@ -9,6 +10,13 @@ cdef class Refusal:
     cdef readonly str why
 
 
-cdef dict switched_off()
-cdef str refusal(Device device, ConvProblem problem, Solver solver, dict off)
-cdef list able(Device device, ConvProblem problem)
+cdef class Survey:
+    cdef readonly Handle handle
+    cdef readonly Device device
+    cdef readonly ConvProblem problem
+    cdef dict offers                   # solver to its offer
+    cdef dict off                      # solver to what switches it off
+
+    cdef Offer offer(self, Solver solver)
+    cdef str refusal(self, Solver solver)
+    cdef list able(self)

@@ -1,6 +1,6 @@
-"""What can run a problem: one walk over the registry, without an object for a solver that cannot."""
+"""What can run a problem: one walk over the registry, whose answers whoever chooses shares."""
 
-from miopyx._core cimport Device, Solver
+from miopyx._core cimport Device, Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
 
@@ -20,17 +20,6 @@ cdef class Refusal:
         return f"{self.solver.name}: {self.why}"
 
 
-cdef dict switched_off():
-    """What the environment switches off: solver to the reason."""
-    return switches.off()
-
-
-cdef str refusal(Device device, ConvProblem problem, Solver solver, dict off):
-    """Why a solver is out of the question, None where it is not; `off` is what `switched_off` returned."""
-    cdef str why = solver.why_not(device, problem)
-    return off.get(solver) if why is None and off else why
-
-
 cdef tuple _checked = None
 
 
@@ -45,26 +34,43 @@ cdef tuple solvers():
     return found
 
 
-cdef list able(Device device, ConvProblem problem):
-    """The solvers that can run a problem, in registry order."""
-    cdef tuple everything = solvers()
-    cdef dict off = switched_off()
-    cdef list found = []
-    cdef Py_ssize_t i
-    for i in range(len(everything)):
-        if (<Solver> everything[i]).why_not(device, problem) is None:
-            if not off or everything[i] not in off:
-                found.append(everything[i])
-    return found
+cdef class Survey:
+    """All offers for a problem on a handle's device, each asked for when it is first needed, and once.
 
+    One survey goes with a call: who ranks, times, searches or prepares takes the offers from it.  What the environment
+    switches off is read when it begins.
+    """
 
-def applicable(Handle handle not None, ConvProblem problem not None):
-    """Return the solvers that can run `problem`, in registry order."""
-    return able(handle.device, problem)
+    def __init__(self, Handle handle not None, ConvProblem problem not None):
+        self.handle, self.device, self.problem = handle, handle.device, problem
+        self.offers, self.off = {}, switches.off()
 
+    cdef Offer offer(self, Solver solver):
+        """A solver's offer, which may refuse."""
+        cdef object known = self.offers.get(solver)
+        if known is None:
+            known = self.offers[solver] = solver.offer(self.device, self.problem)
+        return <Offer?> known
 
-def refusals(Handle handle not None, ConvProblem problem not None):
-    """Return all other solvers with their reasons, in registry order."""
-    off = switched_off()
-    pairs = [(solver, refusal(handle.device, problem, solver, off)) for solver in registry.CONV]
-    return [Refusal(solver, why) for solver, why in pairs if why is not None]
+    cdef str refusal(self, Solver solver):
+        """Why a solver is out of the question, None where it is not."""
+        cdef str why = self.offer(solver).refusal
+        return self.off.get(solver) if why is None and self.off else why
+
+    cdef list able(self):
+        """The offers of the solvers that can run the problem, in registry order."""
+        cdef Solver solver
+        cdef list found = []
+        for solver in solvers():
+            if self.refusal(solver) is None:
+                found.append(self.offer(solver))
+        return found
+
+    def applicable(self):
+        """Return the offers of the solvers that can run the problem, in registry order."""
+        return self.able()
+
+    def refusals(self):
+        """Return all other solvers with their reasons, in registry order."""
+        pairs = [(solver, self.refusal(solver)) for solver in solvers()]
+        return [Refusal(solver, why) for solver, why in pairs if why is not None]

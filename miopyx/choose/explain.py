@@ -11,7 +11,7 @@ from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
 from ._ranking import Candidate, candidates, ranked_by
-from ._survey import refusals
+from ._survey import Survey
 
 
 class Explanation(NamedTuple):
@@ -45,9 +45,10 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
 
     `learnt_since` says that more may be known now than when the choice was made.
     """
-    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in refusals(handle, problem)]
+    survey = Survey(handle, problem)
+    others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey.refusals()]
     seen = False
-    for other in candidates(handle, problem):
+    for other in candidates(survey):
         if other.solver is chosen.solver:
             seen = True
             continue
@@ -66,7 +67,7 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
             why = f"ranks lower ({about})"
         others.append((f"{other.solver.id}/{other.solver.name}", why))
     origin = {"found": "measured by Find", "user": "from the user's find-db", "system": "from the system's find-db",
-              "forced": "asked for"}.get(chosen.source) or f"chosen by {ranked_by(handle, problem)}"
+              "forced": "asked for"}.get(chosen.source) or f"chosen by {ranked_by(survey)}"
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
     return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others))
@@ -91,6 +92,6 @@ def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
     ]
     for solver in registry.OTHERS[type(problem).__name__]:
         if solver is not prepared.solver:
-            why = solver.why_not(handle.device, problem) or "another one comes first"
+            why = solver.offer(handle.device, problem).refusal or "another one comes first"
             lines.append(f"not {solver.id}/{solver.name}  {why}")
     return "\n".join(lines)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from time import perf_counter
+from typing import NamedTuple
 
-from miopyx._core import KernelSpec, Solver
+from miopyx._core import KernelSpec, Offer, Solver
 from miopyx.database import store
 from miopyx.database.records import FindItem
 from miopyx.engine._handle import Handle
@@ -28,7 +29,7 @@ from miopyx.values.configurations import config_text
 
 from . import switches
 from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, worth_timing
-from ._survey import ANOTHER_DIRECTION, Refusal, applicable, refusals
+from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 from .preparing import first_of, invoker, tuned_config
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
@@ -91,39 +92,40 @@ def find(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, mo
         config.get(setting)
     store.of(handle.device.info).refresh()
     search_asked = exhaustive or enforced in (SEARCH, SEARCH_DB_UPDATE)
+    survey = Survey(handle, problem)
     if enforced == DB_CLEAN:
-        _forget_tuned(handle, problem)
+        _forget_tuned(survey)
     if not search_asked and enforced in (NONE, DB_UPDATE) and not config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
-        record = _without_timing(handle, problem, workspace_size, mode)
+        record = _without_timing(survey, workspace_size, mode)
         if record is not None:
-            return _registered(handle, problem, record)
+            return _registered(handle, record)
     tuned_anew = enforced in (DB_UPDATE, SEARCH_DB_UPDATE)
-    return _registered(handle, problem, time_solvers(
-        handle, problem, run, workspace_size, mode == DYNAMIC_HYBRID, search_asked, tuned_anew, budget_ms))
+    return _registered(handle, time_solvers(
+        survey, run, workspace_size, mode == DYNAMIC_HYBRID, search_asked, tuned_anew, budget_ms))
 
 
-def _without_timing(handle: Handle, problem: ConvProblem, workspace_size: int, mode: int) -> FindRecord | None:
+def _without_timing(survey: Survey, workspace_size: int, mode: int) -> FindRecord | None:
     """Return what a mode takes without timing anything, None where it wants to time."""
-    record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
+    record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(survey)
     only = switches.only()
     if record is not None:
         fitting = [c for c in record.candidates
                    if c.workspace <= workspace_size and (only is None or c.solver.id in only)]
-        if not _trusted(handle, problem, record, mode, workspace_size):
+        if not _trusted(survey, record, mode, workspace_size):
             fitting = []
-        ready = _prepared(handle, problem, fitting, all_of_them=mode == NORMAL)
+        ready = _prepared(survey.handle, fitting, all_of_them=mode == NORMAL)
         if ready:
             return FindRecord(ready, record.skipped, record.failed, record.partial)
     if mode == FAST or (mode != NORMAL and config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK")):
-        ranked = [c for c in fallback(handle, problem) if only is None or c.solver.id in only]
-        found = first_of(handle, problem, ranked, workspace_size)
+        ranked = [c for c in fallback(survey) if only is None or c.solver.id in only]
+        found = first_of(survey.handle, ranked, workspace_size)
         if found is not None:
             return FindRecord([found[1]], [], [], partial=True)
-        raise _nothing(refusals(handle, problem) + [_needs(c.solver, c.workspace, workspace_size) for c in ranked])
+        raise _nothing(survey.refusals() + [_needs(c.offer, workspace_size) for c in ranked])
     return None
 
 
-def _trusted(handle: Handle, problem: ConvProblem, record: FindRecord, mode: int, workspace_size: int | None) -> bool:
+def _trusted(survey: Survey, record: FindRecord, mode: int, workspace_size: int | None) -> bool:
     """Whether a mode takes a record for what there is to know.
 
     NORMAL wants all solvers, timed by this build.  The others take any record, but one that a restricted search left
@@ -132,19 +134,18 @@ def _trusted(handle: Handle, problem: ConvProblem, record: FindRecord, mode: int
     if mode == NORMAL:
         if not record.current or (record.partial and record.candidates[0].source != "found"):
             return False
-        return covers(handle, problem, record, workspace_size)
+        return covers(survey, record, workspace_size)
     if mode == FAST:
-        return not all(c.solver.last_resort for c in record.candidates) or covers(
-            handle, problem, record, workspace_size)
-    return not record.partial or covers(handle, problem, record, workspace_size, mode == DYNAMIC_HYBRID)
+        return not all(c.solver.last_resort for c in record.candidates) or covers(survey, record, workspace_size)
+    return not record.partial or covers(survey, record, workspace_size, mode == DYNAMIC_HYBRID)
 
 
-def _prepared(handle: Handle, problem: ConvProblem, ordered: list[Candidate], all_of_them: bool) -> list[Candidate]:
+def _prepared(handle: Handle, ordered: list[Candidate], all_of_them: bool) -> list[Candidate]:
     """Return those of some candidates whose kernels build here, all or the first."""
     ready = []
     for candidate in ordered:
         try:
-            invoker(handle, problem, candidate.solver)
+            invoker(handle, candidate.offer)
         except MIOpenError:
             continue
         ready.append(candidate)
@@ -153,106 +154,153 @@ def _prepared(handle: Handle, problem: ConvProblem, ordered: list[Candidate], al
     return ready
 
 
-def _registered(handle: Handle, problem: ConvProblem, record: FindRecord) -> FindRecord:
+def _registered(handle: Handle, record: FindRecord) -> FindRecord:
     """Let the functions that name an algorithm find the fastest solver of each."""
     for candidate in reversed(record.candidates):  # the fastest of an algorithm is registered last
-        handle.register(invoker(handle, problem, candidate.solver), algorithm_id(candidate.solver.algorithm))
+        handle.register(invoker(handle, candidate.offer), algorithm_id(candidate.solver.algorithm))
     return record
 
 
-def time_solvers(handle: Handle, problem: ConvProblem, run: Run, workspace_size: int, dynamic_only: bool = False,
-                 search: bool = False, search_anew: bool = False, budget_ms: float | None = None) -> FindRecord:
+def time_solvers(survey: Survey, run: Run, workspace_size: int, dynamic_only: bool = False, search: bool = False,
+                 search_anew: bool = False, budget_ms: float | None = None) -> FindRecord:
     """Time every applicable solver, return the result, keep it in the handle and in the user's database.
 
     Solvers that need more than `workspace_size` bytes are skipped, naive ones are timed only when nothing else could
     run.
     """
-    from . import measurements
-
-    began = perf_counter()
-    able = applicable(handle, problem)
-    skipped = [r for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION]
-    only, short_of_workspace, partial = switches.only(), False, False
-    chosen: list[Solver] = []
-    if dynamic_only and not any(s.dynamic and not s.last_resort for s in able):
-        dynamic_only = False  # nothing but the last resort would be left
-    for solver in able:
-        need = solver.workspace_size(handle.device, problem)
-        if only is not None and solver.id not in only:
-            skipped.append(Refusal(solver, "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER"))
-            partial = True
-        elif dynamic_only and not solver.dynamic:
-            skipped.append(Refusal(solver, "not dynamic: DYNAMIC_HYBRID does not time it"))
-            partial = True
-        elif need > workspace_size:
-            skipped.append(_needs(solver, need, workspace_size))
-            short_of_workspace = True
-        else:
-            chosen.append(solver)
-    # The best guess first: it sets the mark for the cut-off, and is there if the time runs out.
-    order = {c.solver.id: i for i, c in enumerate(rank(handle, problem))}
-    chosen.sort(key=lambda s: (s.last_resort, order.get(s.id, len(order))))
-
-    timed: list[Candidate] = []
-    measured: dict[Solver, tuple[tuple[int, ...], int]] = {}
-    failed: list[Solver] = []
-    usual = [s for s in chosen if not s.last_resort]
-    worthy = usual if search or only is not None else worth_timing(handle, problem, usual)
-    slow = [s for s in usual if s not in worthy]
-    compile_only = config.get("MIOPEN_DEBUG_COMPILE_ONLY")
-    for group, otherwise in (
-            (worthy, ""), (slow, "too slow by the cost table: timed only when nothing better runs"),
-            ([s for s in chosen if s.last_resort], "last resort: timed only when nothing else runs")):
-        if otherwise and (timed or (compile_only and group is slow)):
-            skipped += [Refusal(s, otherwise) for s in group]
-            continue
-        broken = _compile_ahead(handle, problem, group)
-        if compile_only:
-            continue
-        for solver in group:
-            if solver.id in broken:  # not tried again in this process, which its compiler may end
-                skipped.append(Refusal(solver, f"failed: {broken[solver.id]}"))
-                failed.append(solver)
-                continue
-            left = None if budget_ms is None else budget_ms - (perf_counter() - began) * 1e3
-            if left is not None and left <= 0 and timed:
-                skipped.append(Refusal(solver, f"the budget of {budget_ms:g} ms was spent"))
-                partial = True
-                continue
-            prepared = None
-            try:
-                prepared = invoker(handle, problem, solver)
-                if search:
-                    prepared = _search(handle, problem, solver, run, search_anew, left) or prepared
-                best = min((c.time for c in timed), default=float("inf"))
-                time, runs = _time(run, prepared, best)
-                measured[solver] = prepared.config, runs
-                timed.append(Candidate(solver, time, solver.workspace_size(handle.device, problem), "found"))
-            except (InvalidValueError, BadParmError):
-                raise  # the caller's, not the solver's
-            except MIOpenError as e:
-                skipped.append(Refusal(solver, f"failed: {e}"))
-                if prepared is None and not isinstance(e, AllocFailedError):
-                    failed.append(solver)  # what does not build will not build the next time
-    if compile_only:
+    trial = _Trial(survey.handle, run, search, search_anew, budget_ms)
+    pick = _pick(survey, workspace_size, dynamic_only)
+    trial.skipped += pick.skipped
+    usual = [offer for offer in pick.offers if not offer.solver.last_resort]
+    worthy = usual if search or switches.only() is not None else worth_timing(usual)
+    trial.time_all(worthy)
+    if not config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+        trial.time_otherwise([offer for offer in usual if offer not in worthy],
+                             "too slow by the cost table: timed only when nothing better runs")
+    trial.time_otherwise([offer for offer in pick.offers if offer.solver.last_resort],
+                         "last resort: timed only when nothing else runs")
+    if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
         raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
-    if not timed:
-        raise _nothing(skipped)
-    timed.sort(key=lambda c: c.time)
-    if budget_ms is None or (perf_counter() - began) * 1e3 < budget_ms:
-        timed = _run_off(handle, problem, run, timed)
-    for c in timed:
-        measurements.write(handle, problem, c.solver, measured[c.solver][0], c.time, measured[c.solver][1])
-    record = FindRecord(timed, skipped, failed, partial or short_of_workspace)
+    if not trial.timed:
+        raise _nothing(trial.skipped)
+    timed = trial.in_order()
+    trial.write_down(timed)
+    record = FindRecord(timed, trial.skipped, trial.failed, pick.partial or trial.cut_short or pick.short_of_workspace)
     # As in MIOpen: with enough workspace another solver might be the fastest.  Nor is what somebody tries out alone.
-    passing = only is not None or (short_of_workspace and not config.get(
+    passing = switches.only() is not None or (pick.short_of_workspace and not config.get(
         "MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE"))
-    _keep(handle, problem, record, passing)
+    _keep(survey, record, passing)
     return record
 
 
-def _needs(solver: Solver, need: int, given: int) -> Refusal:
-    return Refusal(solver, f"needs {need} bytes of workspace, {given} given")
+class _Pick(NamedTuple):
+    """Whom a Find times, the best guess first, and whom it passes over."""
+
+    offers: list[Offer]
+    skipped: list[Refusal]
+    partial: bool  # some that could run were left out
+    short_of_workspace: bool
+
+
+def _pick(survey: Survey, workspace_size: int, dynamic_only: bool) -> _Pick:
+    able = survey.applicable()
+    skipped = [r for r in survey.refusals() if r.why != ANOTHER_DIRECTION]
+    only, short_of_workspace, partial = switches.only(), False, False
+    chosen: list[Offer] = []
+    if dynamic_only and not any(o.solver.dynamic and not o.solver.last_resort for o in able):
+        dynamic_only = False  # nothing but the last resort would be left
+    for offer in able:
+        if only is not None and offer.solver.id not in only:
+            skipped.append(Refusal(offer.solver, "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER"))
+            partial = True
+        elif dynamic_only and not offer.solver.dynamic:
+            skipped.append(Refusal(offer.solver, "not dynamic: DYNAMIC_HYBRID does not time it"))
+            partial = True
+        elif offer.workspace > workspace_size:
+            skipped.append(_needs(offer, workspace_size))
+            short_of_workspace = True
+        else:
+            chosen.append(offer)
+    # The best guess first: it sets the mark for the cut-off, and is there if the time runs out.
+    order = {c.solver.id: i for i, c in enumerate(rank(survey))}
+    chosen.sort(key=lambda o: order.get(o.solver.id, len(order)))
+    return _Pick(chosen, skipped, partial, short_of_workspace)
+
+
+class _Trial:
+    """Times one offer after the other, and keeps what came out."""
+
+    def __init__(self, handle: Handle, run: Run, search: bool, search_anew: bool, budget_ms: float | None) -> None:
+        self.handle, self.run, self.search, self.search_anew = handle, run, search, search_anew
+        self.budget_ms, self.began = budget_ms, perf_counter()
+        self.timed: list[Candidate] = []
+        self.measured: dict[Solver, tuple[tuple[int, ...], int]] = {}  # the configuration and the number of runs
+        self.skipped: list[Refusal] = []
+        self.failed: list[Solver] = []
+        self.cut_short = False
+
+    def left_ms(self) -> float | None:
+        """Return what is left of the budget, None where there is none."""
+        return None if self.budget_ms is None else self.budget_ms - (perf_counter() - self.began) * 1e3
+
+    def time_all(self, offers: list[Offer]) -> None:
+        """Compile the programs of some offers side by side, then time them in turn."""
+        broken = _compile_ahead(self.handle, offers)
+        if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+            return
+        for offer in offers:
+            left = self.left_ms()
+            if offer.solver.id in broken:  # not tried again in this process, which its compiler may end
+                self.skipped.append(Refusal(offer.solver, f"failed: {broken[offer.solver.id]}"))
+                self.failed.append(offer.solver)
+            elif left is not None and left <= 0 and self.timed:
+                self.skipped.append(Refusal(offer.solver, f"the budget of {self.budget_ms:g} ms was spent"))
+                self.cut_short = True
+            else:
+                self.time(offer, left)
+
+    def time_otherwise(self, offers: list[Offer], why: str) -> None:
+        """Time some offers where nothing was timed so far; else say why they were passed over."""
+        if self.timed:
+            self.skipped += [Refusal(offer.solver, why) for offer in offers]
+        else:
+            self.time_all(offers)
+
+    def time(self, offer: Offer, left_ms: float | None) -> None:
+        """Prepare an offer, with a search for its configuration if one was asked for, and time it."""
+        prepared = None
+        try:
+            prepared = invoker(self.handle, offer)
+            if self.search:
+                prepared = _search(self.handle, offer, self.run, self.search_anew, left_ms) or prepared
+            best = min((c.time for c in self.timed), default=float("inf"))
+            time, runs = _time(self.run, prepared, best)
+            self.measured[offer.solver] = prepared.config, runs
+            self.timed.append(Candidate(offer, time, "found"))
+        except (InvalidValueError, BadParmError):
+            raise  # the caller's, not the solver's
+        except MIOpenError as e:
+            self.skipped.append(Refusal(offer.solver, f"failed: {e}"))
+            if prepared is None and not isinstance(e, AllocFailedError):
+                self.failed.append(offer.solver)  # what does not build will not build the next time
+
+    def in_order(self) -> list[Candidate]:
+        """Return what was timed, the fastest first; those at the top run once more if there is time."""
+        timed = sorted(self.timed, key=lambda c: c.time)
+        left = self.left_ms()
+        return timed if left is not None and left <= 0 else _run_off(self.handle, self.run, timed)
+
+    def write_down(self, timed: list[Candidate]) -> None:
+        """Add the times to the file of measurements, if there is one."""
+        from . import measurements
+
+        for c in timed:
+            values, runs = self.measured[c.solver]
+            measurements.write(c.offer, values, c.time, runs)
+
+
+def _needs(offer: Offer, given: int) -> Refusal:
+    return Refusal(offer.solver, f"needs {offer.workspace} bytes of workspace, {given} given")
 
 
 def _nothing(refusals: list[Refusal]) -> UnknownError:
@@ -260,8 +308,9 @@ def _nothing(refusals: list[Refusal]) -> UnknownError:
         f"{r.solver.name}: {r.why}" for r in refusals if r.why != ANOTHER_DIRECTION))
 
 
-def _keep(handle: Handle, problem: ConvProblem, record: FindRecord, passing: bool) -> None:
+def _keep(survey: Survey, record: FindRecord, passing: bool) -> None:
     """Put what was measured into the handle and the user's database, there only to correct a record if `passing`."""
+    handle, problem = survey.handle, survey.problem
     # What an earlier search timed and this one was not let run is still the best that is known of it.
     before = handle.found.get(problem.key)
     merged = {c.solver.id: c for c in before.candidates} if before is not None else {}
@@ -287,7 +336,7 @@ def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
     return statistics.median(times), len(times)
 
 
-def _run_off(handle: Handle, problem: ConvProblem, run: Run, timed: list[Candidate]) -> list[Candidate]:
+def _run_off(handle: Handle, run: Run, timed: list[Candidate]) -> list[Candidate]:
     """Return candidates in the order of their times, those close to the fastest timed once more, in turns.
 
     Candidates that were timed one after the other may have met a machine that was busy with something else.
@@ -300,30 +349,29 @@ def _run_off(handle: Handle, problem: ConvProblem, run: Run, timed: list[Candida
     times: list[list[float]] = [[] for _ in close]
     for _ in range(RUNS):
         for candidate, found in zip(close, times, strict=True):
-            found.append(run(invoker(handle, problem, candidate.solver)))
+            found.append(run(invoker(handle, candidate.offer)))
         if sum(map(sum, times)) > RUNS_MS * len(close):
             break
-    close = [Candidate(c.solver, statistics.median(found), c.workspace, c.source)
+    close = [Candidate(c.offer, statistics.median(found), c.source)
              for c, found in zip(close, times, strict=True)]
     return sorted([*close, *timed[len(close):]], key=lambda c: c.time)
 
 
-def _compile_ahead(handle: Handle, problem: ConvProblem, solvers: list[Solver]) -> dict[int, str]:
-    """Build the programs of some solvers side by side; return why, for the ids of those that cannot be built."""
+def _compile_ahead(handle: Handle, offers: list[Offer]) -> dict[int, str]:
+    """Build the programs of some offers side by side; return why, for the ids of those that cannot be built."""
     from . import compiling
 
     specs: dict[int, set[KernelSpec]] = {}
-    for solver in solvers:
-        if handle.invoker(problem, solver.id) is None:
-            solution = solver.solution(handle.device, problem, tuned_config(handle, problem, solver))
-            specs[solver.id] = {step.spec for step in solution.steps if step.spec is not None}
+    for offer in offers:
+        if handle.invoker(offer.problem, offer.solver.id) is None:
+            solution = offer.solution(tuned_config(offer))
+            specs[offer.solver.id] = {step.spec for step in solution.steps if step.spec is not None}
     failures = {(f.spec.file, f.spec.options): f.why for f in compiling.ahead(handle, set().union(*specs.values()))}
     return {number: failures[spec.file, spec.options] for number, wanted in specs.items() for spec in wanted
             if (spec.file, spec.options) in failures}
 
 
-def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew: bool,
-            left_ms: float | None) -> Invoker | None:
+def _search(handle: Handle, offer: Offer, run: Run, anew: bool, left_ms: float | None) -> Invoker | None:
     """Look for the configuration of a solver that has one, keep it and return its invoker; None where nothing is new.
 
     One that is known is kept as it is, unless `anew`, or unless the search that found it has not come to its end.
@@ -332,37 +380,38 @@ def _search(handle: Handle, problem: ConvProblem, solver: Solver, run: Run, anew
 
     from . import compiling, measurements, tuning
 
-    if not solver.parameters(handle.device, problem):
+    if not offer.parameters():
         return None
     cache = config.cache_dir()
     folder = None if cache is None else cache / "searches"
-    build = store.of(handle.device.info).stamp
-    if not anew and tuned_config(handle, problem, solver) is not None and not tuning.unfinished(
-            handle, problem, solver, folder, build):
+    database = store.of(handle.device.info)
+    build = database.stamp
+    if not anew and tuned_config(offer) is not None and not tuning.unfinished(offer, folder, build):
         return None
     limits = tuning.Limits.from_environment()
     if left_ms is not None:
         limits = replace(limits, time_ms=min(limits.time_ms, max(left_ms, 0.0)))
-    result = tuning.tune(handle, problem, solver, run, ahead=compiling.ahead, folder=folder, build=build, limits=limits)
+    result = tuning.tune(handle, offer, run, ahead=compiling.ahead, folder=folder, build=build, limits=limits)
     for values, (time, runs) in result.measured.items():
-        measurements.write(handle, problem, solver, values, time, runs)
+        measurements.write(offer, values, time, runs)
     prepared = None
-    compared = result.finished or result.config != solver.default_config(handle.device, problem)
+    compared = result.finished or result.config != offer.default_config()
     if math.isfinite(result.time) and compared:
-        store.of(handle.device.info).store_tuned(problem, solver.name, config_text(result.config))
-        prepared = Invoker(handle, solver, problem, result.config)
-        handle.register(prepared, solver.id)
+        database.store_tuned(offer.problem, offer.solver.name, config_text(result.config))
+        prepared = Invoker(handle, offer, result.config)
+        handle.register(prepared, offer.solver.id)
     if result.ended_by == "interrupted":
         raise KeyboardInterrupt
     return prepared
 
 
-def _forget_tuned(handle: Handle, problem: ConvProblem) -> None:
+def _forget_tuned(survey: Survey) -> None:
     """Delete the configurations of a problem's solvers; the next invokers take the defaults."""
-    store.of(handle.device.info).drop_tuned(problem)
-    for solver in applicable(handle, problem):
-        if handle.invoker(problem, solver.id) is not None and solver.parameters(handle.device, problem):
-            handle.register(Invoker(handle, solver, problem, tuned_config(handle, problem, solver)), solver.id)
+    handle = survey.handle
+    store.of(handle.device.info).drop_tuned(survey.problem)
+    for offer in survey.applicable():
+        if handle.invoker(offer.problem, offer.solver.id) is not None and offer.parameters():
+            handle.register(Invoker(handle, offer, tuned_config(offer)), offer.solver.id)
 
 
 def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
@@ -371,17 +420,18 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
     FAST: what its solver needs.  Hybrid modes: the same where the problem is known.  Otherwise the most that any solver
     that would be timed needs.
     """
+    survey = Survey(handle, problem)
     if mode != NORMAL:
-        record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(handle, problem)
-        if record is not None and _trusted(handle, problem, record, mode, None):
+        record = None if config.get("MIOPEN_DEBUG_DISABLE_FIND_DB") else known(survey)
+        if record is not None and _trusted(survey, record, mode, None):
             return record.candidates[0].workspace
         if mode == FAST or config.get("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK"):
-            ranked = fallback(handle, problem)
+            ranked = fallback(survey)
             if ranked:
                 return ranked[0].workspace
-    able = applicable(handle, problem)
+    able = survey.applicable()
     if not able:
         raise UnknownError(f"no solver for {problem!r}: " + "; ".join(
-            f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION))
-    dynamic = [s for s in able if s.dynamic] if mode == DYNAMIC_HYBRID else []
-    return max(solver.workspace_size(handle.device, problem) for solver in dynamic or able)
+            f"{r.solver.name}: {r.why}" for r in survey.refusals() if r.why != ANOTHER_DIRECTION))
+    dynamic = [o for o in able if o.solver.dynamic] if mode == DYNAMIC_HYBRID else []
+    return max(offer.workspace for offer in dynamic or able)

@@ -9,16 +9,14 @@ import errno
 import os
 import stat
 
-from miopyx._core import Solver
+from miopyx._core import Offer
 from miopyx.database import store
-from miopyx.engine._handle import Handle
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.values import config, logs
 
 
-def write(handle: Handle, problem: ConvProblem, solver: Solver, values: tuple[int, ...], time: float,
-          runs: int) -> None:
+def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None:
     """Add a line to the file that MIOPYX_MEASUREMENTS names, if it names one.
 
     `time` is what counted of `runs` runs in milliseconds of the device's clock (their median; in a search, of two the
@@ -29,10 +27,11 @@ def write(handle: Handle, problem: ConvProblem, solver: Solver, values: tuple[in
         return
     import json
 
-    info = handle.device.info
+    info, solver, problem = offer.device.info, offer.solver, offer.problem
+    assert isinstance(problem, ConvProblem)
     line = (json.dumps({
         "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,
-        "config": list(values), "workspace": solver.workspace_size(handle.device, problem), "time_ms": time,
+        "config": list(values), "workspace": offer.workspace, "time_ms": time,
         "runs": runs, "device": info.name, "compute_units": info.compute_units,
         "stamp": store.of(info).stamp,
     }) + "\n").encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from miopyx._core import Solver
+from miopyx._core import Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
 from miopyx.engine._invoker import Invoker
@@ -15,7 +15,7 @@ from miopyx.values import config, logs
 from miopyx.values.configurations import parse_config
 
 from ._ranking import NO_SOLUTION, Candidate, candidates
-from ._survey import ANOTHER_DIRECTION, refusals
+from ._survey import ANOTHER_DIRECTION, Survey
 
 
 @cache
@@ -25,32 +25,33 @@ def _overrides(text: str) -> dict[str, str]:
     return {solver.strip(): values.strip() for solver, _, values in pairs}
 
 
-def tuned_config(handle: Handle, problem: ConvProblem, solver: Solver) -> tuple[int, ...] | None:
+def tuned_config(offer: Offer) -> tuple[int, ...] | None:
     """Return the configuration that a search found, None for the solver's default.
 
     A stored text that does not parse or that the solver does not accept is a hint that misleads: it is passed over.
     """
-    if not solver.parameters(handle.device, problem):
+    if not offer.parameters():
         return None
-    stored = _overrides(config.get("MIOPEN_DEBUG_PERFDB_OVERRIDE")).get(solver.name)
+    name = offer.solver.name
+    stored = _overrides(config.get("MIOPEN_DEBUG_PERFDB_OVERRIDE")).get(name)
     if stored is None:
-        stored = store.of(handle.device.info).tuned(problem).get(solver.name)
+        stored = store.of(offer.device.info).tuned(offer.problem).get(name)
     if stored is None:
         return None
     values = parse_config(stored)
-    if values is None or not solver.accepts(handle.device, problem, values):
-        logs.warn_once((solver.name, stored), "%s takes its default configuration: %r is none of its own", solver.name,
-                       stored[:80], function="tuned_config")
+    if values is None or not offer.accepts(values):
+        logs.warn_once((name, stored), "%s takes its default configuration: %r is none of its own", name, stored[:80],
+                       function="tuned_config")
         return None
     return values
 
 
-def invoker(handle: Handle, problem: ConvProblem, solver: Solver) -> Invoker:
-    """Return the prepared invoker of an applicable solver, compiling it if this handle has not yet."""
-    ready = handle.invoker(problem, solver.id)
+def invoker(handle: Handle, offer: Offer) -> Invoker:
+    """Return the prepared invoker of an offer, compiling it if this handle has not yet."""
+    ready = handle.invoker(offer.problem, offer.solver.id)
     if ready is None:
-        ready = Invoker(handle, solver, problem, tuned_config(handle, problem, solver))
-        handle.register(ready, solver.id)
+        ready = Invoker(handle, offer, tuned_config(offer))
+        handle.register(ready, offer.solver.id)
     return ready
 
 
@@ -62,12 +63,12 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     failure: MIOpenError | None = None
     reasons = []
     for solver in registry.OTHERS[type(problem).__name__]:
-        why = solver.why_not(handle.device, problem)
-        if why is not None:
-            reasons.append(f"{solver.name}: {why}")
+        offer = solver.offer(handle.device, problem)
+        if offer.refusal is not None:
+            reasons.append(f"{solver.name}: {offer.refusal}")
             continue
         try:
-            return Invoker(handle, solver, problem)
+            return Invoker(handle, offer)
         except MIOpenError as e:
             failure = e
     if failure is not None:
@@ -80,14 +81,15 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
 
     A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
     """
-    ready = first_of(handle, problem, candidates(handle, problem), workspace_limit)
+    survey = Survey(handle, problem)
+    ready = first_of(handle, candidates(survey), workspace_limit)
     if ready is not None:
         return ready
-    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in refusals(handle, problem) if r.why != ANOTHER_DIRECTION)
+    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in survey.refusals() if r.why != ANOTHER_DIRECTION)
     raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons}")
 
 
-def first_of(handle: Handle, problem: ConvProblem, ordered: list[Candidate],
+def first_of(handle: Handle, ordered: list[Candidate],
              workspace_limit: int | None) -> tuple[Invoker, Candidate] | None:
     """Return the first of some candidates that can be prepared within a workspace limit, None where none fits.
 
@@ -98,7 +100,7 @@ def first_of(handle: Handle, problem: ConvProblem, ordered: list[Candidate],
         if workspace_limit is not None and candidate.workspace > workspace_limit:
             continue
         try:
-            return invoker(handle, problem, candidate.solver), candidate
+            return invoker(handle, candidate.offer), candidate
         except MIOpenError as e:
             failure = e
     if failure is not None:

@@ -29,9 +29,8 @@ from miopyx.values.configurations import Config, config_text
 from miopyx.values.digests import blake2b
 
 if TYPE_CHECKING:
-    from miopyx._core import KernelSpec, Solver
+    from miopyx._core import KernelSpec, Offer
     from miopyx.engine._handle import Handle
-    from miopyx.problem._problem import Problem
 
 CUT_OFF = 2.0  # a configuration that many times slower than the best in its first run is not run again
 NEAR = 1.10  # one within this factor of the best in its second run is measured well
@@ -419,8 +418,7 @@ class _Failure(Protocol):
 
 def tune(
     handle: Handle,
-    problem: Problem,
-    solver: Solver,
+    offer: Offer,
     run: Callable[[Invoker], float],
     *,
     ahead: Callable[[Handle, list[KernelSpec]], Iterable[_Failure]] | None = None,
@@ -428,7 +426,7 @@ def tune(
     build: str = "",
     limits: Limits | None = None,
 ) -> Result:
-    """Search for the fastest configuration of an applicable solver on a handle.
+    """Search for the fastest configuration of a solver's offer on a handle.
 
     Parameters
     ----------
@@ -444,37 +442,33 @@ def tune(
     limits : Limits, optional
         By default those of the environment.
     """
-    device = handle.device
-    table = solver.parameters(device, problem)
-    default = solver.default_config(device, problem)
-
     @lru_cache(maxsize=2 * FINALISTS)
     def prepared(config: Config) -> Invoker:
-        return Invoker(handle, solver, problem, config)
+        return Invoker(handle, offer, config)
 
     def measure(config: Config) -> float:
         return run(prepared(config))
 
     def prepare(batch: list[Config]) -> list[Config]:
         assert ahead is not None
-        specs = [(config, step.spec) for config in batch for step in solver.solution(device, problem, config).steps
+        specs = [(config, step.spec) for config in batch for step in offer.solution(config).steps
                  if step.spec is not None]
         failures = {(f.spec.file, f.spec.options) for f in ahead(handle, [spec for _, spec in specs])}
         return [config for config, spec in specs if (spec.file, spec.options) in failures]
 
     return search(
-        solver.name, configurations(table, lambda config: solver.accepts(device, problem, config)), default, measure,
+        offer.solver.name, configurations(offer.parameters(), offer.accepts), offer.default_config(), measure,
         prepare=None if ahead is None else prepare, limits=limits or Limits.from_environment(),
-        tried=_tried(handle, problem, solver, folder, build),
+        tried=_tried(offer, folder, build),
     )
 
 
-def unfinished(handle: Handle, problem: Problem, solver: Solver, folder: Path | None, build: str = "") -> bool:
+def unfinished(offer: Offer, folder: Path | None, build: str = "") -> bool:
     """Whether a search that `tune` would continue was stopped before its end."""
-    return _tried(handle, problem, solver, folder, build).begun
+    return _tried(offer, folder, build).begun
 
 
-def _tried(handle: Handle, problem: Problem, solver: Solver, folder: Path | None, build: str) -> Tried:
-    device = handle.device
-    return Tried.of(folder, device.name, device.info.driver_version, build, solver.name, problem.key.hex(),
-                    solver.parameters(device, problem))
+def _tried(offer: Offer, folder: Path | None, build: str) -> Tried:
+    device = offer.device
+    return Tried.of(folder, device.name, device.info.driver_version, build, offer.solver.name, offer.problem.key.hex(),
+                    offer.parameters())

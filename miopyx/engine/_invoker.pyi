@@ -1,12 +1,10 @@
-from miopyx._core import Solution, Solver
+from miopyx._core import Offer, Solution, Solver
 from miopyx.problem._problem import Problem
 
 from ._handle import Handle
 
 class Invoker:
-    def __init__(
-        self, handle: Handle, solver: Solver, problem: Problem, config: tuple[int, ...] | None = None
-    ) -> None: ...
+    def __init__(self, handle: Handle, offer: Offer, config: tuple[int, ...] | None = None) -> None: ...
     @property
     def solver(self) -> Solver: ...
     @property

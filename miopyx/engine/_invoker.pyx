@@ -18,7 +18,7 @@ from miopyx.runtime._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array,
     is_released, layout_t, raise_released, tensor_bytes, unbind,
 )
-from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Solver, Step
+from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
 from ._handle cimport Handle
 from miopyx.values._lock cimport acquire, mx_lock_drop
 from miopyx.runtime._opencl cimport (
@@ -43,20 +43,23 @@ cdef cl_ulong tickets = int.from_bytes(urandom(6), "little") << 16
 cdef class Invoker:
     """A solution ready to run: kernels created, constant arguments set.
 
-    `config` is one that the solver accepts; None takes its default.
+    `offer` is for the handle's device; `config` is one that the solver accepts, None takes its default.
     """
 
-    def __init__(self, Handle handle not None, Solver solver not None, Problem problem not None, tuple config=None):
+    def __init__(self, Handle handle not None, Offer offer not None, tuple config=None):
         cdef int i
         cdef int64_t bytes = 0
-        self.solver, self.problem, self.data, self.device = solver, problem, problem.data, handle.device
+        cdef Problem problem = offer.problem
+        if offer.device is not handle.device:
+            raise BadParmError("made for another device", "offer", offer, handle.device)
+        self.solver, self.problem, self.data, self.device = offer.solver, problem, problem.data, handle.device
         self.slot = <slot_t*> calloc(problem.count + 1, sizeof(slot_t))
         if self.slot == NULL:
             raise AllocFailedError("no memory for an invoker")
         self.count = problem.count
         self.born = fork_generation
-        self.config = solver.default_config(handle.device, problem) if config is None else config
-        self.solution = solver.solution(handle.device, problem, self.config)
+        self.config = offer.default_config() if config is None else config
+        self.solution = offer.solution(self.config)
         for i in range(self.count):
             self.slot[i].need = problem.raw[i]
             if problem.tensor[i] != NULL:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from miopyx._core import Device, Solver
+from miopyx._core import Device
 from miopyx.choose import _costs
 from miopyx.choose._costs import ANY_BITS
 from miopyx.device import devices
@@ -24,7 +24,7 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv._base import ConvSolver
+from miopyx.solvers.conv._base import ConvOffer, ConvSolver
 
 LEAST_TIMES = 6     # that a solver's costs are fitted to
 LAUNCH = "launch"   # the term of launches
@@ -35,6 +35,8 @@ DIRECTIONS = ("forward", "data", "weights")
 # What makes a layer, whatever the batch, the type, the layout and the direction.
 _LAYER = ("c", "d", "h", "w", "k", "z", "r", "s", "groups", "pad_d", "pad_h", "pad_w", "stride_d", "stride_h",
           "stride_w", "dilation_d", "dilation_h", "dilation_w")
+
+_FIELDS = {"key", "solver", "config", "time_ms", "device", "stamp"}
 
 Layer = tuple[int, ...]
 Table = _costs.CostTable
@@ -104,7 +106,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     data = path.read_bytes()
     try:
         text = (bz2.decompress(data) if data[:3] == b"BZh" else data).decode()
-        return [json.loads(line) for line in text.splitlines() if line]
+        rows = [json.loads(line) for line in text.splitlines() if line]
+        for row in rows:
+            if not isinstance(row, dict) or not _FIELDS <= row.keys():
+                raise ValueError(f"a line without {', '.join(sorted(_FIELDS))}")
+        return rows
     except (OSError, ValueError) as e:
         raise BadParmError(f"no measurements: {e}", "file", str(path), "JSON lines of MIOPYX_MEASUREMENTS") from None
 
@@ -150,9 +156,9 @@ def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> 
     features = problem.features
     terms, index = {}, {}
     for solver in registry.CONV:
-        if isinstance(solver, ConvSolver) and solver.why_not(device, problem) is None and not solver.last_resort:
-            terms[solver.name] = np.array(list(solver.terms(device, problem).values()))
-            index[solver.name] = solver.wti(device, problem)
+        offer = None if solver.last_resort else solver.offer(device, problem)
+        if isinstance(offer, ConvOffer) and offer.refusal is None:
+            terms[solver.name], index[solver.name] = np.array([*offer.terms().values()]), offer.index
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
     return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
                     {name: time for name, time in times.items() if name in terms}, terms, index)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Device, Problem, Solution, Solver
+from miopyx._core cimport Device, Offer, Problem, Solution, Solver
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
@@ -11,12 +11,20 @@ cdef enum:
     MOST_TERMS = 16
 
 
+cdef class ConvOffer(Offer):
+    cdef const mx_conv_problem* p        # the problem's
+
+    cdef void cost_terms(self, double* terms) noexcept
+
+
 cdef class ConvSolver(Solver):
     cdef readonly tuple cost_names       # of what `cost_terms` counts
     cdef readonly int direction
     cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
     cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
 
+    cdef str _unfit(self, Device dev, const mx_conv_problem* p)
+    cdef Offer consider(self, Device dev, ConvProblem problem)
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
@@ -27,6 +35,7 @@ cdef class ConvSolver(Solver):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config)
 
 
+cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1
 cdef bint is_packed(const mx_tensor* t) noexcept nogil
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil

@@ -1,5 +1,7 @@
-from miopyx._core import Device, Solver
-from miopyx.problem._problem import Problem
+from miopyx._core import Offer, Solver
+
+class ConvOffer(Offer):
+    def terms(self) -> dict[str, float]: ...
 
 class ConvSolver(Solver):
     @property
@@ -10,4 +12,3 @@ class ConvSolver(Solver):
     def float8(self) -> bool: ...
     @property
     def cost_names(self) -> tuple[str, ...]: ...
-    def terms(self, dev: Device, problem: Problem) -> dict[str, float]: ...

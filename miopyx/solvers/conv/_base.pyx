@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Device, Problem, Solution, Solver, in_table
+from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
@@ -27,17 +27,60 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
     return &(<ConvProblem> problem).c
 
 
+cdef class ConvOffer(Offer):
+    """What a convolution solver says of a problem; `steps` are the solver's."""
+
+    cdef Solution steps(self, tuple config):
+        return (<ConvSolver> self.solver).steps(self.device, self.p, config)
+
+    cdef void cost_terms(self, double* terms) noexcept:
+        (<ConvSolver> self.solver).cost_terms(self.device, self.p, terms)
+
+    def terms(self):
+        """Return what takes time by name, which a device's cost table has microseconds of."""
+        cdef tuple names = (<ConvSolver> self.solver).cost_names
+        cdef double[MOST_TERMS] counted
+        cdef Py_ssize_t i
+        if self.refusal is not None:
+            return {}
+        memset(counted, 0, sizeof(counted))
+        self.cost_terms(counted)
+        return {names[i]: counted[i] for i in range(len(names))}
+
+
+cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1:
+    """Fill in what every offer of a convolution solver holds; it neither refuses nor claims anything yet."""
+    offer.solver, offer.device, offer.problem, offer.p = solver, dev, problem, &problem.c
+    offer.refusal, offer.index, offer.workspace = None, -2, 0
+    return 0
+
+
 cdef class ConvSolver(Solver):
     """Base of the convolution solvers: one direction each, on the host path or on OpenCL devices.
 
-    Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct.
+    Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct: `refuse`,
+    `workspace_bytes`, `index` and `steps`, and `table`, `fits` and `default` where there is something to tune.  Where
+    these would all work out the same thing, `consider` does it once, and returns a ConvOffer that keeps it.
     """
 
     def __cinit__(self):
         self.cost_names = GENERIC_TERMS
 
+    cpdef Offer offer(self, Device dev, Problem problem):
+        cdef str why = self._unfit(dev, _struct_of(dev, problem))
+        cdef ConvOffer offer
+        if why is None:
+            return self.consider(dev, <ConvProblem> problem)
+        offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, <ConvProblem> problem)
+        offer.refusal = why
+        return offer
+
     cpdef str why_not(self, Device dev, Problem problem):
-        cdef const mx_conv_problem* p = _struct_of(dev, problem)
+        return self.offer(dev, problem).refusal
+
+    cdef str _unfit(self, Device dev, const mx_conv_problem* p):
+        """Return what no solver of this direction and kind could do, or None."""
         if p.direction != self.direction:
             return "another direction"
         if dev.is_host != self.on_host:
@@ -52,13 +95,16 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
-        return self.refuse(dev, p)
+        return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
-        return self.workspace_bytes(dev, _struct_of(dev, problem))
+        cdef Offer offer = self.offer(dev, problem)
+        # The formula stands where the solver refuses, too: records of other devices are compared with it.
+        return offer.workspace if offer.refusal is None else self.workspace_bytes(dev, _struct_of(dev, problem))
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
-        return self.index(dev, _struct_of(dev, problem))
+        cdef Offer offer = self.offer(dev, problem)
+        return offer.index if offer.refusal is None else self.index(dev, _struct_of(dev, problem))
 
     cpdef tuple parameters(self, Device dev, Problem problem):
         return self.table(dev, _struct_of(dev, problem))
@@ -70,8 +116,17 @@ cdef class ConvSolver(Solver):
         return self.default(dev, _struct_of(dev, problem))
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef const mx_conv_problem* p = _struct_of(dev, problem)
-        return self.steps(dev, p, self.default(dev, p) if config is None else config)
+        return self.offer(dev, problem).solution(config)
+
+    cdef Offer consider(self, Device dev, ConvProblem problem):
+        """Return the offer for a problem of this direction, on a device of this kind."""
+        cdef ConvOffer offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, problem)
+        offer.refusal = self.refuse(dev, &problem.c)
+        if offer.refusal is None:
+            offer.index = self.index(dev, &problem.c)
+            offer.workspace = self.workspace_bytes(dev, &problem.c)
+        return offer
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         """Return why the solver cannot take the problem, a constant, or None."""
@@ -98,14 +153,6 @@ cdef class ConvSolver(Solver):
         terms[5] = pixels * p.y.len[1] * size
         terms[6] = pixels * column * size
         terms[7] = _depth(dev, p)
-
-    def terms(self, Device dev not None, Problem problem not None):
-        """Return `cost_terms` by name, for an applicable problem."""
-        cdef double[MOST_TERMS] counted
-        cdef Py_ssize_t i
-        memset(counted, 0, sizeof(counted))
-        self.cost_terms(dev, _struct_of(dev, problem), counted)
-        return {self.cost_names[i]: counted[i] for i in range(len(self.cost_names))}
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""

@@ -6,13 +6,14 @@ a workspace: kernels/conv/nvidia/small.cl.
 
 from libc.stdint cimport int64_t
 from libc.math cimport sqrt
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Offer, Solution, Step
+from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport is_pointwise, type_token
+from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
 from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores, up
 
 cdef enum:
@@ -30,6 +31,9 @@ cdef enum:
     LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
     LARGEST = 20000        # microseconds by the guess: nearly each problem takes a program of its own
+
+# One launch and no packing pay where a problem is small, which the index does not know.
+cdef double INDEX = 0.6
 
 # The struct of kernels/conv/nvidia/small.cl, which explains it.
 cdef struct mx_nv_small:
@@ -392,24 +396,8 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
     return True
 
 
-# What was planned last: whoever asks for applicability asks for the index, the workspace and the steps next.
-cdef Device planned_for = None
-cdef mx_conv_problem planned_problem
-cdef mx_nv_small planned_operands
-cdef plan_t planned
-
-
 cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept:
-    """The tile, the block of pixels and the splits that should take least time."""
-    global planned_for, planned_problem, planned_operands, planned
-    if dev is not planned_for or memcmp(p, &planned_problem, sizeof(planned_problem)) != 0:
-        planned = _best_plan(dev, p, &planned_operands)
-        planned_for, planned_problem = dev, p[0]
-    g[0] = planned_operands
-    return planned
-
-
-cdef plan_t _best_plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept:
+    """The tile, the block of pixels and the splits that should take least time; a negative cost where none fits."""
     cdef plan_t k, best
     cdef mx_nv_small trial
     cdef tile_t t
@@ -487,50 +475,49 @@ cdef tuple TERMS = ("launch", "single", "rows", "near", "runs", "pairs", "rounds
                     "read", "parts", "splits", "outputs")
 
 
-cdef class _NvSmall(_NvSolver):
-    def __cinit__(self):
-        self.cost_names = TERMS
+cdef str _refusal(Device dev, const mx_conv_problem* p):
+    """Why no plan is worth making, or None."""
+    cdef int i
+    if not tensor_cores(dev):
+        return "needs NVIDIA's tensor cores"
+    if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
+        return "data type"
+    why = refuse_sizes(p, 0)
+    if why is not None:
+        return why
+    for i in range(1, 3):
+        if p.direction == MX_BACKWARD_DATA and p.step[i] > 1 and p.dilation[i] > 1:
+            return "stride and dilation"
+    return None
 
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef mx_nv_small g
-        cdef int i
-        if not tensor_cores(dev):
-            return "needs NVIDIA's tensor cores"
-        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
-            return "data type"
-        why = refuse_sizes(p, 0)
-        if why is not None:
-            return why
-        for i in range(1, 3):
-            if p.direction == MX_BACKWARD_DATA and p.step[i] > 1 and p.dilation[i] > 1:
-                return "stride and dilation"
-        cdef plan_t k = _plan(dev, p, &g)
+
+cdef class _SmallOffer(ConvOffer):
+    """The plan of a problem and the struct that the kernel takes."""
+
+    cdef mx_nv_small g
+    cdef plan_t k
+
+    cdef str judge(self):
+        """Return why the plan cannot be run, or should not, or None."""
+        cdef const mx_conv_problem* p = self.p
+        cdef const plan_t* k = &self.k
         if k.cost < 0:
             return "a large filter or stride"
-        if p.w.type == MX_FLOAT and (g.k if p.direction == MX_BACKWARD_WEIGHTS else
-                                     g.channels * g.filter_h * g.filter_w) < 4:
+        if p.w.type == MX_FLOAT and (self.g.k if p.direction == MX_BACKWARD_WEIGHTS else
+                                     self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
         if k.cost > LARGEST * CLOCKS:
             return "a large problem"
-        return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
+        return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
 
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef mx_nv_small g
-        return _plan(dev, p, &g).workspace
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # One launch and no packing pay where a problem is small, which the index does not know.
-        return 0.6
-
-    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef mx_nv_small g
-        cdef plan_t k = _plan(dev, p, &g)
+    cdef void cost_terms(self, double* terms) noexcept:
+        cdef const plan_t* k = &self.k
         cdef double own = (k.cost - LAUNCH) / CLOCKS
         cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
-        cdef int64_t steps = (g.each + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
+        cdef int64_t steps = (self.g.each + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
         cdef double rounds = (k.work_groups + k.units - 1) // k.units
-        cdef double read = _bytes(&g, &k, high, wide, p.direction == MX_BACKWARD_WEIGHTS)
+        cdef double read = _bytes(&self.g, k, high, wide, self.p.direction == MX_BACKWARD_WEIGHTS)
         terms[0] = 1
         terms[1] = own if k.a_way == SINGLE and k.b_way == SINGLE else 0
         terms[2] = own if k.a_way == RUNS and k.b_way == SINGLE else 0
@@ -546,9 +533,9 @@ cdef class _NvSmall(_NvSolver):
         terms[12] = k.splits - 1
         terms[13] = k.work_groups * <double> high * wide * 1e-6
 
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef mx_nv_small g
-        cdef plan_t k = _plan(dev, p, &g)
+    cdef Solution steps(self, tuple config):
+        cdef const mx_conv_problem* p = self.p
+        cdef const plan_t* k = &self.k
         cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
         cdef bint parts = k.splits > 1
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
@@ -556,7 +543,7 @@ cdef class _NvSmall(_NvSolver):
         near = dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words) if k.b_way == NEAR else {}
         spec = KernelSpec("conv/nvidia/small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
                           WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          INSIDE=int(k.inside if k.b_way != NEAR else g.k % k.step_k == 0), MASKED=int(k.masked),
+                          INSIDE=int(k.inside if k.b_way != NEAR else self.g.k % k.step_k == 0), MASKED=int(k.masked),
                           M_CLOSEST=int(k.m_closest), VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb,
                           WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room,
                           AHEAD=k.ahead, **near)
@@ -568,10 +555,27 @@ cdef class _NvSmall(_NvSolver):
             slots = SLOT_W, SLOT_Y, SLOT_X
         args = (Arg.slot_of(slots[0], size), Arg.slot_of(slots[1], size),
                 Arg.slot_of(slots[2], size),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                Arg.value_of((<const unsigned char*> &self.g)[:sizeof(self.g)]), Arg.alpha(False), Arg.beta(False))
         if parts:
             args += Arg.slot_of(SLOT_WORKSPACE, 4), Arg.ticket()
         return Solution([Step(spec, args, (k.work_groups * threads,), (threads,))], k.workspace)
+
+
+cdef class _NvSmall(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = TERMS
+
+    cdef Offer consider(self, Device dev, ConvProblem problem):
+        cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)
+        set_offer(offer, self, dev, problem)
+        offer.refusal = _refusal(dev, offer.p)
+        if offer.refusal is not None:
+            return offer
+        offer.k = _plan(dev, offer.p, &offer.g)
+        offer.refusal = offer.judge()
+        if offer.refusal is None:
+            offer.index, offer.workspace = INDEX, offer.k.workspace
+        return offer
 
 
 cdef class NvSmallFwd(_NvSmall):

@@ -9,9 +9,12 @@ from functools import cache
 # Before miopyx is imported: no variable of the user's counts, and nothing is read from or written to the user's caches.
 for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN_"))]:
     del os.environ[_name]
-CACHE = tempfile.mkdtemp(prefix="miopyx-tests-")
+# pytest-xdist's workers share the programs that they build; what they write to databases is their own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+CACHE = os.environ["TESTS_FOLDER"] if WORKER else tempfile.mkdtemp(prefix="miopyx-tests-")
+os.environ["TESTS_FOLDER"] = CACHE
 os.environ["MIOPYX_CACHE_DIR"] = os.path.join(CACHE, "cache")
-os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases")
+os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
 
 import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
@@ -40,7 +43,8 @@ def pytest_addoption(parser):
 
 
 def pytest_unconfigure():
-    shutil.rmtree(CACHE, ignore_errors=True)
+    if not WORKER:
+        shutil.rmtree(CACHE, ignore_errors=True)
 
 
 @cache

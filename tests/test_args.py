@@ -9,6 +9,7 @@ from collections import Counter
 import ml_dtypes
 import numpy as np
 import pytest
+from ids import shown
 from problems import Problem
 
 import miopyx
@@ -39,7 +40,7 @@ def tensor(*lens):
 
 @pytest.mark.parametrize("value", [
     3, Number(3), Index(3), miopyx.miopenInt8, np.int8(3), np.uint8(3), np.int64(3), np.uint64(3), np.array(3),
-], ids=repr)
+], ids=shown)
 def test_integers(value):
     desc = tensor(1)
     miopyx.miopenSet4dTensorDescriptor(desc, 1, value, 1, value, 1)
@@ -53,7 +54,7 @@ def test_integers(value):
     None, True, False, np.True_, 3.0, np.float32(3), "3", b"3", [3], (3,), {3}, np.array([3]), np.array([3, 3]), 3j,
     float("nan"), float("inf"), object(), int, Index(None), Index(2**31), 2**31, -2**31 - 1, 2**63, 2**64 + 3,
     -2**63 - 1, 10**100, np.uint64(2**63), np.int64(2**31), ml_dtypes.bfloat16(3),
-], ids=repr)
+], ids=shown)
 def test_no_integers(value):
     desc = tensor(5, 6)
     for call in (
@@ -88,7 +89,7 @@ def test_error_about_an_integer_that_python_does_not_print():
 @pytest.mark.parametrize("values", [
     [2, 3, 4], (2, 3, 4), range(2, 5), np.array([2, 3, 4]), np.array([2, 3, 4], "u1"), np.array([2, 9, 3, 9, 4])[::2],
     [np.int32(2), Index(3), Number(4)],
-], ids=repr)
+], ids=shown)
 def test_sequences(values):
     desc = tensor(1)
     miopyx.miopenSetTensorDescriptor(desc, 1, 3, values, None)
@@ -104,7 +105,7 @@ def test_sequences(values):
     [2, 3], [2, 3, 4, 5], [], "234", b"234", {2: 0, 3: 0, 4: 0}, 3, 2.5, object(), iter([2, 3, 4]),
     np.array([2.0, 3.0, 4.0]), np.ones((3, 3), int), [[2], [3], [4]], [2, 3, None], [2, True, 4], [2, 3, "4"],
     range(2**31), range(2**32 + 3), range(2**70), np.array([2, 3, 2**63], "u8"),
-], ids=lambda values: repr(values)[:30])
+], ids=lambda values: shown(values)[:30])
 def test_no_sequences(values):
     desc, conv = tensor(5, 6), ConvolutionDescriptor((1, 2, 3))
     for call in (
@@ -121,7 +122,7 @@ def test_no_sequences(values):
 
 
 @pytest.mark.parametrize("values", [range(10**6), range(2**32 - 1), range(2**32 + 2), range(2**70)],
-                         ids=repr)
+                         ids=shown)
 def test_constructors_refuse_long_sequences(values):
     tracemalloc.start()
     try:
@@ -134,7 +135,7 @@ def test_constructors_refuse_long_sequences(values):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("given", [1, miopyx.miopenFloat, "float32", np.float32, np.dtype("f4"), np.int8(1)], ids=repr)
+@pytest.mark.parametrize("given", [1, miopyx.miopenFloat, "float32", np.float32, np.dtype("f4"), np.int8(1)], ids=shown)
 def test_data_type(given):
     assert TensorDescriptor(given, (1,)).data_type is miopyx.miopenFloat
 
@@ -152,7 +153,7 @@ def test_data_type_by_name(name, number):
 
 @pytest.mark.parametrize("given", [
     4, 10, -1, 2**40, None, True, 1.0, "float", "FLOAT32", "", np.uint8, np.dtype("c8"), [], {}, float("nan"), object(),
-], ids=repr)
+], ids=shown)
 def test_no_data_type(given):
     desc = TensorDescriptor("int8", (5, 6))
     for call in (
@@ -179,7 +180,7 @@ def bias_call(alpha, beta):
 
 @pytest.mark.parametrize("scalar", [
     2, 2.0, np.float32(2), np.float16(2), np.int8(2), np.array(2.0), ml_dtypes.bfloat16(2),
-], ids=repr)
+], ids=shown)
 def test_scalars(scalar):
     assert bias_call(scalar, 0) == 10
     assert bias_call(1, scalar) == 9
@@ -191,7 +192,7 @@ def test_scalars_as_c_callers_hold_them():
 
 @pytest.mark.parametrize("scalar", [
     None, "two", "2", b"2", [2.0], 2j, object(), np.array([1.0, 2.0]), {}, 10**400,
-], ids=repr)
+], ids=shown)
 def test_no_scalars(scalar):
     for alpha, beta, name in ((scalar, 0, "alpha"), (1, scalar, "beta")):
         with pytest.raises(BadParmError) as raised:
@@ -241,7 +242,7 @@ WRAPPED = [2**31, 2**32, 2**32 + 1, 2**63, 2**64, 2**64 + 1, -1, -2**31, -2**31 
 NOT_NUMBERS = [None, True, False, np.True_, np.bool_(False), 1.0, np.float32(1), "1", b"1", [1], np.array([1, 1])]
 
 
-@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=repr)
+@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=shown)
 def test_numbers_of_repeated_calls_are_never_wrapped(handle, rng, value):
     calls = Calls(handle, rng)
     problem, parameter = calls.problem, [value]
@@ -289,7 +290,7 @@ def test_numbers_of_repeated_calls_of_any_kind(handle, rng, kind):
 
 
 @pytest.mark.parametrize("scalar", [2, 2.0, np.float64(2), np.float32(2), np.int8(2), np.uint64(2), np.array(2.0),
-                                    ctypes.c_float(2), Number(2), ml_dtypes.bfloat16(2)], ids=repr)
+                                    ctypes.c_float(2), Number(2), ml_dtypes.bfloat16(2)], ids=shown)
 def test_scalars_of_repeated_calls(handle, rng, scalar):
     calls = Calls(handle, rng)
     problem, old = calls.problem, calls.problem.host[2]
@@ -301,7 +302,7 @@ def test_scalars_of_repeated_calls(handle, rng, scalar):
 
 
 @pytest.mark.parametrize("scalar", [None, "2", b"2", [2.0], (2,), 2j, object(), np.array([1.0, 2.0]), {}, 10**400, int],
-                         ids=repr)
+                         ids=shown)
 def test_no_scalars_of_repeated_calls(handle, rng, scalar):
     calls = Calls(handle, rng)
     x, w, y = calls.problem.data
@@ -314,7 +315,7 @@ def test_no_scalars_of_repeated_calls(handle, rng, scalar):
         assert raised.value.parameter == name
 
 
-@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=repr)
+@pytest.mark.parametrize("value", [*WRAPPED, *NOT_NUMBERS], ids=shown)
 def test_numbers_of_descriptors_are_never_wrapped(value):
     """Each number in turn: a wrapped one must not hide behind another that is refused."""
     desc, conv = tensor(5, 6), ConvolutionDescriptor((3, 3))

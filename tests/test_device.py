@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ids import shown
 
 from miopyx.device import devices as device
 from miopyx.device import icd, probing
@@ -414,7 +415,7 @@ def as_folder(path):
     spoil("right results\n", ""),
     spoil("\nright", "right"),
     as_link, as_pipe, as_folder,
-], ids=str)
+], ids=shown)
 def test_unsound_verdict_files_are_not_believed(monkeypatch, change):
     fake_child(monkeypatch, RIGHT)
     info = info_of()

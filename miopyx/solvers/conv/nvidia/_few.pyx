@@ -98,7 +98,14 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     return k
 
 
-cdef tuple TERMS = ("launch", "tiles", "steps", "room", "x", "y", "parts")
+cdef bint _chunked(const plan_t* k, const mx_nv_few* g) noexcept nogil:
+    """Whether backward weights read 8 elements of dy at once."""
+    if k.last:
+        return (g.filters | g.y_n | g.y_h | g.y_w) % 8 == 0
+    return g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
+
+
+cdef tuple TERMS = ("launch", "tiles", "steps", "room", "x", "y", "narrow", "parts")
 
 
 cdef class _NvFewChannels(_NvSolver):
@@ -117,8 +124,10 @@ cdef class _NvFewChannels(_NvSolver):
         terms[3] = each * at_once * k.room * 1e-3
         terms[4] = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
         terms[5] = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
+        if not (_chunked(&k, &g) if weights else k.vector):
+            terms[6] = terms[5]
         if weights:
-            terms[6] = self.workspace_bytes(dev, p) * 1e-6
+            terms[7] = self.workspace_bytes(dev, p) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g
@@ -205,13 +214,8 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
         cdef int64_t columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
-        cdef bint chunked
-        if k.last:
-            chunked = (g.filters | g.y_n | g.y_h | g.y_w) % 8 == 0
-        else:
-            chunked = g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
         spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
-                          LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, ROOM=k.room)
+                          LAST=int(k.last), CHUNKED=int(_chunked(&k, &g)), STEPS=k.steps, ROOM=k.room)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
         return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),

@@ -350,9 +350,9 @@ cdef class _NvImplicitGemm(_NvSolver):
             terms[12] += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
 
     cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
-        terms[0] += 1 if r.packs_w or r.packs_x else 0
-        if r.narrow.used and r.packs_w:
-            terms[0] += 1
+        # As `packing`: images of 16 bits are packed together.
+        cdef bint as_pixels = r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w)
+        terms[0] += (r.packs_w and not as_pixels) + r.narrow.used + (as_pixels or r.packs_x and not r.narrow.used)
         terms[5] = (r.y_offset if r.turns_y else r.workspace) * 1e-6
         terms[6], terms[7] = megabytes(r.x), megabytes(r.y)
         if r.turns_y:

@@ -650,7 +650,8 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef parts_t s = self.parts(dev, &read)
         cdef const tile_t* tile = &TILES[s.tile]
         cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
-        terms[0] = 2 + (1 if s.packs_x or s.packs_y or s.narrow.used else 0) + (1 if s.x_slot == SLOT_WORKSPACE else 0)
+        terms[0] = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+                    + (s.x_slot == SLOT_WORKSPACE))
         terms[8 if s.narrow.used else 1] = rounds * s.each * tile.slice
         terms[2] = rounds * tile.end
         terms[3] = s.parts_offset * 1e-6

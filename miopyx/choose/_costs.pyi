@@ -12,7 +12,7 @@ class Line(NamedTuple):
     solver: str
     bits: int
     spread: float
-    count: int
+    fitted: int
     costs: dict[str, float]
 
 class CostTable:

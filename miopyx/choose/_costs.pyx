@@ -8,9 +8,9 @@ A table is a text file, `<family>.costs.txt`, which `miopyx costs` makes from me
     ...
     #1a2b3c4d
 
-One line for a solver and the bits of a number of w, or 0 for all of them together: the spread of the logarithm of predicted by measured times, how
-many times it was fitted to, and microseconds of each thing that the solver counts (`cost_terms`).  The last
-line is a CRC-32 of all before.  The user's folder of databases comes before the system's.
+One line for a solver and the bits of a number of w, or 0 for all of them together: the spread of the logarithm of
+predicted by measured times, how many times it was fitted to, and microseconds of each thing that the solver counts
+(`cost_terms`).  The last line is a CRC-32 of all before.  The user's folder of databases comes before the system's.
 """
 
 from libc.string cimport memset
@@ -31,7 +31,7 @@ VERSION = 1
 ANY_BITS = 0  # of a line for the types that have none of their own
 cdef bytes _FIRST = b"miopyx costs"
 
-Line = namedtuple("Line", ("solver", "bits", "spread", "count", "costs"))
+Line = namedtuple("Line", ("solver", "bits", "spread", "fitted", "costs"))
 
 
 cdef class _Row:
@@ -118,7 +118,7 @@ def write(path, about, lines):
     text = [f"{_FIRST.decode()} {VERSION}", about]
     for line in lines:
         costs = " ".join(f"{name}={value:.6g}" for name, value in line.costs.items() if value)
-        text.append(f"{line.solver} {line.bits} {line.spread:.3g} {line.count} {costs}")
+        text.append(f"{line.solver} {line.bits} {line.spread:.3g} {line.fitted} {costs}")
     body = ("\n".join(text) + "\n").encode()
     path.write_bytes(body + b"#%08x\n" % zlib.crc32(body))
 
@@ -155,9 +155,9 @@ cdef tuple _parsed(bytes data, crc32):
     lines = body.decode().splitlines()
     found = []
     for text in lines[2:]:
-        solver, bits, spread, count, *costs = text.split(" ")
+        solver, bits, spread, fitted, *costs = text.split(" ")
         pairs = [cost.split("=") for cost in costs if cost]
-        line = Line(solver, int(bits), float(spread), int(count), {name: float(value) for name, value in pairs})
+        line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
         if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
             raise ValueError(f"a cost of {solver} is no number")
         found.append(line)

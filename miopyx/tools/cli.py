@@ -1,4 +1,4 @@
-"""The `miopyx` command: `miopyx doctor` says which devices work; `miopyx db` and `miopyx costs` make and check files."""
+"""The `miopyx` command: `doctor` says which devices there are and work, `db` and `costs` make and check files."""
 
 from __future__ import annotations
 

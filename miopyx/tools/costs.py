@@ -43,7 +43,7 @@ Table = _costs.CostTable
 
 
 class Measured(NamedTuple):
-    """A problem with its solvers' microseconds, what those that can run it count, and their indexes."""
+    """A problem with its solvers' microseconds, what those that can run it count, and their throughput indexes."""
 
     problem: ConvProblem
     layer: Layer
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
     bits: int
     times: dict[str, float]
     terms: dict[str, NDArray[np.float64]]
-    index: dict[str, float]
+    indexes: dict[str, float]
 
 
 class Choice(NamedTuple):
@@ -108,7 +108,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         text = (bz2.decompress(data) if data[:3] == b"BZh" else data).decode()
         rows = [json.loads(line) for line in text.splitlines() if line]
         for row in rows:
-            if not isinstance(row, dict) or not _FIELDS <= row.keys():
+            if not isinstance(row, dict) or not row.keys() >= _FIELDS:
                 raise ValueError(f"a line without {', '.join(sorted(_FIELDS))}")
         return rows
     except (OSError, ValueError) as e:
@@ -154,14 +154,14 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
 
 def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> Measured:
     features = problem.features
-    terms, index = {}, {}
+    terms, indexes = {}, {}
     for solver in registry.CONV:
         offer = None if solver.last_resort else solver.offer(device, problem)
         if isinstance(offer, ConvOffer) and offer.refusal is None:
-            terms[solver.name], index[solver.name] = np.array([*offer.terms().values()]), offer.index
+            terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
     return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
-                    {name: time for name, time in times.items() if name in terms}, terms, index)
+                    {name: time for name, time in times.items() if name in terms}, terms, indexes)
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
@@ -171,8 +171,10 @@ def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
     found: dict[Layer, set[str]] = defaultdict(set)
     for path in lists:
         for line in listing.read(path, "conv", {}):
-            if hasattr(line.work, "conv"):
-                problem = ConvProblem(0, *(line.work.descriptors[name] for name in "xwy"), line.work.conv)
+            work: Any = line.work
+            if hasattr(work, "conv"):
+                x, w, y = (work.descriptors[name] for name in "xwy")
+                problem = ConvProblem(0, x, w, y, work.conv)
                 found[tuple(problem.features[name] for name in _LAYER)].add(Path(path).name.partition("_")[0])
     return {layer: frozenset(names) for layer, names in found.items()}
 
@@ -181,7 +183,7 @@ def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
 
 
 def fit(problems: Iterable[Measured]) -> list[_costs.Line]:
-    """Return the costs of each solver and type with enough times: none negative, relative errors as small as they can be."""
+    """Return the costs of each solver and type with enough times: none negative, by the least relative errors."""
     groups: dict[tuple[str, int], list[tuple[NDArray[np.float64], float]]] = defaultdict(list)
     for problem in problems:
         for name, time in problem.times.items():
@@ -266,7 +268,7 @@ def _predicted(lines: Iterable[_costs.Line]) -> Callable[[Measured], str]:
 
 
 def _indexed(problem: Measured) -> str:
-    return max(problem.index, key=problem.index.__getitem__)
+    return max(problem.indexes, key=problem.indexes.__getitem__)
 
 
 def _choices(problems: Iterable[Measured], chosen: Callable[[Measured], str]) -> list[Choice]:

@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t, tensor_cores,
-    up,
+    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t,
+    tensor_cores, up,
 )
 
 cdef enum:

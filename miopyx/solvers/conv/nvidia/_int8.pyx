@@ -13,8 +13,8 @@ from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport only_read
 from ._common cimport (
-    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
-    stride_of, tensor_cores, up,
+    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_taps,
+    set_x, set_y, stride_of, tensor_cores, up,
 )
 
 cdef enum:

@@ -16,8 +16,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue, set_taps,
-    set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
+    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
+    set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
@@ -311,8 +311,8 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
 
 cdef tuple DATA_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
                          "tap_bytes", "flow", "turned", "narrow", "strided")
-cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
-                            "parts", "splits")
+cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x",
+                            "y", "parts", "splits")
 
 
 cdef double megabytes(const mx_tensor* t) noexcept nogil:
@@ -331,7 +331,8 @@ cdef class _NvImplicitGemm(_NvSolver):
         self.peak = MMA_PEAK
         self.cost_names = DATA_TERMS
 
-    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
         """Add a launch: rounds of its tiles over the compute units, their slices."""
         cdef int64_t units = max(1, dev.compute_units), filters_tile = 128, reduced = g.taps_h * g.taps_w * g.reduced
         if g.filters <= 64 or r.size == 4 and reduced <= 128:

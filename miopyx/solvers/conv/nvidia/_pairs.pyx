@@ -17,8 +17,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_residue,
-    set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
+    ALIGN, INT_LIMIT, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes,
+    set_residue, set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -136,8 +136,8 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
-cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y", "planes",
-                         "partial", "narrow")
+cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y",
+                         "planes", "partial", "narrow")
 cdef tuple WEIGHTS_TERMS = ("launch", "rounds", "slices", "parts", "x", "y", "splits")
 
 

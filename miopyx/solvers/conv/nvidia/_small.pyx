@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores, up
+from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word

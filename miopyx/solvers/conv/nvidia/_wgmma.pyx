@@ -10,11 +10,12 @@ from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_con
 from miopyx.solvers.conv._base cimport type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, only_read,
-    megabytes, operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t, pixels_closest,
-    roles_of, roles_t, widest,
+    megabytes, operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t,
+    pixels_closest, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps, stride_of, up,
+    ALIGN, INT_LIMIT, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps,
+    stride_of, up,
 )
 
 cdef enum:
@@ -196,7 +197,8 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
     terms[9 if _shared(g) else 1] += best.cost
     terms[2] += (best.tiles + best.groups - 1) // best.groups
     terms[11] += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
-    terms[8] += g.pixels * <double> g.filters * g.groups * residues * 2e-6 * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1)
+    terms[8] += (g.pixels * <double> g.filters * g.groups * residues * 2e-6
+                 * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1))
     if r.x_across == 4:
         terms[12] += best.cost
 
@@ -340,7 +342,8 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         self.id, self.name, self.peak = 1104, "NvWgmmaFwd", WGMMA_PEAK
         self.cost_names = DATA_TERMS
 
-    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
         _count_hopper(dev, p, r, g, 1, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -486,7 +489,8 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         self.id, self.name, self.peak = 1105, "NvWgmmaBwd", WGMMA_PEAK
         self.cost_names = DATA_TERMS
 
-    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept:
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
         _count_hopper(dev, p, r, g, 1, terms)
 
     cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,

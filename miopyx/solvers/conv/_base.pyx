@@ -15,6 +15,9 @@ from miopyx.errors import BadParmError
 
 # What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
 # column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
+cdef struct terms_t:
+    double launch, images, products, x, w, y, columns, depth
+
 cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
@@ -144,16 +147,17 @@ cdef class ConvSolver(Solver):
 
         `terms` has zeros.  Called for problems that the solver takes.
         """
+        cdef terms_t* t = <terms_t*> terms
         cdef double size = type_size(<int> p.w.type) * 1e-6, pixels = p.y.len[0] * spatial_size(&p.y)
         cdef double column = p.w.len[1] * p.groups * <double> spatial_size(&p.w)
-        terms[0] = 1
-        terms[1] = p.x.len[0]
-        terms[2] = pixels * p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * 1e-9
-        terms[3] = p.x.len[0] * p.x.len[1] * spatial_size(&p.x) * size
-        terms[4] = p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size
-        terms[5] = pixels * p.y.len[1] * size
-        terms[6] = pixels * column * size
-        terms[7] = _depth(dev, p)
+        t.launch = 1
+        t.images = p.x.len[0]
+        t.products = pixels * p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * 1e-9
+        t.x = p.x.len[0] * p.x.len[1] * spatial_size(&p.x) * size
+        t.w = p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size
+        t.y = pixels * p.y.len[1] * size
+        t.columns = pixels * column * size
+        t.depth = _depth(dev, p)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""

@@ -313,6 +313,10 @@ cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, m
     return Step(KernelSpec("conv/fft_product.cl", "fft_product", **defines), args, size, local)
 
 
+# What takes time, as TERMS names it: launches, millions of vector instructions, megabytes of spectra, 10^9 products.
+cdef struct terms_t:
+    double launch, instructions, transforms, filters, spectra, products
+
 cdef tuple TERMS = ("launch", "instructions", "transforms", "filters", "spectra", "products")
 
 
@@ -350,15 +354,16 @@ cdef class _Fft(ConvSolver):
         return max(LEAST_INDEX, _direct(p) / q.lanes / _cost(p, &q) / (1.45 if dev.is_cpu else 6))
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
         cdef plan_t q = _best(dev, p)
         cdef double rounds = _ceil(q.tiles, max(1, q.each))
         cdef double blocks = <double> q.tiles * p.groups * (q.input_blocks + q.output_blocks)
-        terms[0] = 1 + 3 * rounds
-        terms[1] = _cost(p, &q) * 1e-6
-        terms[2] = blocks * _transform(&q) * 1e-6
-        terms[3] = q.filters * 1e-6
-        terms[4] = rounds * (q.first + q.second) * 1e-6
-        terms[5] = _direct(p) * 1e-9
+        t.launch = 1 + 3 * rounds
+        t.instructions = _cost(p, &q) * 1e-6
+        t.transforms = blocks * _transform(&q) * 1e-6
+        t.filters = q.filters * 1e-6
+        t.spectra = rounds * (q.first + q.second) * 1e-6
+        t.products = _direct(p) * 1e-9
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.w.len[3] == 1:

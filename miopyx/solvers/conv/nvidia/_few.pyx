@@ -105,6 +105,11 @@ cdef bint _chunked(const plan_t* k, const mx_nv_few* g) noexcept nogil:
     return g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
 
 
+# What takes time, as TERMS names it: tiles that a compute unit takes, their steps, thousands of elements of their
+# images; megabytes of x, y, y stored piece by piece, and parts.
+cdef struct terms_t:
+    double launch, tiles, steps, room, x, y, narrow, parts
+
 cdef tuple TERMS = ("launch", "tiles", "steps", "room", "x", "y", "narrow", "parts")
 
 
@@ -113,21 +118,22 @@ cdef class _NvFewChannels(_NvSolver):
         self.cost_names = TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
         cdef mx_nv_few g
         cdef bint weights = self.direction == MX_BACKWARD_WEIGHTS
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS if weights else 2, &g)
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = (g.tiles + g.workers - 1) // g.workers
         cdef int64_t units = max(1, dev.compute_units), at_once = (g.sets * g.workers + units - 1) // units
-        terms[0] = 2 if weights else 1
-        terms[1] = each * at_once
-        terms[2] = each * at_once * k.steps
-        terms[3] = each * at_once * k.room * 1e-3
-        terms[4] = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
-        terms[5] = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
+        t.launch = 2 if weights else 1
+        t.tiles = each * at_once
+        t.steps = each * at_once * k.steps
+        t.room = each * at_once * k.room * 1e-3
+        t.x = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
+        t.y = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
         if not (_chunked(&k, &g) if weights else k.vector):
-            terms[6] = terms[5]
+            t.narrow = t.y
         if weights:
-            terms[7] = self.workspace_bytes(dev, p) * 1e-6
+            t.parts = self.workspace_bytes(dev, p) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g

@@ -50,6 +50,10 @@ cdef struct parts_t:
     int64_t tiles, splits, each       # with wgmma `splits` may be zero: groups go on from tile to tile
     int64_t groups, slots             # with wgmma: of work-items, parts
 
+# What any direction but backward weights counts first: launches, megabytes of copies, of x, of y, of y turned round.
+cdef struct packing_terms_t:
+    double launch, packed, x, y, turned
+
 
 cdef class _NvImplicitGemm(_NvSolver):
     cdef double peak                  # what tensor cores can do beside plain products: the index of a full tile

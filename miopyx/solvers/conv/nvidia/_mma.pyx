@@ -309,8 +309,18 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
                 (groups * threads,), (threads,))
 
 
-cdef tuple DATA_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x", "y",
-                         "tap_bytes", "flow", "turned", "narrow", "strided")
+# What takes time, as DATA_TERMS names it: first what `count_packing` counts, launches and megabytes; rounds over the
+# compute units of tiles with 64 or 128 filters, and their slices.
+cdef struct data_terms_t:
+    double launch, packed, x, y, turned, small_rounds, small_slices, large_rounds, large_slices, tap_bytes, flow
+    double narrow, strided
+
+cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "small_rounds", "small_slices", "large_rounds",
+                         "large_slices", "tap_bytes", "flow", "narrow", "strided")
+# Likewise of backward weights.
+cdef struct weights_terms_t:
+    double launch, small_rounds, small_slices, large_rounds, large_slices, packed, x, y, parts, splits
+
 cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x",
                             "y", "parts", "splits")
 
@@ -334,31 +344,36 @@ cdef class _NvImplicitGemm(_NvSolver):
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
                     double* terms) noexcept:
         """Add a launch: rounds of its tiles over the compute units, their slices."""
+        cdef data_terms_t* t = <data_terms_t*> terms
         cdef int64_t units = max(1, dev.compute_units), filters_tile = 128, reduced = g.taps_h * g.taps_w * g.reduced
         if g.filters <= 64 or r.size == 4 and reduced <= 128:
             filters_tile = 64
         cdef int64_t groups = up(g.pixels, 128) // 128 * (up(g.filters, filters_tile) // filters_tile) * g.groups
         cdef int64_t rounds = (groups + units - 1) // units, slices = (reduced + 15) // 16
-        cdef int first = 1 if filters_tile == 64 else 3
-        terms[0] += 1
-        terms[first] += rounds
-        terms[first + 1] += rounds * slices
-        terms[8] += up(g.pixels, 128) * <double> (g.groups * slices) * 16 * r.size * 1e-6
-        terms[9] += max(1, <double> groups / units) * slices * filters_tile / 128
+        t.launch += 1
+        if filters_tile == 64:
+            t.small_rounds += rounds
+            t.small_slices += rounds * slices
+        else:
+            t.large_rounds += rounds
+            t.large_slices += rounds * slices
+        t.tap_bytes += up(g.pixels, 128) * <double> (g.groups * slices) * 16 * r.size * 1e-6
+        t.flow += max(1, <double> groups / units) * slices * filters_tile / 128
         if not divides(2, g, g.y_c == 1 and g.filters > 1):
-            terms[11] += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
+            t.narrow += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
         if g.y_c != 1 and g.y_w > 1:
-            terms[12] += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
+            t.strided += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
 
     cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
+        cdef packing_terms_t* t = <packing_terms_t*> terms
         # As `packing`: images of 16 bits are packed together.
         cdef bint as_pixels = r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w)
-        terms[0] += (r.packs_w and not as_pixels) + r.narrow.used + (as_pixels or r.packs_x and not r.narrow.used)
-        terms[5] = (r.y_offset if r.turns_y else r.workspace) * 1e-6
-        terms[6], terms[7] = megabytes(r.x), megabytes(r.y)
+        t.launch += (r.packs_w and not as_pixels) + r.narrow.used + (as_pixels or r.packs_x and not r.narrow.used)
+        t.packed = (r.y_offset if r.turns_y else r.workspace) * 1e-6
+        t.x, t.y = megabytes(r.x), megabytes(r.y)
         if r.turns_y:
-            terms[0] += 1
-            terms[10] = (r.workspace - r.y_offset) * 1e-6
+            t.launch += 1
+            t.turned = (r.workspace - r.y_offset) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
@@ -610,27 +625,31 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
         cdef parts_t s
         cdef int64_t units = max(1, dev.compute_units), rounds
-        cdef int first
-        terms[0] = 2
+        cdef int64_t each
+        cdef bint small
+        t.launch = 2
         if p.w.type == MX_FLOAT:
-            terms[9] = _splits(dev, p)
-            terms[8] = terms[9] * weight_count(p) * 4e-6
-            rounds = (_weight_tiles(p) * <int64_t> terms[9] + units - 1) // units
-            first = 1 if p.w.len[0] // p.groups <= 64 else 3
-            terms[first], terms[first + 1] = rounds, rounds * _slices_each(dev, p)
+            t.splits = _splits(dev, p)
+            t.parts = t.splits * weight_count(p) * 4e-6
+            rounds = (_weight_tiles(p) * <int64_t> t.splits + units - 1) // units
+            small, each = p.w.len[0] // p.groups <= 64, _slices_each(dev, p)
         else:
             s = _parts_of(dev, &read)
-            terms[9] = s.splits
-            terms[8] = (s.workspace - s.parts_offset) * 1e-6
-            terms[5] = s.parts_offset * 1e-6
-            terms[0] += 1 if s.packs_x or s.packs_y else 0
+            t.splits = s.splits
+            t.parts = (s.workspace - s.parts_offset) * 1e-6
+            t.packed = s.parts_offset * 1e-6
+            t.launch += 1 if s.packs_x or s.packs_y else 0
             rounds = (s.tiles * s.splits + units * TILES[s.tile].resident - 1) // (units * TILES[s.tile].resident)
-            first = 1 if s.tile == 1 else 3
-            terms[first], terms[first + 1] = rounds, rounds * s.each
-        terms[6], terms[7] = megabytes(&read.x), megabytes(&read.y)
+            small, each = s.tile == 1, s.each
+        if small:
+            t.small_rounds, t.small_slices = rounds, rounds * each
+        else:
+            t.large_rounds, t.large_slices = rounds, rounds * each
+        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
 
     cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
         return _parts_of(dev, p)

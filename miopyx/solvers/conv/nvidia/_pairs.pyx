@@ -136,8 +136,17 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
+# What takes time, as DATA_TERMS names it: rounds over the compute units of tiles with 64 or 128 filters, their slices;
+# megabytes; slices that channels do not fill.
+cdef struct data_terms_t:
+    double launch, few_rounds, few_slices, many_rounds, many_slices, packed, x, y, planes, partial, narrow
+
 cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y",
                          "planes", "partial", "narrow")
+# Likewise of backward weights, as WEIGHTS_TERMS names it.
+cdef struct weights_terms_t:
+    double launch, rounds, slices, parts, x, y, splits
+
 cdef tuple WEIGHTS_TERMS = ("launch", "rounds", "slices", "parts", "x", "y", "splits")
 
 
@@ -147,23 +156,24 @@ cdef double _megabytes(const mx_tensor* t) noexcept nogil:
 
 cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
+    cdef data_terms_t* t = <data_terms_t*> terms
     cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
     cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
     cdef int64_t few = (down * (up(g.filters, 64) // 64) + units - 1) // units
     cdef int64_t many = (down * (up(g.filters, 128) // 128) + units - 1) // units
-    terms[0] += 1
+    t.launch += 1
     if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
-        terms[3] += many
-        terms[4] += many * slices
+        t.many_rounds += many
+        t.many_slices += many * slices
         if g.channels % DEPTH:
-            terms[9] += many * g.taps_h * g.taps_w
+            t.partial += many * g.taps_h * g.taps_w
     else:
-        terms[1] += few
-        terms[2] += few * slices
+        t.few_rounds += few
+        t.few_slices += few * slices
         if g.channels % DEPTH:
-            terms[9] += few * g.taps_h * g.taps_w
+            t.partial += few * g.taps_h * g.taps_w
     if not divides(2, g, False):
-        terms[10] += g.pixels * <double> g.filters * g.groups * 4e-6
+        t.narrow += g.pixels * <double> g.filters * g.groups * 4e-6
 
 
 cdef class _NvPairs(_NvSolver):
@@ -201,12 +211,13 @@ cdef class NvPairsFwd(_NvPairs):
     """Forward in two launches: weights into pairs, and the product."""
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
         _count(dev, &o.g, terms)
-        terms[0] += 1
-        terms[5], terms[6], terms[7] = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
+        t.launch += 1
+        t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
@@ -249,6 +260,7 @@ cdef class NvPairsBwd(_NvPairs):
         return _NvPairs.refuse(self, dev, p)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs whole = _operands(p, &s), o
         cdef int64_t a, b
@@ -258,9 +270,9 @@ cdef class NvPairsBwd(_NvPairs):
                     o = whole
                     set_residue(&o.g, p, a, b)
                     _count(dev, &o.g, terms)
-        terms[0] += 2 if s.joins else 1
-        terms[5], terms[6], terms[7] = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
-        terms[8] = (s.workspace - s.planes) * 1e-6
+        t.launch += 2 if s.joins else 1
+        t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
+        t.planes = (s.workspace - s.planes) * 1e-6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef sides_t s = _sides(p)
@@ -322,11 +334,12 @@ cdef class NvPairsWrw(_NvPairs):
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef splits_t s = _split(dev, p)
         cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
-        terms[0], terms[1], terms[2] = 2, rounds, rounds * s.each
-        terms[3] = s.splits * p.w.len[0] * <double> s.columns * 4e-6
-        terms[4], terms[5], terms[6] = _megabytes(&p.x), _megabytes(&p.y), s.splits
+        t.launch, t.rounds, t.slices = 2, rounds, rounds * s.each
+        t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
+        t.x, t.y, t.splits = _megabytes(&p.x), _megabytes(&p.y), s.splits
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         return p.y.len[0] * p.y.len[3] * p.y.len[4]

@@ -471,6 +471,10 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     return best
 
 
+# What takes time, as TERMS names it: a launch; the guess, by how operands are read; and what the guess is made of.
+cdef struct terms_t:
+    double launch, single, rows, near, runs, pairs, rounds, steps, blocks, round_bytes, read, parts, splits, outputs
+
 cdef tuple TERMS = ("launch", "single", "rows", "near", "runs", "pairs", "rounds", "steps", "blocks", "round_bytes",
                     "read", "parts", "splits", "outputs")
 
@@ -511,6 +515,7 @@ cdef class _SmallOffer(ConvOffer):
         return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
 
     cdef void cost_terms(self, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
         cdef const plan_t* k = &self.k
         cdef double own = (k.cost - LAUNCH) / CLOCKS
         cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
@@ -518,20 +523,20 @@ cdef class _SmallOffer(ConvOffer):
         cdef int64_t steps = (self.g.each + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
         cdef double rounds = (k.work_groups + k.units - 1) // k.units
         cdef double read = _bytes(&self.g, k, high, wide, self.p.direction == MX_BACKWARD_WEIGHTS)
-        terms[0] = 1
-        terms[1] = own if k.a_way == SINGLE and k.b_way == SINGLE else 0
-        terms[2] = own if k.a_way == RUNS and k.b_way == SINGLE else 0
-        terms[3] = own if k.b_way == NEAR else 0
-        terms[4] = own if k.b_way == RUNS else 0
-        terms[5] = own if k.b_way != NEAR and k.b_way != RUNS and (k.a_way == PAIRS or k.b_way == PAIRS) else 0
-        terms[6] = rounds
-        terms[7] = rounds * steps * (threads // 32)
-        terms[8] = rounds * steps * k.tile.mb * k.tile.nb * (threads // 32)
-        terms[9] = rounds * read * 1e-6
-        terms[10] = k.work_groups * read * 1e-6
-        terms[11] = k.workspace * 1e-6
-        terms[12] = k.splits - 1
-        terms[13] = k.work_groups * <double> high * wide * 1e-6
+        t.launch = 1
+        t.single = own if k.a_way == SINGLE and k.b_way == SINGLE else 0
+        t.rows = own if k.a_way == RUNS and k.b_way == SINGLE else 0
+        t.near = own if k.b_way == NEAR else 0
+        t.runs = own if k.b_way == RUNS else 0
+        t.pairs = own if k.b_way != NEAR and k.b_way != RUNS and (k.a_way == PAIRS or k.b_way == PAIRS) else 0
+        t.rounds = rounds
+        t.steps = rounds * steps * (threads // 32)
+        t.blocks = rounds * steps * k.tile.mb * k.tile.nb * (threads // 32)
+        t.round_bytes = rounds * read * 1e-6
+        t.read = k.work_groups * read * 1e-6
+        t.parts = k.workspace * 1e-6
+        t.splits = k.splits - 1
+        t.outputs = k.work_groups * <double> high * wide * 1e-6
 
     cdef Solution steps(self, tuple config):
         cdef const mx_conv_problem* p = self.p

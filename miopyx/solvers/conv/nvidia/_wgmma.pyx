@@ -173,34 +173,48 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int res
     return best
 
 
-cdef tuple DATA_TERMS = ("launch", "counted", "rounds", "row_positions", "row_depths", "packed", "x", "y", "narrow",
-                         "shared", "turned", "unrounded", "across")
+# What takes time, as DATA_TERMS names it: packing_terms_t first; microseconds by the table of choices, the same for
+# filters of 64, for pixels read 4 at a time and without the last round's emptiness; rounds; y stored piece by piece;
+# positions of conv/nvidia/hopper_rows.cl, and their depths.
+cdef struct data_terms_t:
+    double launch, packed, x, y, turned, counted, rounds, row_positions, row_depths, narrow, shared, unrounded, across
+
+cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths",
+                         "narrow", "shared", "unrounded", "across")
+# Likewise of backward weights: slices and ends of tiles in microseconds by the table of tiles.
+cdef struct weights_terms_t:
+    double launch, counted, rounds, packed, x, y, parts, splits, narrow
+
 cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
 
 
 cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues,
                         double* terms) noexcept:
     """Add a launch: what its tiles take by the table of choices, or its positions."""
+    cdef data_terms_t* t = <data_terms_t*> terms
     cdef rows_t whole
     cdef chosen_t best
     cdef int64_t units = max(1, dev.compute_units), tiles
-    terms[0] += 1
+    t.launch += 1
     if residues == 1:
         whole = _rows_of(r, g)
         if whole.used:
             tiles = up(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256) // 256
             tiles = (tiles + units - 1) // units
-            terms[3] += tiles
-            terms[4] += tiles * whole.depths
+            t.row_positions += tiles
+            t.row_depths += tiles * whole.depths
             return
     best = _choose(dev, r, g, residues)
-    terms[9 if _shared(g) else 1] += best.cost
-    terms[2] += (best.tiles + best.groups - 1) // best.groups
-    terms[11] += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
-    terms[8] += (g.pixels * <double> g.filters * g.groups * residues * 2e-6
+    if _shared(g):
+        t.shared += best.cost
+    else:
+        t.counted += best.cost
+    t.rounds += (best.tiles + best.groups - 1) // best.groups
+    t.unrounded += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
+    t.narrow += (g.pixels * <double> g.filters * g.groups * residues * 2e-6
                  * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1))
     if r.x_across == 4:
-        terms[12] += best.cost
+        t.across += best.cost
 
 
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
@@ -347,6 +361,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         _count_hopper(dev, p, r, g, 1, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
         cdef mx_conv_problem read = only_read(p), o
         cdef roles_t r
         cdef mx_nv_conv g
@@ -359,8 +374,8 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         set_taps(&g, &o)
         self.count(dev, &o, &r, &g, terms)
         self.count_packing(&o, &r, terms)
-        terms[0] += 1
-        terms[5] += _packed_bytes(&o.x) * 1e-6
+        t.launch += 1
+        t.packed += _packed_bytes(&o.x) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
@@ -502,6 +517,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         _count_hopper(dev, p, r, g, count, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
         cdef merged_t m = _merged_of(p)
         cdef roles_t r
         cdef mx_nv_conv g
@@ -510,19 +526,19 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             met = _without_steps(p)
             r = roles_of(&met, True)
             self.count_launches(dev, &met, &r, terms)
-            terms[0] += 1
-            terms[10] = _packed_bytes(&met.x) * 1e-6
-            terms[7] = megabytes(&p.x)
+            t.launch += 1
+            t.turned = _packed_bytes(&met.x) * 1e-6
+            t.y = megabytes(&p.x)
         elif not m.used:
             NvImplicitGemmBwd.cost_terms(self, dev, p, terms)
         else:
             r = self.roles(p)
             g = _merged_operands(p, &r, &m)
             _count_hopper(dev, p, &r, &g, 1, terms)
-            terms[0] += 3 if r.packs_x else 2
-            terms[5] = r.y_offset * 1e-6
-            terms[6], terms[7] = megabytes(&p.y), megabytes(&p.x)
-            terms[10] = (r.workspace - r.y_offset) * 1e-6
+            t.launch += 3 if r.packs_x else 2
+            t.packed = r.y_offset * 1e-6
+            t.x, t.y = megabytes(&p.y), megabytes(&p.x)
+            t.turned = (r.workspace - r.y_offset) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
@@ -650,20 +666,24 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
         cdef parts_t s = self.parts(dev, &read)
         cdef const tile_t* tile = &TILES[s.tile]
         cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
-        terms[0] = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+        t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
                     + (s.x_slot == SLOT_WORKSPACE))
-        terms[8 if s.narrow.used else 1] = rounds * s.each * tile.slice
-        terms[2] = rounds * tile.end
-        terms[3] = s.parts_offset * 1e-6
+        if s.narrow.used:
+            t.narrow = rounds * s.each * tile.slice
+        else:
+            t.counted = rounds * s.each * tile.slice
+        t.rounds = rounds * tile.end
+        t.packed = s.parts_offset * 1e-6
         if s.x_slot == SLOT_WORKSPACE:
-            terms[3] += 2 * megabytes(&read.x)
-        terms[4], terms[5] = megabytes(&read.x), megabytes(&read.y)
-        terms[6] = s.slots * tile.down * <double> tile.across * 4e-6
-        terms[7] = s.splits
+            t.packed += 2 * megabytes(&read.x)
+        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
+        t.parts = s.slots * tile.down * <double> tile.across * 4e-6
+        t.splits = s.splits
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)

@@ -11,7 +11,7 @@ import pytest
 from measuring import Loop, Native
 
 import miopyx
-from miopyx.choose import _survey
+from miopyx.choose._survey import Survey
 from miopyx.problem._key import find_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
@@ -178,7 +178,7 @@ def test_known_problem_set_anew(row, handles, stores, descriptors, choosing_name
 def test_applicability(row, handles, problems, choosing_name):
     """The whole registry asked about a problem, for each solver in it."""
     asked = [ConvProblem(0, x, w, y, conv) for x, w, conv, y in problems]
-    call = Loop("f(h, p)", each="p in asked", f=_survey.applicable, h=handles(choosing_name), asked=asked)
+    call = Loop("f(h, p).applicable()", each="p in asked", f=Survey, h=handles(choosing_name), asked=asked)
     nothing = Loop("f(h, p)", each="p in asked", f=lambda h, p: None, h=None, asked=asked)
     row(f"choosing on {choosing_name}", f"applicability, each of {len(registry.CONV)} solvers", call,
         {"an empty Python function": nothing}, each=len(registry.CONV), goal=100 * NS)

@@ -4,7 +4,21 @@ Functions are named as in miopen.h and take its arguments in its order, less the
 return values; a status other than success is raised as a `MIOpenError`.  Importing this package touches no device.
 """
 
+import sys as _sys
 import typing as _typing
+
+try:
+    from .values import _learnt as _learnt
+except ImportError as _e:
+    if _e.name != "miopyx.values":
+        raise
+    # Python was started in a clone, whose sources hide the installed package: nothing but that is used from here on.
+    from .values import clone as _clone
+
+    __path__[:] = [_clone.installed(__path__[0])]
+    for _name in ("miopyx.values", "miopyx.values.clone"):
+        del _sys.modules[_name]
+    del globals()["values"], _clone  # what importing them left here
 
 from . import enums as enums
 from . import errors as errors
@@ -54,7 +68,7 @@ else:
     def __getattr__(name):
         if name in enums.__all__:
             return globals().setdefault(name, getattr(enums, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
 
-    def __dir__():
-        return sorted({*globals(), *__all__})
+    def __dir__():  # what is public: no internals, nor what importing them left here
+        return sorted({*__all__, "enums", "errors", *(name for name in globals() if name.startswith("__"))})

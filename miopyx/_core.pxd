@@ -84,11 +84,13 @@ cdef class Solver:
     cdef readonly bint deterministic     # same bits every time
     cdef readonly bint last_resort       # timed only when nothing else applies
     cdef readonly bint assembly          # has kernels in a device's assembly language
+    cdef readonly bint mixes_tiles       # an error belongs to a tile of results, see error_bound
 
     cpdef Offer offer(self, Device dev, Problem problem)
     cpdef str why_not(self, Device dev, Problem problem)
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1
     cpdef double wti(self, Device dev, Problem problem) except? -3
+    cpdef double error_bound(self, Device dev, Problem problem) except -1
     cpdef tuple parameters(self, Device dev, Problem problem)
     cpdef bint accepts(self, Device dev, Problem problem, tuple config) except -1
     cpdef tuple default_config(self, Device dev, Problem problem)

@@ -275,6 +275,16 @@ cdef class Solver:
         """Weighted throughput index: the expected fraction of ideal throughput, -2 if unknown."""
         return -2
 
+    cpdef double error_bound(self, Device dev, Problem problem) except -1:
+        """Bound an element's error, relative to the sum of the magnitudes of its terms, its rounding included.
+
+        An element is alpha * (a sum of products) + beta * its old value; these products and the old value are its
+        terms.  Underflow comes on top: half of the least subnormal number of the type.  Where `mixes_tiles` is set,
+        the largest such sum of the tensor counts instead, or the product of the largest magnitudes of both inputs
+        where that is more.  0 where sums are exact, those of integers.  Of convolutions only.
+        """
+        raise NotImplementedError
+
     cpdef tuple parameters(self, Device dev, Problem problem):
         """Return the table of what can be tuned, pairs (name, values ascending); empty: nothing can."""
         return ()

@@ -3,7 +3,9 @@
 Each C enum is an `IntEnum` class of the same name; its members keep the header's spelling, so that
 ``miopenDataType_t.miopenFloat`` and ``miopyx.miopenFloat`` are the same object.  A class is made when it, or a member
 of it, is first asked for: each takes a fifth of a millisecond, and a program needs few of them.  `enums.pyi` shows
-type checkers the classes that they are.
+type checkers the classes that they are.  Members are numbers that print as their names.
+
+Where a function takes a member it takes the member's name, too, and what people call it: "miopenPoolingMax", "max".
 """
 
 from __future__ import annotations
@@ -210,11 +212,85 @@ _MEMBERS: dict[str, dict[str, int]] = {
 _TYPE_OF = {member: name for name, members in _MEMBERS.items() if name != "miopenAlphaBetaCase_t" for member in members}
 __all__ = [*_MEMBERS, *_TYPE_OF]
 
+# What the names of an enumeration's members begin with, and what else people call them.  Case, blanks, hyphens and
+# underscores do not count.
+_PREFIXES = {
+    "miopenTensorLayout_t": "miopenTensor", "miopenIndexType_t": "miopenIndex", "miopenTensorOp_t": "miopenTensorOp",
+    "miopenConvolutionMode_t": "miopen", "miopenConvolutionAttrib_t": "MIOPEN_CONVOLUTION_ATTRIB_",
+    "miopenConvFwdAlgorithm_t": "miopenConvolutionFwdAlgo",
+    "miopenConvBwdDataAlgorithm_t": "miopenConvolutionBwdDataAlgo",
+    "miopenConvBwdWeightsAlgorithm_t": "miopenConvolutionBwdWeightsAlgo",
+    "miopenConvolutionFindMode_t": "miopenConvolutionFindMode", "miopenPoolingMode_t": "miopenPooling",
+    "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenLRNMode_t": "miopenLRN",
+    "miopenBatchNormMode_t": "miopenBN", "miopenActivationMode_t": "miopenActivation",
+    "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
+}
+_ALSO = {
+    "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},
+    "miopenPoolingMode_t": {"avg": 1, "mean": 1},
+    "miopenLRNMode_t": {"within": 0, "cross": 1},
+    "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4},
+    "miopenTensorOp_t": {"multiply": 1, "minimum": 2, "maximum": 3},
+}
+# Types by the names of NumPy and ml_dtypes, and what else they are called.  "float" and "int" are left out: C and NumPy
+# mean different types.
+DATA_TYPES = {
+    "float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6,
+    "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9,
+}
+_ALSO_TYPES = {
+    "half": 0, "fp16": 0, "f16": 0, "f2": 0, "single": 1, "fp32": 1, "f32": 1, "f4": 1, "i32": 2, "i4": 2, "i8": 9,
+    "i1": 3, "bf16": 5, "double": 6, "fp64": 6, "f64": 6, "f8": 6, "float8": 7, "bfloat8": 8, "i64": 9,
+}
+
+
+def _folded(text: str) -> str:
+    return text.lower().translate({ord(c): None for c in " -_"})
+
+
+def _spellings(name: str) -> dict[str, int]:
+    """Return what the members of an enumeration may be called, folded."""
+    made = globals().setdefault("_SPELLINGS", {})
+    if name not in made:
+        prefix = _PREFIXES.get(name, "")
+        made[name] = {_folded(word): number for word, number in _ALSO.get(name, {}).items()}
+        for member, number in _MEMBERS[name].items():
+            made[name][_folded(member)] = number
+            made[name][_folded(member.removeprefix(prefix))] = number
+        if name == "miopenDataType_t":
+            made[name] |= {_folded(word): number for word, number in (DATA_TYPES | _ALSO_TYPES).items()}
+    found: dict[str, int] = made[name]
+    return found
+
+
+def number_of(name: str, text: str) -> int | None:
+    """Return the number of a member of an enumeration by its name or what it is called; None for no such name."""
+    return _spellings(name).get(_folded(text))
+
+
+def allowed(name: str) -> str:
+    """Return the names that an enumeration's members go by, for messages."""
+    if name == "miopenDataType_t":
+        return ", ".join(DATA_TYPES) + f", or a {name}"
+    prefix = _PREFIXES[name]
+    words = [member.removeprefix(prefix).lower().replace("reserved_4", "") for member in _MEMBERS[name]]
+    return ", ".join(filter(None, words)) + f", or a {name}"
+
+
+class _Named(IntEnum):
+    """An integer that prints as its name; a format for numbers, as in f"{x:d}", still gives the number."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self) if spec[-1:] in tuple("bcdeEfFgGnoxX%") else self.name, spec)
+
 
 def __getattr__(name: str) -> Any:
     if name in _MEMBERS:
         # Of two threads the first one's class is the one: members are compared by identity.
-        return globals().setdefault(name, IntEnum(name, _MEMBERS[name], module=__name__))
+        return globals().setdefault(name, _Named(name, _MEMBERS[name], module=__name__))
     if name in _TYPE_OF:
         return globals().setdefault(name, _made(_TYPE_OF[name])[name])
     if name == "ENUMS":

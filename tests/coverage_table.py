@@ -1,4 +1,5 @@
-"""Writes what the documents say of the code: the README's coverage table and docs/environment.md.
+"""Writes what the documents say of the code: docs/coverage.md, docs/environment.md and the table of
+floors in docs/architecture.md.
 
     python tests/coverage_table.py        (needs the package installed)
 """
@@ -7,13 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import floors
+
 import miopyx
 from miopyx.solvers import registry
 from miopyx.values import config
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).parent / "data" / "porting_guide.txt"
-BEGIN, END = "<!-- coverage: written by tests/coverage_table.py -->", "<!-- end of coverage -->"
+WORDS = ("forward", "backward data", "backward weights")
 
 
 def functions() -> dict[str, list[str]]:
@@ -29,41 +32,39 @@ def functions() -> dict[str, list[str]]:
 
 
 def coverage() -> str:
+    """Return docs/coverage.md."""
     listed = {name for names in functions().values() for name in names}
-    lines = ["Functions of MIOpen's porting guide and convolution page:", "", "| group | functions | here | missing |",
-             "| --- | --- | --- | --- |"]
+    lines = ["# Coverage", "", "<!-- Written by tests/coverage_table.py. -->", "",
+             "## Functions", "", "Functions of MIOpen's porting guide and convolution page:", "",
+             "| group | functions | here | missing |", "| --- | --- | --- | --- |"]
     for group, names in functions().items():
         here = [n for n in names if hasattr(miopyx, n)]
         missing = ", ".join(n.removeprefix("miopen") for n in names if n not in here) if here else "all"
         lines.append(f"| {group} | {len(names)} | {len(here)} | {missing if len(here) < len(names) else ''} |")
-    beyond = sorted(n for n in dir(miopyx) if n.startswith("miopen") and callable(getattr(miopyx, n))
+    beyond = sorted(n for n in miopyx.__all__ if n.startswith("miopen") and callable(getattr(miopyx, n))
                     and not n.endswith("_t") and n not in listed)
-    lines += ["", "Beyond them: " + ", ".join(n.removeprefix("miopen") for n in beyond) + ".", "",
-              "| solver | id | direction | runs on | workspace |", "| --- | --- | --- | --- | --- |"]
-    words = ("forward", "backward data", "backward weights")
-    for solver in registry.CONV:
-        where = "host" if solver.on_host else "OpenCL"
-        lines.append(f"| {solver.name} | {solver.id} | {words[solver.direction]} | {where} | "
-                     f"{(type(solver).__doc__ or '').strip().splitlines()[0]} |")
-    lines += ["", "The other operations take the first of their solvers that applies:", "", "| operation | solvers |",
-              "| --- | --- |"]
+    lines += ["", "Beyond them: " + ", ".join(f"`{n}`" for n in beyond) + ".", "",
+              "## Convolution solvers", "",
+              "[Which solver wins where](solvers.md) compares the families. The order is the registry's."]
+    for direction, word in enumerate(WORDS):
+        lines += ["", f"### {word.capitalize()}", "", "| solver | id | runs on | what |", "| --- | --- | --- | --- |"]
+        for solver in registry.CONV:
+            if solver.direction == direction:
+                where = "host" if solver.on_host else "OpenCL"
+                lines.append(f"| {solver.name} | {solver.id} | {where} | "
+                             f"{(type(solver).__doc__ or '').strip().splitlines()[0]} |")
+    lines += ["", "## The other operations", "", "Each takes the first of its solvers that applies:", "",
+              "| operation | solvers |", "| --- | --- |"]
     for name, solvers in registry.OTHERS.items():
         lines.append(f"| {name.removesuffix('Problem')} | {', '.join(f'{s.name} ({s.id})' for s in solvers)} |")
-    return "\n".join(lines).replace("| workspace |", "| what |")
-
-
-def document(text: str) -> str:
-    """Return the README with a fresh table."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{coverage()}\n{END}{after}"
+    return "\n".join(lines) + "\n"
 
 
 def environment_table() -> str:
     lines = ["# Environment variables", "", "Read when first needed and kept for the life of the process.", "",
              "| variable | default | meaning |", "| --- | --- | --- |"]
     for v in config.VARIABLES.values():
-        lines.append(f"| {v.name} | {v.default if v.default != '' else ''} | {v.meaning} |")
+        lines.append(f"| `{v.name}` | {v.default} | {v.meaning} |")
     lines += [
         "", "miopyx also sets variables for the OpenCL runtimes, if they are not set, before it first asks for",
         "platforms: `POCL_AFFINITY=1` where the process may use every core (PoCL's workers otherwise share one now and",
@@ -76,6 +77,7 @@ def environment_table() -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(document(readme.read_text()))
+    (ROOT / "docs" / "coverage.md").write_text(coverage())
     (ROOT / "docs" / "environment.md").write_text(environment_table())
+    architecture = ROOT / "docs" / "architecture.md"
+    architecture.write_text(floors.written(architecture.read_text()))

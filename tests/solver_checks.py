@@ -3,13 +3,10 @@
 Inputs are fresh random numbers of the tensors' own type; the reference computes from the same numbers in float64.
 Outputs are poisoned, guard bytes around every buffer and workspace must survive, and every element is checked against
 
-    |error| <= (2 u + (K + 2) v) * sum |products|  (+ the same of beta * old output)
+    |error| <= solver.error_bound * (sum of |alpha * products| + |beta * old output|)  (+ underflow)
 
-with u the unit roundoff of the type that is stored (twice, since MIOpen's workspaces hold intermediate results in it),
-v that of the accumulator and K the number of products.  Solvers that compute in another domain spread an error over a
-tile.  For Winograd the largest sum |products| of the tensor counts, and its transforms like 30 products more; for FFT
-
-    |error| <= 2 u * sum |products| + 12 v * the largest such sum
+Solvers whose errors belong to tiles say so (`mixes_tiles`): then the largest such sum of the tensor counts, and what a
+tile may hold that no output has.
 """
 
 from __future__ import annotations
@@ -148,11 +145,11 @@ def check(handle, example: Example, direction: int, solver, rng: np.random.Gener
     """Check a solver that must take the problem: alone, and with alpha and beta; return its result alone."""
     assert solver.why_not(handle.device, example.problem(direction)) is None, example.problem(direction)
     got = example.run(handle, direction, solver, config=config)
-    verify(example, direction, got, solver)
+    verify(handle, example, direction, got, solver)
     alpha, beta = rng.uniform(-2, 2, 2)
     old = example.random_output(direction, rng)
     mixed = example.run(handle, direction, solver, alpha, beta, old, config)
-    verify(example, direction, mixed, solver, alpha, beta, old.astype(np.float64))
+    verify(handle, example, direction, mixed, solver, alpha, beta, old.astype(np.float64))
     return got
 
 
@@ -186,7 +183,7 @@ def check_inf_and_nan(handle, example: Example, direction: int, solver, rng: np.
         np.testing.assert_allclose(got[finite], want[finite], rtol=tolerance, atol=tolerance)
 
 
-def verify(example: Example, direction: int, got: np.ndarray, solver, alpha: float = 1.0, beta: float = 0.0,
+def verify(handle, example: Example, direction: int, got: np.ndarray, solver, alpha: float = 1.0, beta: float = 0.0,
            old: np.ndarray | float = 0.0) -> None:
     want = alpha * example.truth(direction) + beta * old
     if example.dtype == "int8":
@@ -197,19 +194,17 @@ def verify(example: Example, direction: int, got: np.ndarray, solver, alpha: flo
             size = abs(alpha) * example.truth(direction, absolute=True) + abs(beta * old)
             assert (np.abs(got - want) <= 1 + 4 * ROUNDOFF["float32"] * size).all(), solver
         return
-    u, v = ROUNDOFF[example.dtype], ROUNDOFF["float64" if example.dtype == "float64" else "float32"]
-    size, terms = example.truth(direction, absolute=True), example.terms[direction] + 2
-    if "Winograd" in solver.name:  # a tile may hold products that no output has
+    size = example.truth(direction, absolute=True)
+    if solver.mixes_tiles:
         inputs = [np.abs(d.astype(np.float64)).max() for i, d in enumerate(example.data) if i != OUTPUT[direction]]
-        size, terms = np.full_like(size, max(size.max(), np.prod(inputs))), terms + 30
+        size = np.full_like(size, max(size.max(), np.prod(inputs)))
     size = abs(alpha) * size + abs(beta * old)
-    bound = 2 * u * size + (12 * v * size.max() if "FFT" in solver.name else terms * v * size) + 2.0**-149
+    bound = solver.error_bound(handle.device, example.problem(direction)) * size + 2.0**-149
     if example.dtype == "float16":
         bound = bound + 2.0**-25  # subnormal results
     error = np.abs(got - want)
     assert np.isfinite(got).all(), f"{solver} left poison in the output"
     assert (error <= bound).all(), f"{solver}: {np.max(error / bound)} times the bound of {example.problem(direction)}"
-    if "FFT" in solver.name:
-        size = size.max()
     key = (solver.name, example.dtype, DIRECTIONS[direction])
-    worst[key] = max(worst.get(key, 0.0), float(np.max(error / np.maximum(size, 1e-300))) / u)
+    relative = float(np.max(error / np.maximum(size, 1e-300))) / ROUNDOFF[example.dtype]
+    worst[key] = max(worst.get(key, 0.0), relative)

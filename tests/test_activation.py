@@ -329,7 +329,7 @@ def test_descriptor():
     assert miopyx.miopenSetActivationDescriptor(desc, miopyx.miopenActivationELU, 1, 2.5, -3) is None
     assert miopyx.miopenGetActivationDescriptor(desc) == (miopyx.miopenActivationELU, 1, 2.5, -3)
     assert isinstance(desc.mode, miopyx.miopenActivationMode_t)
-    assert repr(desc) == "ActivationDescriptor(miopenActivationELU, alpha=1.0, beta=2.5, gamma=-3.0)"
+    assert repr(desc) == "ActivationDescriptor('miopenActivationELU', alpha=1.0, beta=2.5, gamma=-3.0)"
     for wrong in ((10, 1, 1, 1), (-1, 1, 1, 1), (None, 1, 1, 1), (True, 1, 1, 1), (1, "a", 1, 1), (1, 1, None, 1),
                   (1, 1, 1, [1])):
         with pytest.raises(BadParmError):

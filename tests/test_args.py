@@ -152,7 +152,7 @@ def test_data_type_by_name(name, number):
 
 
 @pytest.mark.parametrize("given", [
-    4, 10, -1, 2**40, None, True, 1.0, "float", "FLOAT32", "", np.uint8, np.dtype("c8"), [], {}, float("nan"), object(),
+    4, 10, -1, 2**40, None, True, 1.0, "float", "FLOAT33", "", np.uint8, np.dtype("c8"), [], {}, float("nan"), object(),
 ], ids=shown)
 def test_no_data_type(given):
     desc = TensorDescriptor("int8", (5, 6))

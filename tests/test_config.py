@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -51,11 +53,11 @@ def test_bool(monkeypatch, text, value):
 
 
 @pytest.mark.parametrize(("text", "value"), [
-    ("7", 7), (" 7 ", 7), ("0x10", 16), ("0b11", 3), ("-3", -3), ("1_000", 1000), ("", 120),
+    ("7", 7), (" 7 ", 7), ("0x10", 16), ("0b11", 3), ("-3", -3), ("1_000", 1000), ("", 12345678),
 ])
 def test_int(monkeypatch, text, value):
-    monkeypatch.setenv("MIOPYX_PROBE_TIMEOUT", text)
-    assert config.get("MIOPYX_PROBE_TIMEOUT") == value
+    monkeypatch.setenv("MIOPEN_DEBUG_DRIVER_PRNG_SEED", text)
+    assert config.get("MIOPEN_DEBUG_DRIVER_PRNG_SEED") == value
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -90,6 +92,56 @@ def test_number_of_threads(monkeypatch):
     with pytest.raises(InvalidValueError) as raised:
         config.num_threads()
     assert raised.value.parameter == "MIOPYX_NUM_THREADS"
+
+
+WRONG = {
+    "MIOPYX_CACHE": "maybe", "MIOPYX_CACHE_MB": "-1", "MIOPYX_NUM_THREADS": "65537", "MIOPYX_HOST_ISA": "sse",
+    "MIOPYX_STREAM_BYTES": "-2", "MIOPYX_PROBE_TIMEOUT": "0", "MIOPEN_FIND_MODE": "BANANA", "MIOPEN_FIND_ENFORCE": "9",
+    "MIOPEN_DEBUG_FIND_ONLY_SOLVER": "NoSuch", "MIOPEN_LOG_LEVEL": "99", "MIOPEN_DEBUG_PERFDB_OVERRIDE": "x;;;y",
+    "MIOPEN_COMPILE_PARALLEL_LEVEL": "-1", "MIOPEN_TUNING_TIME_MS_MAX": "soon", "MIOPEN_SYSTEM_DB_PATH": "/no/such",
+    "MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC": "2", "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE": "2",
+    "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED": "4294967296", "MIOPEN_DEBUG_CONV_GEMM": "2",
+    "MIOPEN_USER_DB_PATH": "/dev/null",
+}
+
+
+def plan_in_a_process(**environment):
+    """Return what a process says that makes nothing but a plan on the host."""
+    program = """
+import miopyx as mi
+with mi.Handle("host") as handle:
+    x, w = mi.TensorDescriptor("float32", (1, 2, 4, 4)), mi.TensorDescriptor("float32", (3, 2, 1, 1))
+    conv = mi.ConvolutionDescriptor()
+    for _ in range(2):
+        handle.convolution_forward(x, w, conv, mi.TensorDescriptor("float32", conv.output_lens(x, w)))
+"""
+    return subprocess.run([sys.executable, "-P", "-c", program], env={**os.environ, **environment}, text=True,
+                          stderr=subprocess.PIPE, timeout=120, check=False).stderr
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_plan_says_what_is_wrong_in_the_environment(name):
+    said = plan_in_a_process(**{name: WRONG[name]})
+    assert f"{name} = {WRONG[name]!r}" in said or name == "MIOPEN_DEBUG_PERFDB_OVERRIDE"
+    lines = [line for line in said.splitlines()
+             if line.startswith("MIOpen(OpenCL): Warning") and WRONG[name] in line]
+    if name == "MIOPYX_HOST_ISA":  # an error already, while miopyx is imported
+        return
+    assert len(lines) == 1, lines
+    assert name in lines[0]
+    assert "allowed: " in lines[0] or "is no folder" in lines[0]
+
+
+def test_a_misspelt_variable_is_reported():
+    lines = plan_in_a_process(MIOPYX_NUM_THREDS="2").splitlines()
+    assert len(lines) == 1
+    assert "MIOPYX_NUM_THREDS is no variable of miopyx; is it MIOPYX_NUM_THREADS?" in lines[0]
+
+
+def test_a_right_environment_says_nothing():
+    assert plan_in_a_process(MIOPEN_FIND_MODE="4", MIOPYX_HOST_ISA=" Baseline ", MIOPEN_LOG_LEVEL="4",
+                             MIOPEN_DEBUG_FIND_ONLY_SOLVER="85", MIOPEN_DEBUG_PERFDB_OVERRIDE=":",
+                             MIOPEN_DEBUG_CONV_ASM="0") == ""
 
 
 # The cache folder

@@ -36,5 +36,5 @@ def test_every_configuration_computes_the_same(cpu, host, rng, family, direction
             assert solver.default_config(cpu.device, problem) in every
             for config in every:
                 print(of, layout, config)
-                verify(example, direction, example.run(cpu, direction, solver, config=config), solver)
+                verify(cpu, example, direction, example.run(cpu, direction, solver, config=config), solver)
             check(cpu, example, direction, solver, rng, every[rng.integers(len(every))])

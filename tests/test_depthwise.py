@@ -86,7 +86,7 @@ def test_any_configuration_computes_the_same(gpu, host, rng, request):
             every = [c for c in every if c[0] * c[1] * c[2] <= 16] or every
         config = every[rng.integers(len(every))]
         print(problem, config)
-        verify(example, direction, example.run(gpu, direction, solver, config=config), solver)
+        verify(gpu, example, direction, example.run(gpu, direction, solver, config=config), solver)
 
 
 def test_strips_that_leave_rows_of_the_filter_to_others(gpu, host, rng):
@@ -94,7 +94,7 @@ def test_strips_that_leave_rows_of_the_filter_to_others(gpu, host, rng):
     example = Example(grouped_case(2, 64, 1, 1, (12, 13)), "float16", "channels last", rng, host, copied=True)
     solver, problem = SOLVERS[2], example.problem(2)
     assert (8, 1, 1) in configurations_of(solver, gpu.device, problem)
-    verify(example, 2, example.run(gpu, 2, solver, config=(8, 1, 1)), solver)
+    verify(gpu, example, 2, example.run(gpu, 2, solver, config=(8, 1, 1)), solver)
 
 
 @pytest.mark.parametrize("direction", [0, 2])
@@ -104,7 +104,7 @@ def test_rows_of_more_words_than_a_mask_has_bits(gpu, host, rng, direction):
                       copied=True)
     solver = SOLVERS[direction]
     assert config in configurations_of(solver, gpu.device, example.problem(direction))
-    verify(example, direction, example.run(gpu, direction, solver, config=config), solver)
+    verify(gpu, example, direction, example.run(gpu, direction, solver, config=config), solver)
 
 
 @pytest.mark.parametrize(("images", "side"), [(64, 14), (1, 38)])
@@ -113,7 +113,7 @@ def test_parts_on_a_large_gpu(opencl_name, pretend, host, rng, images, side):
     gpu = pretend(opencl_name, kind="gpu", compute_units=132)
     case = grouped_case(images, 144 if images > 1 else 192, 1, 1, (side, side), stride=(2, 2))
     example = Example(case, "float16", "channels last", rng, host, copied=True)
-    verify(example, 2, example.run(gpu, 2, SOLVERS[2]), SOLVERS[2])
+    verify(gpu, example, 2, example.run(gpu, 2, SOLVERS[2]), SOLVERS[2])
 
 
 @pytest.mark.parametrize("kilobytes", [32, 48])

@@ -1,13 +1,16 @@
 """The driver: flags, data, verification, printed lines, lists, exit codes."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
 import pytest
 
-from miopyx.tools.driver import data, listing, main, report, run, verify
+from miopyx.tools.driver import data, families, listing, main, report, run, verify
 from miopyx.tools.driver.options import ADDITIONS, FLAGS, Command, UsageError, parse_flags, parse_line
 from miopyx.tools.driver.problem import DIRECTIONS, make
 
@@ -294,13 +297,53 @@ def test_one_wrong_element_among_many_fails():
 
 
 @pytest.mark.parametrize(("arguments", "limit"), [
-    (("float32", FORWARD), 1.5e-6), (("float32", DATA, 5), 1.5e-5), (("float32", WEIGHTS), 3e-6),
-    (("float32", WEIGHTS, 0, True), 6e-6), (("float32", WEIGHTS, 3), 3e-5), (("float32", WEIGHTS, 5), 0.01),
-    (("float16", FORWARD), 8.2e-3), (("float16", WEIGHTS, 5), 8.2e-2), (("bfloat16", DATA), 6.56e-2),
-    (("int8", FORWARD), 1.5e-6), (("float32",), 1.5e-6),
+    (("float32", FORWARD), 1.5e-6), (("float32", DATA, True), 1.5e-5), (("float32", WEIGHTS), 3e-6),
+    (("float32", WEIGHTS, False, True), 6e-6), (("float32", WEIGHTS, True), 3e-5), (("float16", FORWARD), 8.2e-3),
+    (("float16", WEIGHTS, True), 1.64e-2), (("bfloat16", DATA), 6.56e-2), (("int8", FORWARD), 1.5e-6),
+    (("float32",), 1.5e-6),
 ])
 def test_tolerances(arguments, limit):
     assert verify.tolerance(*arguments) == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_magnitudes_bound_the_sums(case):
+    """Of each element's products, and they are not many times more."""
+    problem = make(parse_line(case))
+    if problem.dtype == "int8":
+        return
+    for direction in problem.directions:
+        views, computed = the_three(problem, direction), problem.computes(direction)
+        exact = by_definition(problem.geometry, **{role: np.abs(view) for role, view in views.items()})
+        sums = verify.magnitudes(problem.geometry, computed, **views)
+        largest = exact["awb".index(computed)]
+        assert (largest <= np.broadcast_to(sums, largest.shape) * (1 + 1e-12)).all()
+        assert sums.max() <= 64 * largest.max()
+
+
+def test_an_element_beyond_its_bound_fails():
+    """Where neither the RMS error nor the largest of all shows it: beside channels that are much larger."""
+    reference = np.ones((2, 3, 64, 64), np.float32)
+    reference[:, 2] = 1e4
+    result, sums = reference.copy(), np.array([4, 4, 4e4]).reshape(1, 3, 1, 1)
+    fine = verify.compare(result.reshape(-1), reference.reshape(-1), 1.5e-6, "host")
+    assert verify.compare_elements(fine, result, reference, sums, 1e-5) == fine
+    result[1, 1, 5, 6] += 3e-5
+    assert verify.compare_elements(fine, result, reference, sums, 1e-5).ok
+    for wrong in (1 + 5e-5, np.nan):
+        result[1, 1, 5, 6] = wrong
+        found = verify.compare_elements(fine, result, reference, sums, 1e-5)
+        assert not found.ok
+        assert "solver's bound" in found.note
+    failed = verify.Check(False, 1.0, 0.5, "host")
+    assert verify.compare_elements(failed, result, reference, sums, 1.0) is failed
+
+
+def test_long_sums_of_one_sign(device_name, capsys):
+    """A million terms, which a float32 accumulator alone gets wrong by more than any limit."""
+    command = "conv -n 2 -c 1 -k 1 -H 512 -W 1024 -y 1 -x 1 -F 4 -i 1"
+    assert main([*command.split(), "--device", device_name]) == 0
+    assert "Verifies OK" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------------- printed lines
@@ -509,8 +552,89 @@ def test_the_shipped_list():
     assert {line.work.descriptors["x"].lens[1:] for line in lines} <= outputs
 
 
+def test_rows_come_as_they_are_known_and_the_result_is_whole_at_any_time(a_list, tmp_path, monkeypatch, capsys):
+    result, seen = tmp_path / "out.json", []
+    ran, count = families.run, 0
+
+    def stopped(*arguments):
+        nonlocal count
+        seen.append(sum(line.endswith("ok") for line in capsys.readouterr().out.splitlines()))
+        if result.exists():
+            found = json.loads(result.read_text())
+            assert found["finished"] is False
+            assert len(found["results"]) == sum(seen)
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return ran(*arguments)
+
+    monkeypatch.setattr(families, "run", stopped)
+    monkeypatch.setattr(listing, "_KEEP_SECONDS", 0.0)
+    assert main(["conv", "--file", str(a_list), "--batch", "1", "--device", "host", "--json", str(result)]) == 130
+    assert seen == [0, 1, 1]
+    found = json.loads(result.read_text())
+    assert (found["finished"], len(found["results"])) == (False, 2)
+
+
+def test_refused_lines_are_skipped_and_counted(tmp_path, capsys):
+    path, result = tmp_path / "some.txt", tmp_path / "out.json"
+    small = "conv -n 1 -c 2 -k 3 -H 5 -W 5"
+    path.write_text(f"{small} -F 1\nconv -c 5 -g 2\nrnn -n 1\n{small} -F 4\n")
+    assert main(["conv", "--file", str(path), "--device", "host", "--json", str(result)]) == 2
+    captured = capsys.readouterr()
+    assert [line.split(": ")[1] for line in captured.err.splitlines()] == [f"{path}, line 2", f"{path}, line 3"]
+    assert captured.out.splitlines()[-1].startswith("2 of 2 lines verified on ")
+    assert captured.out.splitlines()[-1].endswith(", 2 refused")
+    found = json.loads(result.read_text())
+    assert found["finished"]
+    assert [r["line"] for r in found["refused"]] == [2, 3]
+    assert [r["line"] for r in found["results"]] == [1, 4]
+
+
+@pytest.mark.parametrize("program", ["driver", "driver list", "db", "doctor"])
+def test_a_reader_that_leaves(program, a_list, tmp_path):
+    database = tmp_path / "some.txt"
+    database.write_text("".join(f"{n}-1-1-1x1-1-1-1-{n}-0x0-1x1-1x1-0-NCHW-FP32-F=\n" for n in range(1, 3)))
+    words = {"driver": ["driver", "conv", *SMALL, "--device", "host"],
+             "driver list": ["driver", "--file", str(a_list), "--batch", "1", "--device", "host"],
+             "db": ["cli", "db", "verify", str(database)], "doctor": ["cli", "doctor", "--json"]}[program]
+    code = f"import sys; from miopyx.tools.{words[0]} import main; sys.exit(main())"
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", code, *words[1:]], stdout=write, stderr=subprocess.PIPE,
+                              text=True, check=False, timeout=120)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_compilers_print_nothing(opencl_name, tmp_path):
+    """PoCL says on stderr how many warnings there are; errors still come with the build log."""
+    program = """
+import sys
+import miopyx as mi
+from miopyx import errors
+from miopyx.runtime import _opencl
+handle = mi.Handle(sys.argv[1])
+device = handle.device
+source = b"kernel void k(global uint *x) { if (x[0] < 0) x[1] = 1; x[2] == 3; }"
+made = lambda text: _opencl.program_from_source(device.context_address, device.device_address, text, b"")
+made(source)
+try:
+    made(b"kernel void k(global int *x) { nonsense; }")
+except errors.MIOpenError as e:
+    print("nonsense" in str(e))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program, opencl_name], capture_output=True, text=True,
+                          check=False, timeout=120, env={**os.environ, "POCL_CACHE_DIR": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert "generated" not in done.stderr.replace("error generated", "").replace("errors generated", "")
+
+
 @pytest.mark.parametrize(("content", "where"), [
-    (b"conv -n 1\nconv -n\n", "line 2"), (b"conv -n 1\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
+    (b"conv -n 1 -H 5 -W 5\nconv -n\n", "line 2"),
+    (b"conv -n 1 -H 5 -W 5\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
     (b"", "no commands"), (b"\xff\xfe\x00", "not a text file"), (b"conv --file x", "line 1"),
 ])
 def test_bad_lists(tmp_path, content, where, capsys):

@@ -78,7 +78,7 @@ def test_other_transforms_compute_the_same(cpu, host, rng, direction):
     every = configurations_of(solver, dev, problem)
     assert solver.default_config(dev, problem) in every
     got = example.run(cpu, direction, solver, config=every[rng.integers(len(every))])
-    verify(example, direction, got, solver)
+    verify(cpu, example, direction, got, solver)
 
 
 def test_more_tiles_than_are_taken_at_once(cpu, host, rng):
@@ -86,7 +86,7 @@ def test_more_tiles_than_are_taken_at_once(cpu, host, rng):
     example = example_of(conv_case(10, 40, 48, (56, 57), (5, 5), (2, 2)), "float32", "packed", rng, host)
     for direction, solver in enumerate(SOLVERS):
         assert len(solver.solution(cpu.device, example.problem(direction)).steps) > 5
-        verify(example, direction, example.run(cpu, direction, solver), solver)
+        verify(cpu, example, direction, example.run(cpu, direction, solver), solver)
 
 
 def test_error_is_no_more_than_a_direct_sum_has(cpu, host, rng):

@@ -189,8 +189,8 @@ def test_interrupted(again, rng, monkeypatch):
     problem = Problem(again(), rng)
     solver = with_choice(problem)
 
-    def interrupted(handle, p, solver, *rest, **options):
-        config = another(problem, solver) or solver.default_config(handle.device, p)
+    def interrupted(handle, offer, *rest, **options):
+        config = another(problem, offer.solver) or offer.default_config()
         return tuning.Result(config, 1.0, 2.0, 1, 0, 9, "interrupted", {config: 1.0}, {config: (1.0, 1)})
 
     monkeypatch.setattr(tuning, "tune", interrupted)

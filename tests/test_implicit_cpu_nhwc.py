@@ -83,7 +83,7 @@ def test_configurations(cpu, host, rng, direction):
     assert solver.default_config(cpu.device, problem) in every
     config = every[rng.integers(len(every))]
     print(config)
-    verify(example, direction, example.run(cpu, direction, solver, config=config), solver)
+    verify(cpu, example, direction, example.run(cpu, direction, solver, config=config), solver)
 
 
 @pytest.mark.parametrize("direction", range(3))
@@ -99,7 +99,7 @@ def test_packed_filters(cpu, host, rng, direction):
         out = Tensor(cpu, example.desc[(2, 0, 1)[direction]], None)
         ready(*arguments(direction, [t.argument() for t in inputs], out.argument()))
         cpu.finish()
-        verify(example, direction, out.values(), solver)
+        verify(cpu, example, direction, out.values(), solver)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])

@@ -90,7 +90,7 @@ def test_sums_do_not_depend_on_threads(cpu, host, rng):
         cpu.finish()
         results.append(out.values())
         np.testing.assert_array_equal(results[-1], results[0])
-    verify(example, 2, results[0], SOLVER)
+    verify(cpu, example, 2, results[0], SOLVER)
 
 
 def test_padding_is_not_multiplied(cpu, host, rng):

@@ -5,28 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from floors import FLOORS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "miopyx"
 
-# From the ground up.  A module may import from its own floor and from those below; there are no circles on a floor.
-FLOORS = (
-    {"enums", "errors"},
-    {"values"},
-    {"problem"},
-    {"host"},
-    {"device"},
-    {"runtime"},
-    {"database"},
-    {"_core"},
-    {"engine"},
-    {"solvers"},
-    {"choose"},
-    {"api"},
-    {""},  # miopyx itself
-    {"tools"},
-    {"onnx", "__main__"},
-)
 MAY_IMPORT_PYOPENCL = {"device.devices", "device.probe_child"}
 
 
@@ -41,8 +24,8 @@ for _path in sorted(p for suffix in ("py", "pyx", "pxd") for p in SOURCES.rglob(
 
 
 def floor_of(name):
-    found = [i for i, floor in enumerate(FLOORS) if name.split(".")[0] in floor]
-    assert len(found) == 1, f"miopyx.{name} stands on {len(found)} floors of this test's list"
+    found = [i for i, floor in enumerate(FLOORS) if name.split(".")[0] in floor.names]
+    assert len(found) == 1, f"miopyx.{name} stands on {len(found)} floors of tests/floors.py"
     return found[0]
 
 

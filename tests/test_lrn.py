@@ -355,7 +355,7 @@ def test_against_torch(handle, n, rng):
 
 def test_descriptor():
     desc = miopyx.miopenCreateLRNDescriptor()
-    assert repr(desc) == "LRNDescriptor()"
+    assert repr(desc) == "<LRNDescriptor never set>"
     assert desc.mode is None
     assert miopyx.miopenSetLRNDescriptor(desc, WITHIN, 7, 0.1, 0.5, 2) is None
     assert miopyx.miopenGetLRNDescriptor(desc) == (miopyx.miopenLRNWithinChannel, 7, 0.1, 0.5, 2.0)
@@ -369,7 +369,7 @@ def test_descriptor():
 
 
 @pytest.mark.parametrize(("name", "values"), [
-    ("mode", (2, 5, 1, 1, 1)), ("mode", (-1, 5, 1, 1, 1)), ("mode", ("cross", 5, 1, 1, 1)),
+    ("mode", (2, 5, 1, 1, 1)), ("mode", (-1, 5, 1, 1, 1)), ("mode", ("crossed", 5, 1, 1, 1)),
     ("lrnN", (1, -1, 1, 1, 1)), ("lrnN", (1, 2**32, 1, 1, 1)), ("lrnN", (1, 5.0, 1, 1, 1)),
     ("lrnAlpha", (1, 5, math.nan, 1, 1)), ("lrnBeta", (1, 5, 1, math.inf, 1)), ("lrnK", (1, 5, 1, 1, "1")),
     ("lrnK", (1, 5, 1, 1, -math.inf)),

@@ -42,7 +42,7 @@ def test_every_shape(gpu, host, rng, name, layout, direction):
         example = Example(SHAPES[name], dtype, layout, rng, host, shift=int(rng.integers(2)), copied=True)
         check_twice(gpu, example, direction, SOLVERS[direction], rng)
         for config in ((2,), (4,)) if direction == 0 else ():
-            verify(example, direction, example.run(gpu, direction, SOLVERS[direction], config=config),
+            verify(gpu, example, direction, example.run(gpu, direction, SOLVERS[direction], config=config),
                    SOLVERS[direction])
 
 

@@ -52,7 +52,7 @@ def test_every_shape(gpu, host, rng, name, direction):
         example = Example(SHAPES[name], dtype, "channels last", rng, host, shift=int(rng.integers(2)), copied=True)
         check_twice(gpu, example, direction, solver, rng)
         for config in configurations_of(solver, gpu.device, example.problem(direction)) if dtype == "float16" else ():
-            verify(example, direction, example.run(gpu, direction, solver, config=config), solver)
+            verify(gpu, example, direction, example.run(gpu, direction, solver, config=config), solver)
 
 
 @pytest.mark.parametrize("direction", range(3))

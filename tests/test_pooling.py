@@ -488,7 +488,7 @@ def test_one_descriptor_many_calls(handle, rng):
 def test_descriptor():
     pool = miopyx.miopenCreatePoolingDescriptor()
     assert isinstance(pool, PoolingDescriptor)
-    assert repr(pool) == "PoolingDescriptor()"
+    assert repr(pool) == "<PoolingDescriptor never set>"
     assert pool.spatial_dim == 0
     assert miopyx.miopenGetPoolingIndexType(pool) is miopyx.miopenIndexUint8
     assert miopyx.miopenGetPoolingWorkSpaceIndexMode(pool) is miopyx.miopenPoolingWorkspaceIndexMask
@@ -500,8 +500,9 @@ def test_descriptor():
     assert miopyx.miopenSetPoolingWorkSpaceIndexMode(pool, miopyx.miopenPoolingWorkspaceIndexImage) is None
     assert miopyx.miopenGetPoolingIndexType(pool) is miopyx.miopenIndexUint64
     assert miopyx.miopenGetPoolingWorkSpaceIndexMode(pool) is miopyx.miopenPoolingWorkspaceIndexImage
-    assert repr(pool) == ("PoolingDescriptor(mode=1, windows=(5, 4), pads=(3, 2), strides=(1, 7), index_type=3, "
-                          "index_mode=1)")
+    assert repr(pool) == ("PoolingDescriptor(mode='miopenPoolingAverage', windows=(5, 4), pads=(3, 2), strides=(1, 7), "
+                          "index_type='miopenIndexUint64', "
+                          "index_mode='miopenPoolingWorkspaceIndexImage')")
     miopyx.miopenSetNdPoolingDescriptor(pool, miopyx.miopenPoolingMax, 3, (2, 3, 4), (0, 1, 2), (3, 2, 1))
     assert miopyx.miopenGetNdPoolingDescriptor(pool, 3) == (miopyx.miopenPoolingMax, 3, (2, 3, 4), (0, 1, 2), (3, 2, 1))
     assert miopyx.miopenGetPoolingIndexType(pool) is miopyx.miopenIndexUint8

@@ -270,7 +270,8 @@ def test_descriptor():
                                                        miopyx.MIOPEN_SOFTMAX_MODE_INSTANCE)
     assert isinstance(desc.algorithm, miopyx.miopenSoftmaxAlgorithm_t)
     assert isinstance(desc.mode, miopyx.miopenSoftmaxMode_t)
-    assert repr(desc) == "SoftmaxDescriptor(alpha=0.5, beta=-2.0, MIOPEN_SOFTMAX_LOG, MIOPEN_SOFTMAX_MODE_INSTANCE)"
+    assert repr(desc) == ("SoftmaxDescriptor(alpha=0.5, beta=-2.0, algorithm='MIOPEN_SOFTMAX_LOG', "
+                          "mode='MIOPEN_SOFTMAX_MODE_INSTANCE')")
     for wrong in ((1, 0, 3, 0), (1, 0, -1, 0), (1, 0, 0, 2), (1, 0, 0, -1), ("a", 0, 0, 0), (1, None, 0, 0),
                   (1, 0, True, 0), (1, 0, 0, None)):
         with pytest.raises(BadParmError):

@@ -686,7 +686,7 @@ def check(handle, example, solver, values):
     again = example.run(handle, solver, values)
     note = f"{solver} {values} on {example.problem}"
     np.testing.assert_array_equal(got.view("u1"), again.view("u1"), f"not deterministic: {note}")
-    bound = example.transforming_bound() if any(word in solver.name for word in ("FFT", "Winograd")) else 0.0
+    bound = example.transforming_bound() if solver.mixes_tiles else 0.0
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=bound, err_msg=note)
 
 

@@ -8,7 +8,7 @@ descriptors to one body in the forward sense (x, w, y).
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
+from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
 from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
@@ -33,8 +33,9 @@ from miopyx.values.structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
 cdef tuple _MODES = (miopenConvolutionMode_t.miopenConvolution, miopenConvolutionMode_t.miopenTranspose)
 # The enumerations of algorithms, of each direction and of all, by number; made when they are first asked for.
-cdef list _ALGORITHMS = ["miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
-                         "miopenConvAlgorithm_t"]
+cdef tuple _ALGORITHMS_OF = ("miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t",
+                             "miopenConvBwdWeightsAlgorithm_t", "miopenConvAlgorithm_t")
+cdef list _ALGORITHMS = list(_ALGORITHMS_OF)
 cdef enum:
     ALL = 3
 # The buffers of a direction as its functions take them.
@@ -73,7 +74,7 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
-    desc.set(2, pad, stride, dilation, to_int(c_mode, "c_mode"))
+    desc.set(2, pad, stride, dilation, to_member(c_mode, "miopenConvolutionMode_t", "c_mode"))
 
 
 def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
@@ -321,9 +322,9 @@ cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, T
 
 
 cdef int64_t _algorithm_id(int d, object algo) except? 0:
-    cdef int number = to_int(algo, "algo")
+    cdef int number = to_member(algo, <str> _ALGORITHMS_OF[d], "algo")
     if number not in _algorithms(d):
-        raise BadParmError("unknown algorithm", "algo", algo, "an algorithm of this direction")
+        raise_unknown(algo, <str> _ALGORITHMS_OF[d], "algo")
     return -1 - number
 
 
@@ -453,8 +454,23 @@ def plan_backward_weights(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id=N
 
 
 def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
-    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
-    for every solver that applies."""
+    """Return the bytes of workspace that Find wants.
+
+    Its solver's where the find mode takes a known one, else enough for every solver that applies.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    UnknownError
+        Where no solver applies, with the reasons.
+    """
     return _answer(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, WORKSPACE)
 
 
@@ -462,11 +478,40 @@ def miopenFindConvolutionForwardAlgorithm(handle, xDesc, x, wDesc, w, convDesc, 
                                           workSpaceSize, exhaustiveSearch, *, budget_ms=None):
     """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and y is overwritten.
 
-    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
-    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
-    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
-    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
-    nothing could run.
+    NORMAL times all solvers unless everything is known, FAST and the hybrid modes take what the databases have.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+        x: the input, n c (d) h w; w: the filters, k c/groups (z) r s;
+        y: n k (d) h w, lengths as miopenGetConvolutionNdForwardOutputDim gives.
+        One type; int8 gives int32, float32 or int8.
+    convDesc : ConvolutionDescriptor
+    x, w, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say;
+        y is written.
+    requestAlgoCount : int
+        At most so many results, >= 1.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  Solvers that need more are left out.
+    exhaustiveSearch : bool
+        Look for the best configuration of each tunable solver first; it is kept in the user's perf-db.
+    budget_ms : float, optional
+        Milliseconds after which nothing new is timed.
+
+    Returns
+    -------
+    list of miopenConvAlgoPerf_t
+        The fastest solver of each algorithm, fastest first: fwd_algo, time in milliseconds, memory in bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where nothing could run, with the solvers' reasons.
     """
     return _find(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, x, w, y, requestAlgoCount, workSpace,
                  workSpaceSize, exhaustiveSearch, budget_ms)
@@ -476,35 +521,155 @@ def miopenConvolutionForward(handle, alpha, xDesc, x, wDesc, w, convDesc, algo, 
                              workSpaceSize):
     """y = alpha * conv(x, w) + beta * y, with the solver that Find chose for `algo` on this handle.
 
-    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    The formula is MIOpen's (its convolution page):
+
+        y[n, k, o] = sum over c, r of x[n, c, o stride + r dilation - pad] w[k, c, r], c in k's group
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old y is not read.
+    xDesc, wDesc, yDesc : TensorDescriptor
+        x: the input, n c (d) h w; w: the filters, k c/groups (z) r s;
+        y: n k (d) h w, lengths as miopenGetConvolutionNdForwardOutputDim gives.
+        One type; int8 gives int32, float32 or int8.
+    convDesc : ConvolutionDescriptor
+    x, w, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    algo : member of the direction's enumeration of algorithms, or its name
+        What Find returned for this problem on this handle.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where Find did not return `algo` for this problem, or the workspace is too small.
     """
     _run(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, _algorithm_id(MX_FORWARD, algo), False, x, w, y,
          workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
 
 
 def miopenConvolutionForwardGetSolutionCount(handle, wDesc, xDesc, convDesc, yDesc):
-    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    """Return how many solutions GetSolution has.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    MIOpenNotImplementedError
+        For none, with the solvers' reasons.
+    """
     return _solution_count(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc)
 
 
 def miopenConvolutionForwardGetSolution(handle, wDesc, xDesc, convDesc, yDesc, maxSolutionCount):
-    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    """Return the solutions of a problem, best first; nothing is run or compiled.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    maxSolutionCount : int
+        At most so many.
+
+    Returns
+    -------
+    list of miopenConvSolution_t
+        time (milliseconds, measured or of the throughput index), workspace_size (bytes), solution_id, algorithm.
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    """
     return _solutions(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, maxSolutionCount)
 
 
 def miopenConvolutionForwardGetSolutionWorkspaceSize(handle, wDesc, xDesc, convDesc, yDesc, solution_id):
-    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    """Return the bytes of workspace of a solution.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     return _solution_workspace(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, solution_id)
 
 
 def miopenConvolutionForwardCompileSolution(handle, wDesc, xDesc, convDesc, yDesc, solution_id):
-    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    """Make a solution ready to run, so that its first run waits for no compiler.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     _compile(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, solution_id)
 
 
 def miopenConvolutionForwardImmediate(handle, wDesc, w, xDesc, x, convDesc, yDesc, y, workSpace, workSpaceSize,
                                       solution_id):
-    """y = conv(x, w) with a solution of GetSolution; compiled at its first use."""
+    """y = conv(x, w) with a solution of GetSolution; compiled at its first use.
+
+    The formula is MIOpen's (its convolution page):
+
+        y[n, k, o] = sum over c, r of x[n, c, o stride + r dilation - pad] w[k, c, r], c in k's group
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    xDesc, wDesc, yDesc : TensorDescriptor
+        x: the input, n c (d) h w; w: the filters, k c/groups (z) r s;
+        y: n k (d) h w, lengths as miopenGetConvolutionNdForwardOutputDim gives.
+        One type; int8 gives int32, float32 or int8.
+    convDesc : ConvolutionDescriptor
+    x, w, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  At least what GetSolutionWorkspaceSize returns.
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where the workspace is smaller than the solution needs.
+    """
     _run(MX_FORWARD, handle, xDesc, wDesc, yDesc, convDesc, _solution_id(solution_id), True, x, w, y, workSpace,
          workSpaceSize, 1.0, 0.0)
 
@@ -513,8 +678,23 @@ def miopenConvolutionForwardImmediate(handle, wDesc, w, xDesc, x, convDesc, yDes
 
 
 def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
-    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
-    for every solver that applies."""
+    """Return the bytes of workspace that Find wants.
+
+    Its solver's where the find mode takes a known one, else enough for every solver that applies.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    UnknownError
+        Where no solver applies, with the reasons.
+    """
     return _answer(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, WORKSPACE)
 
 
@@ -522,11 +702,40 @@ def miopenFindConvolutionBackwardDataAlgorithm(handle, dyDesc, dy, wDesc, w, con
                                                workSpace, workSpaceSize, exhaustiveSearch, *, budget_ms=None):
     """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and dx is overwritten.
 
-    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
-    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
-    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
-    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
-    nothing could run.
+    NORMAL times all solvers unless everything is known, FAST and the hybrid modes take what the databases have.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; w: the filters, k c/groups (z) r s;
+        dx: the gradient of x, n c (d) h w.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, w, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say;
+        dx is written.
+    requestAlgoCount : int
+        At most so many results, >= 1.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  Solvers that need more are left out.
+    exhaustiveSearch : bool
+        Look for the best configuration of each tunable solver first; it is kept in the user's perf-db.
+    budget_ms : float, optional
+        Milliseconds after which nothing new is timed.
+
+    Returns
+    -------
+    list of miopenConvAlgoPerf_t
+        The fastest solver of each algorithm, fastest first: bwd_data_algo, time in milliseconds, memory in bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where nothing could run, with the solvers' reasons.
     """
     return _find(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, dy, w, dx, requestAlgoCount, workSpace,
                  workSpaceSize, exhaustiveSearch, budget_ms)
@@ -536,35 +745,155 @@ def miopenConvolutionBackwardData(handle, alpha, dyDesc, dy, wDesc, w, convDesc,
                                   workSpaceSize):
     """dx = alpha * conv_backward_data(dy, w) + beta * dx, with the solver that Find chose for `algo` on this handle.
 
-    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    The formula is MIOpen's (its convolution page):
+
+        dx[n, c, i] = sum over k, r of dy[n, k, o] w[k, c, r] where o stride + r dilation - pad = i
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old dx is not read.
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; w: the filters, k c/groups (z) r s;
+        dx: the gradient of x, n c (d) h w.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, w, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    algo : member of the direction's enumeration of algorithms, or its name
+        What Find returned for this problem on this handle.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where Find did not return `algo` for this problem, or the workspace is too small.
     """
     _run(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, _algorithm_id(MX_BACKWARD_DATA, algo), False, dy,
          w, dx, workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
 
 
 def miopenConvolutionBackwardDataGetSolutionCount(handle, dyDesc, wDesc, convDesc, dxDesc):
-    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    """Return how many solutions GetSolution has.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    MIOpenNotImplementedError
+        For none, with the solvers' reasons.
+    """
     return _solution_count(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc)
 
 
 def miopenConvolutionBackwardDataGetSolution(handle, dyDesc, wDesc, convDesc, dxDesc, maxSolutionCount):
-    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    """Return the solutions of a problem, best first; nothing is run or compiled.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    maxSolutionCount : int
+        At most so many.
+
+    Returns
+    -------
+    list of miopenConvSolution_t
+        time (milliseconds, measured or of the throughput index), workspace_size (bytes), solution_id, algorithm.
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    """
     return _solutions(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, maxSolutionCount)
 
 
 def miopenConvolutionBackwardDataGetSolutionWorkspaceSize(handle, dyDesc, wDesc, convDesc, dxDesc, solution_id):
-    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    """Return the bytes of workspace of a solution.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     return _solution_workspace(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, solution_id)
 
 
 def miopenConvolutionBackwardDataCompileSolution(handle, dyDesc, wDesc, convDesc, dxDesc, solution_id):
-    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    """Make a solution ready to run, so that its first run waits for no compiler.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     _compile(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, solution_id)
 
 
 def miopenConvolutionBackwardDataImmediate(handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, workSpace,
                                            workSpaceSize, solution_id):
-    """dx = conv_backward_data(dy, w) with a solution of GetSolution; compiled at its first use."""
+    """dx = conv_backward_data(dy, w) with a solution of GetSolution; compiled at its first use.
+
+    The formula is MIOpen's (its convolution page):
+
+        dx[n, c, i] = sum over k, r of dy[n, k, o] w[k, c, r] where o stride + r dilation - pad = i
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, wDesc, dxDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; w: the filters, k c/groups (z) r s;
+        dx: the gradient of x, n c (d) h w.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, w, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  At least what GetSolutionWorkspaceSize returns.
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where the workspace is smaller than the solution needs.
+    """
     _run(MX_BACKWARD_DATA, handle, dxDesc, wDesc, dyDesc, convDesc, _solution_id(solution_id), True, dy, w, dx,
          workSpace, workSpaceSize, 1.0, 0.0)
 
@@ -573,8 +902,23 @@ def miopenConvolutionBackwardDataImmediate(handle, dyDesc, dy, wDesc, w, convDes
 
 
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
-    """Return the bytes of workspace that Find wants: its solver's where the find mode takes a known one, else enough
-    for every solver that applies."""
+    """Return the bytes of workspace that Find wants.
+
+    Its solver's where the find mode takes a known one, else enough for every solver that applies.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    UnknownError
+        Where no solver applies, with the reasons.
+    """
     return _answer(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, WORKSPACE)
 
 
@@ -582,11 +926,40 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(handle, dyDesc, dy, xDesc, x, 
                                                   workSpace, workSpaceSize, exhaustiveSearch, *, budget_ms=None):
     """Return solvers that are ready to run, as the find mode asks; what has to be timed is, and dw is overwritten.
 
-    At most requestAlgoCount miopenConvAlgoPerf_t, the fastest solver of each algorithm, fastest first, none that needs
-    more than workSpaceSize bytes.  NORMAL times all solvers unless everything is known, FAST and the hybrid modes take
-    what the databases have.  exhaustiveSearch looks for the best configuration of each tunable solver first.  After
-    budget_ms milliseconds nothing new is timed.  Raises UnknownError, with each solver's reason, where
-    nothing could run.
+    NORMAL times all solvers unless everything is known, FAST and the hybrid modes take what the databases have.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; x: the input, n c (d) h w;
+        dw: the gradient of w, k c/groups (z) r s.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, x, dw : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say;
+        dw is written.
+    requestAlgoCount : int
+        At most so many results, >= 1.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  Solvers that need more are left out.
+    exhaustiveSearch : bool
+        Look for the best configuration of each tunable solver first; it is kept in the user's perf-db.
+    budget_ms : float, optional
+        Milliseconds after which nothing new is timed.
+
+    Returns
+    -------
+    list of miopenConvAlgoPerf_t
+        The fastest solver of each algorithm, fastest first: bwd_weights_algo, time in milliseconds, memory in bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where nothing could run, with the solvers' reasons.
     """
     return _find(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, dy, x, dw, requestAlgoCount, workSpace,
                  workSpaceSize, exhaustiveSearch, budget_ms)
@@ -596,35 +969,155 @@ def miopenConvolutionBackwardWeights(handle, alpha, dyDesc, dy, xDesc, x, convDe
                                      workSpaceSize):
     """dw = alpha * conv_backward_weights(dy, x) + beta * dw, with the solver that Find chose for `algo` on this handle.
 
-    Raises UnknownError where Find did not return `algo` for this problem, or the workspace is too small.
+    The formula is MIOpen's (its convolution page):
+
+        dw[k, c, r] = sum over n, o of dy[n, k, o] x[n, c, o stride + r dilation - pad]
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old dw is not read.
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; x: the input, n c (d) h w;
+        dw: the gradient of w, k c/groups (z) r s.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, x, dw : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    algo : member of the direction's enumeration of algorithms, or its name
+        What Find returned for this problem on this handle.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where Find did not return `algo` for this problem, or the workspace is too small.
     """
     _run(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, _algorithm_id(MX_BACKWARD_WEIGHTS, algo),
          False, dy, x, dw, workSpace, workSpaceSize, to_double(alpha, "alpha"), to_double(beta, "beta"))
 
 
 def miopenConvolutionBackwardWeightsGetSolutionCount(handle, dyDesc, xDesc, convDesc, dwDesc):
-    """Return how many solutions GetSolution has; MIOpenNotImplementedError for none."""
+    """Return how many solutions GetSolution has.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    MIOpenNotImplementedError
+        For none, with the solvers' reasons.
+    """
     return _solution_count(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc)
 
 
 def miopenConvolutionBackwardWeightsGetSolution(handle, dyDesc, xDesc, convDesc, dwDesc, maxSolutionCount):
-    """Return at most maxSolutionCount miopenConvSolution_t, best first; nothing is run or compiled."""
+    """Return the solutions of a problem, best first; nothing is run or compiled.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    maxSolutionCount : int
+        At most so many.
+
+    Returns
+    -------
+    list of miopenConvSolution_t
+        time (milliseconds, measured or of the throughput index), workspace_size (bytes), solution_id, algorithm.
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptors do not fit each other.
+    """
     return _solutions(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, maxSolutionCount)
 
 
 def miopenConvolutionBackwardWeightsGetSolutionWorkspaceSize(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id):
-    """Return the bytes of workspace of a solution; BadParmError if it is unknown or not applicable."""
+    """Return the bytes of workspace of a solution.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     return _solution_workspace(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id)
 
 
 def miopenConvolutionBackwardWeightsCompileSolution(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id):
-    """Make a solution ready to run; BadParmError if it is unknown or not applicable."""
+    """Make a solution ready to run, so that its first run waits for no compiler.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+    convDesc : ConvolutionDescriptor
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where it is unknown or not applicable, or the descriptors do not fit each other.
+    """
     _compile(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id)
 
 
 def miopenConvolutionBackwardWeightsImmediate(handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, workSpace,
                                               workSpaceSize, solution_id):
-    """dw = conv_backward_weights(dy, x) with a solution of GetSolution; compiled at its first use."""
+    """dw = conv_backward_weights(dy, x) with a solution of GetSolution; compiled at its first use.
+
+    The formula is MIOpen's (its convolution page):
+
+        dw[k, c, r] = sum over n, o of dy[n, k, o] x[n, c, o stride + r dilation - pad]
+
+    In mode miopenTranspose forward and backward data change places.
+
+    Parameters
+    ----------
+    handle : Handle
+    dyDesc, xDesc, dwDesc : TensorDescriptor
+        dy: the gradient of y, n k (d) h w; x: the input, n c (d) h w;
+        dw: the gradient of w, k c/groups (z) r s.
+        One type; int8 is for inputs of forward alone.
+    convDesc : ConvolutionDescriptor
+    dy, x, dw : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    workSpace : memory of the handle's device, or None where workSpaceSize is 0
+    workSpaceSize : int
+        Bytes.  At least what GetSolutionWorkspaceSize returns.
+    solution_id : int
+        What GetSolution returned.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors, buffers or the workspace do not fit each other; nothing was run then.
+    UnknownError
+        Where the workspace is smaller than the solution needs.
+    """
     _run(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, _solution_id(solution_id), True, dy, x, dw,
          workSpace, workSpaceSize, 1.0, 0.0)
 

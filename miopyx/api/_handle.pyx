@@ -2,6 +2,7 @@
 
 from miopyx.values._args cimport to_flag
 
+from miopyx.choose import switches
 from miopyx.engine._handle import Handle as _Handle
 from miopyx.enums import miopenStatus_t
 from miopyx.errors import BadParmError
@@ -21,6 +22,10 @@ VERSION = (3, 3, 0)
 
 class Handle(_Handle):
     __doc__ = _Handle.__doc__
+
+    def __init__(self, device=None):
+        switches.review()
+        super().__init__(device)
 
     def convolution_forward(self, x_desc, w_desc, conv_desc, y_desc, solution_id=None, workspace_limit=None):
         """Return a prepared plan: ``plan(x, w, y)`` computes y.

@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from libc.math cimport isinf, trunc
 from libc.stdint cimport int64_t, uint64_t
 
-from miopyx.values._args cimport to_double, to_flag, to_int, to_int64
+from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
 from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
 from miopyx.engine._invoker cimport Invoker
@@ -54,7 +54,7 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
     """
     cdef Handle h = as_handle(handle)
     cdef TensorDescriptor a = as_tensor(aDesc, "aDesc"), b = as_tensor(bDesc, "bDesc"), c = as_tensor(cDesc, "cDesc")
-    cdef int op = to_int(tensorOp, "tensorOp")
+    cdef int op = to_member(tensorOp, "miopenTensorOp_t", "tensorOp")
     cdef uint64_t[3] stamp = [a.stamp, b.stamp, c.stamp]
     cdef int[3] order = [TENSOR_A, TENSOR_B, TENSOR_C]
     cdef PyObject* data[3]
@@ -232,7 +232,7 @@ def plan_op_tensor(handle, tensor_op, a_desc, b_desc, c_desc):
     """Body of Handle.op_tensor."""
     cdef TensorDescriptor a = as_tensor(a_desc, "a_desc"), b = as_tensor(b_desc, "b_desc")
     cdef TensorDescriptor c = as_tensor(c_desc, "c_desc")
-    cdef int op = to_int(tensor_op, "tensor_op")
+    cdef int op = to_member(tensor_op, "miopenTensorOp_t", "tensor_op")
     cdef int[3] order = [TENSOR_A, TENSOR_B, TENSOR_C]
     return plan_of(handle, lambda: TensorProblem(MX_OP_TENSOR, a, b, c, op), order, 3, _OP_BUFFERS, (a, b, c),
                    ("a_desc", "b_desc", "c_desc"), (("alpha1", 1.0), ("alpha2", 1.0), ("beta", 0.0)))

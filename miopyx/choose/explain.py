@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from miopyx.engine._handle import Handle
@@ -11,7 +12,23 @@ from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
 from ._ranking import Candidate, candidates, ranked_by
-from ._survey import Survey
+from ._survey import ANOTHER_DIRECTION, Refusal, Survey
+
+NAMED = 3  # solvers of one reason that are named, not counted
+
+
+def grouped(refused: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return, for names and reasons, each reason once: the names where they are few, else how many, and the reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in refused:
+        names.setdefault(why, []).append(name)
+    return [(", ".join(some) if len(some) <= NAMED else f"{len(some)} solvers", why) for why, some in names.items()]
+
+
+def reasons(refused: Iterable[Refusal]) -> str:
+    """Return why nothing could be taken, for a message; solvers of another direction need no word."""
+    return "; ".join(f"{who}: {why}" for who, why in grouped(
+        (r.solver.name, r.why) for r in refused if r.why != ANOTHER_DIRECTION))
 
 
 class Explanation(NamedTuple):
@@ -35,8 +52,9 @@ class Explanation(NamedTuple):
             f"workspace {c.workspace} bytes",
             f"kernels   {', '.join(self.kernels)}",
         ]
-        width = max((len(name) for name, _ in self.others), default=0)
-        return "\n".join(lines + [f"not {name:<{width}}  {why}" for name, why in self.others])
+        others = grouped(self.others)
+        width = min(max((len(names) for names, _ in others), default=0), 48)
+        return "\n".join(lines + [f"not {names:<{width}}  {why}" for names, why in others])
 
 
 def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Candidate,

@@ -30,6 +30,7 @@ from miopyx.values.configurations import config_text
 from . import switches
 from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, worth_timing
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
+from .explain import reasons
 from .preparing import first_of, invoker, tuned_config
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
@@ -304,8 +305,7 @@ def _needs(offer: Offer, given: int) -> Refusal:
 
 
 def _nothing(refusals: list[Refusal]) -> UnknownError:
-    return UnknownError("No suitable algorithm was found to execute the required convolution. " + "; ".join(
-        f"{r.solver.name}: {r.why}" for r in refusals if r.why != ANOTHER_DIRECTION))
+    return UnknownError(f"No suitable algorithm was found to execute the required convolution. {reasons(refusals)}")
 
 
 def _keep(survey: Survey, record: FindRecord, passing: bool) -> None:
@@ -431,7 +431,6 @@ def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:
                 return ranked[0].workspace
     able = survey.applicable()
     if not able:
-        raise UnknownError(f"no solver for {problem!r}: " + "; ".join(
-            f"{r.solver.name}: {r.why}" for r in survey.refusals() if r.why != ANOTHER_DIRECTION))
+        raise UnknownError(f"no solver for {problem!r}: {reasons(survey.refusals())}")
     dynamic = [o for o in able if o.solver.dynamic] if mode == DYNAMIC_HYBRID else []
     return max(offer.workspace for offer in dynamic or able)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from miopyx._core import Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
@@ -11,18 +9,13 @@ from miopyx.engine._invoker import Invoker
 from miopyx.errors import MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
-from miopyx.values import config, logs
+from miopyx.values import logs
 from miopyx.values.configurations import parse_config
 
+from . import switches
 from ._ranking import NO_SOLUTION, Candidate, candidates
-from ._survey import ANOTHER_DIRECTION, Survey
-
-
-@cache
-def _overrides(text: str) -> dict[str, str]:
-    """Return the configurations that MIOPEN_DEBUG_PERFDB_OVERRIDE names, ``Solver;values:Solver2;values``."""
-    pairs = (part.partition(";") for part in text.split(":") if part)
-    return {solver.strip(): values.strip() for solver, _, values in pairs}
+from ._survey import Survey
+from .explain import grouped, reasons
 
 
 def tuned_config(offer: Offer) -> tuple[int, ...] | None:
@@ -33,7 +26,7 @@ def tuned_config(offer: Offer) -> tuple[int, ...] | None:
     if not offer.parameters():
         return None
     name = offer.solver.name
-    stored = _overrides(config.get("MIOPEN_DEBUG_PERFDB_OVERRIDE")).get(name)
+    stored = switches.overrides().get(name)
     if stored is None:
         stored = store.of(offer.device.info).tuned(offer.problem).get(name)
     if stored is None:
@@ -61,11 +54,11 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     Where one does not build on this device the next one is taken; where all fail the last failure is raised.
     """
     failure: MIOpenError | None = None
-    reasons = []
+    refused = []
     for solver in registry.OTHERS[type(problem).__name__]:
         offer = solver.offer(handle.device, problem)
         if offer.refusal is not None:
-            reasons.append(f"{solver.name}: {offer.refusal}")
+            refused.append((solver.name, offer.refusal))
             continue
         try:
             return Invoker(handle, offer)
@@ -73,7 +66,8 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
             failure = e
     if failure is not None:
         raise failure
-    raise MIOpenNotImplementedError(f"No solver found. {problem!r}: {'; '.join(reasons)}")
+    raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
+                                    + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
 
 
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
@@ -85,8 +79,7 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
     ready = first_of(handle, candidates(survey), workspace_limit)
     if ready is not None:
         return ready
-    reasons = "; ".join(f"{r.solver.name}: {r.why}" for r in survey.refusals() if r.why != ANOTHER_DIRECTION)
-    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons}")
+    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons(survey.refusals())}")
 
 
 def first_of(handle: Handle, ordered: list[Candidate],

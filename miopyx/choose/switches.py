@@ -1,4 +1,4 @@
-"""Solvers that the environment switches off, by algorithm, by how they are written, or one by one."""
+"""What the environment says of solvers: which are off, alone on, or configured; and all that is wrong in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from miopyx._core import Solver
 from miopyx.errors import BadParmError
 from miopyx.solvers import registry
 from miopyx.solvers.conv._base import ConvSolver
-from miopyx.values import config
+from miopyx.values import config, logs
+from miopyx.values.configurations import parse_config
 
 # Which switch covers which solvers.
 _ALGORITHMS = ("GEMM", "DIRECT", "FFT", "WINOGRAD", "", "IMPLICIT_GEMM")  # by miopenConvAlgorithm_t
@@ -48,6 +49,50 @@ def _only(text: str) -> frozenset[int] | None:
             raise BadParmError("no such solver", "MIOPEN_DEBUG_FIND_ONLY_SOLVER", word, "an id or a name of a solver")
         ids.add(solver.id)
     return frozenset(ids)
+
+
+@cache
+def _overrides(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return a text's solvers with their configurations, and its parts that say none."""
+    chosen, wrong = {}, []
+    for part in text.split(":"):
+        name, separator, values = (word.strip() for word in part.partition(";"))
+        if separator and name in registry.BY_NAME and parse_config(values) is not None:
+            chosen[name] = values
+        elif part.strip():
+            wrong.append(part)
+    return chosen, tuple(wrong)
+
+
+def overrides() -> dict[str, str]:
+    """Return the configurations that MIOPEN_DEBUG_PERFDB_OVERRIDE names; a part that says none is reported once."""
+    chosen, wrong = _overrides(config.get("MIOPEN_DEBUG_PERFDB_OVERRIDE"))
+    for part in wrong:
+        logs.warn_once(("environment", part), "MIOPEN_DEBUG_PERFDB_OVERRIDE: %r is passed over; allowed: "
+                       "Solver;values:Solver2;values, with names of solvers and integers between commas", part[:80],
+                       function="config")
+    return chosen
+
+
+def review() -> None:
+    """Report what is wrong in the environment, whatever will be read of it, once: at the first handle."""
+    config.once("reviewed", _review)
+
+
+def _review() -> bool:
+    for name, why in config.wrong():
+        logs.warn_once(("environment", name), "%s", why, function="config")
+    overrides()
+    try:
+        only()
+    except BadParmError as e:
+        logs.warn_once(("environment", "MIOPEN_DEBUG_FIND_ONLY_SOLVER"), "%s", e, function="config")
+    for name in ("MIOPEN_SYSTEM_DB_PATH", "MIOPEN_USER_DB_PATH"):
+        given = config.get(name)
+        if given and not config.expanded(given).is_dir() and (
+                name == "MIOPEN_SYSTEM_DB_PATH" or config.expanded(given).exists()):  # the user's own is made
+            logs.warn_once(("environment", name), "%s = %r is no folder", name, given, function="config")
+    return True
 
 
 def off() -> dict[Solver, str]:

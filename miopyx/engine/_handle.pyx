@@ -107,11 +107,11 @@ cdef class Handle:
         context, left = None, []
         if info.kind != "host":
             _opencl.load(devices.loader_path())
-            _buffers.know_buffer(*devices.memory_types())
             if queue is None:
                 context, queue = devices.open_device(info)
             else:
                 context = queue.context
+            _buffers.know_buffer(*devices.memory_types(), context)
         if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
                 or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
             # Programs and invokers belong to a context and a device, times to a device.
@@ -403,20 +403,63 @@ cdef class Handle:
     # Memory for people who do not want to talk to pyopencl.
 
     def upload(self, array):
-        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host."""
+        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host.
+
+        Parameters
+        ----------
+        array : numpy or ml_dtypes array
+            Of any type, lengths and strides; nested sequences of numbers are converted as NumPy does.
+
+        Raises
+        ------
+        BadParmError
+            For what has no numbers, or no elements.
+        AllocFailedError
+            Where the device has no room.
+        """
         self.require_alive()
+        try:
+            values = numpy.ascontiguousarray(array)
+        except Exception as e:  # whatever a strange object raises
+            raise BadParmError(f"not an array: {e}", "array", type(array).__name__, "an array of numbers") from None
+        if values.dtype.hasobject or values.dtype.kind in "USMm":
+            raise BadParmError("not an array of numbers", "array", type(array).__name__, "an array of numbers")
+        if values.size == 0:
+            raise BadParmError("the array is empty", "array", values.shape, "at least one element")
         if self.device.is_host:
             return numpy.array(array, copy=True, order="C")
         from miopyx.device import devices
 
-        return devices.upload(self.queue, numpy.ascontiguousarray(array))
+        buffer = devices.upload(self.queue, values)
+        _buffers.keep(buffer, self.device.context, "array")
+        return buffer
 
     def download(self, buffer, array):
-        """Fill the C-contiguous `array` from memory that `upload` made, waiting for what is enqueued."""
+        """Fill an array from memory that `upload` made, waiting for what is enqueued, and return it.
+
+        Parameters
+        ----------
+        buffer : pyopencl.Buffer, on the host a NumPy array
+            At least as long as the array.
+        array : numpy or ml_dtypes array
+            C-contiguous and writable.
+
+        Raises
+        ------
+        BadParmError
+            For a buffer that is none, was released or is too short, and an array that cannot be filled.
+        """
         self.require_alive()
+        if not isinstance(array, numpy.ndarray):
+            raise BadParmError("not an array", "array", type(array).__name__, "a NumPy array to be filled")
         if not array.flags.c_contiguous:
             raise BadParmError("array is not C-contiguous", "array", array.strides, "C-contiguous")
+        if not array.flags.writeable:
+            raise BadParmError("array is read-only", "array", type(array).__name__, "a writable array")
         if self.device.is_host:
+            if not isinstance(buffer, numpy.ndarray) or not buffer.flags.c_contiguous:
+                raise BadParmError("not memory that upload made", "buffer", type(buffer).__name__,
+                                   "a C-contiguous NumPy array")
             if buffer.nbytes < array.nbytes:
                 raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
                                    f">= {array.nbytes} bytes")
@@ -424,6 +467,7 @@ cdef class Handle:
         else:
             from miopyx.device import devices
 
+            _buffers.keep(buffer, self.device.context, "buffer")
             devices.download(self.queue, buffer, array)
         return array
 

@@ -31,6 +31,8 @@ cdef class Plan:
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1
     cdef int _require_unchanged(self) except -1
+    cdef str _usage(self)
+    cdef double _number(self, object value, str name) except? -1
 
 
 # An empty plan whose handle, invoker and explanation are set; the caller fills in `order` and `count`.

@@ -49,18 +49,30 @@ cdef class Plan:
         if self.handle is None:
             raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
         if len(args) < self.count or len(args) > self.count + len(self.scalars):
-            raise TypeError(f"a plan of {', '.join(map(str, self.names[:self.count]))} "
-                            f"and the numbers {self.scalars} was called with {len(args)} arguments")
+            raise TypeError(f"{self._usage()} was called with {len(args)} arguments")
         memcpy(scalars, self.default, sizeof(scalars))
         for i in range(self.count):
             data[i] = <PyObject*> args[i]
         for i in range(len(args) - self.count):
-            scalars[i] = to_double(args[self.count + i], self.scalars[i])
+            scalars[i] = self._number(args[self.count + i], self.scalars[i])
         for name, value in kwargs.items():
             if name not in self.scalars or self.scalars.index(name) < len(args) - self.count:
-                raise TypeError(f"a plan got an unexpected argument {name!r}; its numbers are {self.scalars}")
-            scalars[<int> self.scalars.index(name)] = to_double(value, name)
+                raise TypeError(f"{self._usage()} got an unexpected argument {name!r}")
+            scalars[<int> self.scalars.index(name)] = self._number(value, name)
         self._run(data, scalars)
+
+    cdef str _usage(self):
+        """How the plan is called, as text."""
+        cdef int i
+        numbers = [f"{name}={self.default[i]:g}" for i, name in enumerate(self.scalars)]
+        return f"plan({', '.join([*map(str, self.buffers), *numbers])})"
+
+    cdef double _number(self, object value, str name) except? -1:
+        """A number behind the buffers; not an array of one element, which is a workspace given by habit."""
+        if getattr(value, "shape", ()) or hasattr(value, "int_ptr") or hasattr(value, "svm_ptr") or value is None:
+            raise BadParmError("a plan takes its buffers and numbers alone: its workspace is the handle's", name,
+                               type(value).__name__, self._usage())
+        return to_double(value, name)
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1:
         cdef call_t call

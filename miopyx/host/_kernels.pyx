@@ -9,11 +9,10 @@ cdef extern from "miopyx/host/gemm_f64.h" nogil:
 
 cdef const mx_kernels* choose() except NULL:
     cdef const mx_kernels* chosen
-    text = config.get("MIOPYX_HOST_ISA")
-    name = text.strip().lower().encode()
+    name = config.get("MIOPYX_HOST_ISA").encode()
     chosen = mx_choose_kernels(<const char*> name if name else NULL)
     if chosen == NULL:
-        raise InvalidValueError("no such variant", "MIOPYX_HOST_ISA", text, "baseline, avx2, avx512")
+        raise InvalidValueError("no such variant", "MIOPYX_HOST_ISA", name.decode(), "baseline, avx2, avx512")
     return chosen
 
 

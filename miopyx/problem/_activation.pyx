@@ -6,12 +6,12 @@ for all others.  What is not read is not part of the problem.  Nor are alpha, be
 
 from libc.string cimport memset
 
-from miopyx.values._args cimport to_double, to_int
+from miopyx.values._args cimport raise_unknown, to_double, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_AXES, mx_activation_problem
 
-from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.errors import MIOpenNotImplementedError
 
 
 cdef class ActivationDescriptor(Descriptor):
@@ -37,11 +37,11 @@ cdef class ActivationDescriptor(Descriptor):
         self.stamp = next_stamp()
 
     cdef int set(self, object mode, object alpha, object beta, object gamma) except -1:
-        cdef int number = to_int(mode, "mode")
+        cdef int number = to_member(mode, "miopenActivationMode_t", "mode")
         cdef double a = to_double(alpha, "activAlpha"), b = to_double(beta, "activBeta")
         cdef double c = to_double(gamma, "activGamma")
         if number < 0 or number >= MODES:
-            raise BadParmError("unknown mode", "mode", mode, "a miopenActivationMode_t")
+            raise_unknown(mode, "miopenActivationMode_t", "mode")
         self.number, self.alpha, self.beta, self.gamma = number, a, b, c
         self.stamp = next_stamp()
         return 0
@@ -53,8 +53,8 @@ cdef class ActivationDescriptor(Descriptor):
 
         return miopenActivationMode_t(self.number)
 
-    def __repr__(self):
-        return f"ActivationDescriptor({self.mode.name}, alpha={self.alpha}, beta={self.beta}, gamma={self.gamma})"
+    cdef str described(self):
+        return f"ActivationDescriptor({self.mode.name!r}, alpha={self.alpha}, beta={self.beta}, gamma={self.gamma})"
 
 
 cdef ActivationDescriptor check_activation(object desc, str name):

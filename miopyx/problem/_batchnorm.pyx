@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx.values._args cimport to_int
+from miopyx.values._args cimport raise_unknown, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport (
@@ -19,9 +19,9 @@ cdef tuple PASSES = ("training", "inference", "backward")
 
 cdef int to_mode(object mode) except -1:
     """A miopenBatchNormMode_t."""
-    cdef int number = to_int(mode, "bn_mode")
+    cdef int number = to_member(mode, "miopenBatchNormMode_t", "bn_mode")
     if number != BN_PER_ACTIVATION and number != BN_SPATIAL:
-        raise BadParmError("unknown mode", "bn_mode", mode, "a miopenBatchNormMode_t")
+        raise_unknown(mode, "miopenBatchNormMode_t", "bn_mode")
     return number
 
 

@@ -11,6 +11,8 @@ cdef class Descriptor:
     cdef bint destroyed             # its content stays, for plans that were made of it
     cdef uint64_t stamp             # of what it was last set to, see next_stamp
 
+    cdef str described(self)
+
 
 cdef class TensorDescriptor(Descriptor):
     cdef readonly int ndim          # 0 until set

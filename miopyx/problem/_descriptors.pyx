@@ -4,10 +4,13 @@ Descriptors hold C integers in fixed arrays.  All checks and everything derived 
 descriptor is set, so that using one later costs struct reads.  A setter that fails leaves the descriptor as it was.
 """
 
+import sys
+
 from cpython.long cimport PyLong_Check
 from libc.string cimport memcpy
 
-from miopyx.values._args cimport checked_add, checked_mul, read_ints, to_int
+from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
+from miopyx import enums
 from miopyx.errors import BadParmError, InvalidValueError, UnknownError
 from miopyx.enums import miopenConvolutionFindMode_t, miopenConvolutionMode_t, miopenDataType_t, miopenTensorLayout_t
 
@@ -44,23 +47,36 @@ cdef int to_data_type(object value, str name) except -1:
     if PyLong_Check(value):
         number = to_int(value, name)
     else:
-        try:
-            known = _TYPE_OF_NAME[getattr(value, "name", None) or getattr(value, "__name__", None) or value]
-        except Exception:  # no name, or an object whose attributes or hash raise
-            known = to_int(value, name)
-        if getattr(value, "isnative", True) is False:
-            raise BadParmError("type in another byte order than the machine's", name, value, "native byte order")
-        number = known
+        number = _named_type(value, name)
     if type_size(number) == 0:
-        raise BadParmError("unknown data type", name, value, "a miopenDataType_t")
+        raise_unknown(value, "miopenDataType_t", name)
     return number
 
 
-_TYPE_OF_NAME = {
-    "float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6,
-    "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9,
-}
-_NAME_OF_TYPE = {number: name for name, number in _TYPE_OF_NAME.items()}
+cdef int _named_type(object value, str name) except? -1:
+    """A type by a name, or by an object of NumPy, ml_dtypes, PyTorch or their like that has one."""
+    cdef bint native = True
+    try:
+        native = getattr(value, "isnative", True)
+        text = getattr(value, "name", None) or getattr(value, "__name__", None) or value
+        if type(value).__name__ == "dtype" and text is value:  # PyTorch's: torch.float32
+            text = str(value).rpartition(".")[2]
+        if isinstance(value, str) and value[:1] in _BYTE_ORDERS:
+            native, text = value[0] in ("=", "|", "<" if sys.byteorder == "little" else ">"), value[1:]
+        known = enums.number_of("miopenDataType_t", text) if isinstance(text, str) else None
+    except Exception:  # an object whose attributes raise
+        known = None
+    if known is None:
+        if isinstance(value, str):
+            raise_unknown(value, "miopenDataType_t", name)
+        return convert_member(value, "miopenDataType_t", name)  # a NumPy integer, say
+    if not native:
+        raise BadParmError("type in another byte order than the machine's", name, value, "native byte order")
+    return known
+
+
+_BYTE_ORDERS = ("<", ">", "=", "|")
+_NAME_OF_TYPE = {number: name for name, number in enums.DATA_TYPES.items()}
 
 # Dimension numbers from the outermost to the innermost, for lengths given in n c (d) h w order.
 _ORDER = {0: (0, 1, 2, 3), 1: (0, 2, 3, 1), 2: (1, 2, 3, 0), 3: (0, 1, 2, 3), 4: (0, 1, 2, 3),
@@ -76,11 +92,18 @@ cdef uint64_t next_stamp() noexcept nogil:
 cdef class Descriptor:
     """Base of all descriptors."""
 
+    cdef str described(self):
+        return type(self).__name__
+
+    def __repr__(self):
+        return f"<destroyed {self.described()}>" if self.destroyed else self.described()
+
 
 cdef object check_descriptor(object desc, type kind, str name):
     """`desc` where it is a live descriptor of a class."""
     if not isinstance(desc, kind):
-        raise BadParmError("another kind of object", name, desc, f"a {kind.__name__}")
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise BadParmError("another kind of object", name, desc, f"{article} {kind.__name__}")
     if (<Descriptor> desc).destroyed:
         raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
     return desc
@@ -200,9 +223,9 @@ cdef class TensorDescriptor(Descriptor):
                 return miopenTensorLayout_t(number)
         return None
 
-    def __repr__(self):
+    cdef str described(self):
         if not self.ndim:
-            return "TensorDescriptor()"
+            return "<TensorDescriptor never set>"
         return f"TensorDescriptor({self.dtype!r}, {self.lens}, strides={self.strides})"
 
 
@@ -258,9 +281,9 @@ def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
     cdef int64_t steps[MAX_DIMS]
     cdef int64_t n
     cdef int number = to_data_type(data_type, "dataType"), count = to_int(num_lens, "num_lens")
-    cdef int kind = to_int(layout, "tensorLayout"), vector = _VECTOR.get(kind, 1)
+    cdef int kind = to_member(layout, "miopenTensorLayout_t", "tensorLayout"), vector = _VECTOR.get(kind, 1)
     if kind not in _ORDER:
-        raise BadParmError("unknown layout", "tensorLayout", layout, "a miopenTensorLayout_t")
+        raise_unknown(layout, "miopenTensorLayout_t", "tensorLayout")
     if lens is None or count < 1:
         raise InvalidValueError("no dimensions", "lens", lens, "a sequence of lengths")
     if count != len(_ORDER[kind]):
@@ -291,7 +314,7 @@ cdef class ConvolutionDescriptor(Descriptor):
     mode : miopenConvolutionMode_t, optional
     groups : int, optional
     output_pads : sequence of int, optional
-        What a transposed convolution adds to its output's far end, each below its stride.
+        What a transposed convolution adds to its output's far end, each below its stride or its dilation.
     """
 
     def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None):
@@ -332,7 +355,7 @@ cdef class ConvolutionDescriptor(Descriptor):
             if dilation[i] < 1:
                 raise BadParmError("dilation below 1", f"dilation[{i}]", dilation[i], ">= 1")
         if mode < 0 or mode > 3:
-            raise BadParmError("unknown mode", "c_mode", mode, "a miopenConvolutionMode_t")
+            raise_unknown(mode, "miopenConvolutionMode_t", "c_mode")
         self._start_over()  # MIOpen puts a new descriptor in the old one's place
         self.spatial = spatial
         self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
@@ -375,9 +398,9 @@ cdef class ConvolutionDescriptor(Descriptor):
         for i in range(self.spatial):
             extent = checked_add(checked_mul(self.dilation[i], w.len[2 + i] - 1, "filterDesc"), 1, "filterDesc")
             if self.mode == TRANSPOSE:
-                if self.output_pad[i] >= self.stride[i]:
-                    raise BadParmError("output pad is not below its stride", "adj", self.output_pad[i],
-                                       f"< {self.stride[i]}")
+                if self.output_pad[i] >= max(self.stride[i], self.dilation[i]):
+                    raise BadParmError("output pad is not below its stride or dilation", "adj", self.output_pad[i],
+                                       f"< {max(self.stride[i], self.dilation[i])}")
                 length = checked_add(checked_mul(self.stride[i], x.len[2 + i] - 1, "inputTensorDesc"), extent,
                                      "inputTensorDesc")
                 length = checked_add(length, self.output_pad[i] - 2 * <int64_t> self.pad[i], "inputTensorDesc")
@@ -426,9 +449,9 @@ cdef class ConvolutionDescriptor(Descriptor):
         self.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
         return tuple([out[i] for i in range(self.spatial + 2)])
 
-    def __repr__(self):
+    cdef str described(self):
         return (f"ConvolutionDescriptor(pads={self.pads}, strides={self.strides}, dilations={self.dilations}, "
-                f"mode={self.mode}, groups={self.groups}, output_pads={self.output_pads})")
+                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads})")
 
 
 cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
@@ -449,7 +472,7 @@ def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilation
     read_ints(pads, p, n, False, "padA")
     read_ints(strides, s, n, False, "strideA")
     read_ints(dilations, d, n, False, "dilationA")
-    desc.set(n, p, s, d, to_int(mode, "c_mode"))
+    desc.set(n, p, s, d, to_member(mode, "miopenConvolutionMode_t", "c_mode"))
 
 
 def set_group_count(ConvolutionDescriptor desc, groups):
@@ -477,9 +500,9 @@ _ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1))
 
 
 def set_attribute(ConvolutionDescriptor desc, attr, value):
-    cdef int number = to_int(attr, "attr"), v = to_int(value, "value")
+    cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr"), v = to_int(value, "value")
     if number < 0 or number > 2:
-        raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
+        raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
     low, high = _ATTRIBUTE_LIMITS[number]
     if v < low or v > high:
         raise BadParmError("attribute value out of range", "value", v, f"{low} ... {high}")
@@ -487,14 +510,14 @@ def set_attribute(ConvolutionDescriptor desc, attr, value):
 
 
 def get_attribute(ConvolutionDescriptor desc, attr):
-    cdef int number = to_int(attr, "attr")
+    cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr")
     if number < 0 or number > 2:
-        raise BadParmError("unknown attribute", "attr", attr, "a miopenConvolutionAttrib_t")
+        raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
     return desc.attribute[number]
 
 
 def set_find_mode(ConvolutionDescriptor desc, mode):
-    cdef int number = to_int(mode, "findMode")
+    cdef int number = to_member(mode, "miopenConvolutionFindMode_t", "findMode")
     if number < 1 or number > 5:
-        raise BadParmError("unknown find mode", "findMode", mode, "a miopenConvolutionFindMode_t")
+        raise_unknown(mode, "miopenConvolutionFindMode_t", "findMode")
     desc.find_mode_set, desc.stamp = number, mx_next_stamp()

@@ -4,7 +4,7 @@ from libc.math cimport isfinite
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx.values._args cimport checked_mul, to_double, to_int, to_int64
+from miopyx.values._args cimport checked_mul, raise_unknown, to_double, to_int64, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport (
@@ -45,11 +45,11 @@ cdef class LRNDescriptor(Descriptor):
         self.mode_set = -1
 
     cdef int set(self, object mode, object n, object alpha, object beta, object k) except -1:
-        cdef int number = to_int(mode, "mode")
+        cdef int number = to_member(mode, "miopenLRNMode_t", "mode")
         cdef int64_t length = to_int64(n, "lrnN")
         cdef double a = to_double(alpha, "lrnAlpha"), b = to_double(beta, "lrnBeta"), c = to_double(k, "lrnK")
         if number < 0 or number > 1:
-            raise BadParmError("unknown mode", "mode", mode, "a miopenLRNMode_t")
+            raise_unknown(mode, "miopenLRNMode_t", "mode")
         if length < 0 or length > MAX_N:
             raise BadParmError("integer out of range", "lrnN", length, f"0 ... {MAX_N}")
         for name, value in (("lrnAlpha", a), ("lrnBeta", b), ("lrnK", c)):
@@ -87,10 +87,10 @@ cdef class LRNDescriptor(Descriptor):
     def k(self):
         return self.k_set
 
-    def __repr__(self):
+    cdef str described(self):
         if self.mode_set < 0:
-            return "LRNDescriptor()"
-        return (f"LRNDescriptor({self.mode_set}, n={self.n_set}, alpha={self.alpha_set}, beta={self.beta_set}, "
+            return "<LRNDescriptor never set>"
+        return (f"LRNDescriptor({self.mode.name!r}, n={self.n_set}, alpha={self.alpha_set}, beta={self.beta_set}, "
                 f"k={self.k_set})")
 
 

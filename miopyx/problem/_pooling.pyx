@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx.values._args cimport checked_add, checked_mul, read_ints, to_int
+from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_int, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL
@@ -137,17 +137,18 @@ cdef class PoolingDescriptor(Descriptor):
         self.output_dims(as_tensor(x, "tensorDesc"), "tensorDesc", out)
         return tuple([out[i] for i in range(self.spatial + 2)])
 
-    def __repr__(self):
+    cdef str described(self):
         if not self.spatial:
-            return "PoolingDescriptor()"
-        return (f"PoolingDescriptor(mode={self.mode}, windows={self.windows}, pads={self.pads}, "
-                f"strides={self.strides}, index_type={self.index_type}, index_mode={self.index_mode})")
+            return "<PoolingDescriptor never set>"
+        return (f"PoolingDescriptor(mode={self.pooling_mode.name!r}, windows={self.windows}, pads={self.pads}, "
+                f"strides={self.strides}, index_type={self.workspace_index_type.name!r}, "
+                f"index_mode={self.workspace_index_mode.name!r})")
 
 
 cdef int _mode(object mode) except -1:
-    cdef int number = to_int(mode, "mode")
+    cdef int number = to_member(mode, "miopenPoolingMode_t", "mode")
     if number < 0 or number > 2:
-        raise BadParmError("unknown mode", "mode", mode, "a miopenPoolingMode_t")
+        raise_unknown(mode, "miopenPoolingMode_t", "mode")
     return number
 
 
@@ -164,17 +165,16 @@ def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, n
 
 
 def set_index_type(PoolingDescriptor desc, index_type):
-    cdef int number = to_int(index_type, "index_type")
+    cdef int number = to_member(index_type, "miopenIndexType_t", "index_type")
     if number < 0 or number > 3:
-        raise BadParmError("unknown index type", "index_type", index_type, "a miopenIndexType_t")
+        raise_unknown(index_type, "miopenIndexType_t", "index_type")
     desc.index_type, desc.stamp = number, next_stamp()
 
 
 def set_index_mode(PoolingDescriptor desc, index_mode):
-    cdef int number = to_int(index_mode, "workspace_index")
+    cdef int number = to_member(index_mode, "miopenPoolingWorkspaceIndexMode_t", "workspace_index")
     if number < 0 or number > 1:
-        raise BadParmError("unknown index mode", "workspace_index", index_mode,
-                           "a miopenPoolingWorkspaceIndexMode_t")
+        raise_unknown(index_mode, "miopenPoolingWorkspaceIndexMode_t", "workspace_index")
     desc.index_mode, desc.stamp = number, next_stamp()
 
 

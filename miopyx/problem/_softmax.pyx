@@ -2,7 +2,7 @@
 
 from libc.string cimport memset
 
-from miopyx.values._args cimport to_double, to_int
+from miopyx.values._args cimport raise_unknown, to_double, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
 from ._grid cimport fill_grid
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, same_layout
@@ -14,16 +14,16 @@ from miopyx.errors import BadParmError
 
 
 cdef int to_algorithm(object algorithm) except -1:
-    cdef int number = to_int(algorithm, "algorithm")
+    cdef int number = to_member(algorithm, "miopenSoftmaxAlgorithm_t", "algorithm")
     if number < FAST or number > LOG:
-        raise BadParmError("unknown algorithm", "algorithm", algorithm, "a miopenSoftmaxAlgorithm_t")
+        raise_unknown(algorithm, "miopenSoftmaxAlgorithm_t", "algorithm")
     return number
 
 
 cdef int to_mode(object mode) except -1:
-    cdef int number = to_int(mode, "mode")
+    cdef int number = to_member(mode, "miopenSoftmaxMode_t", "mode")
     if number < INSTANCE or number > CHANNEL:
-        raise BadParmError("unknown mode", "mode", mode, "a miopenSoftmaxMode_t")
+        raise_unknown(mode, "miopenSoftmaxMode_t", "mode")
     return number
 
 
@@ -72,9 +72,9 @@ cdef class SoftmaxDescriptor(Descriptor):
 
         return miopenSoftmaxMode_t(self.mode_number)
 
-    def __repr__(self):
-        return (f"SoftmaxDescriptor(alpha={self.alpha}, beta={self.beta}, {self.algorithm.name}, "
-                f"{self.mode.name})")
+    cdef str described(self):
+        return (f"SoftmaxDescriptor(alpha={self.alpha}, beta={self.beta}, algorithm={self.algorithm.name!r}, "
+                f"mode={self.mode.name!r})")
 
 
 cdef SoftmaxDescriptor check_softmax(object desc, str name):

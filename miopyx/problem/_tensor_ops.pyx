@@ -5,6 +5,8 @@ c is what is computed; a has its lengths, b may have length 1 where c is longer.
 
 from libc.string cimport memset
 
+from miopyx.values._args cimport raise_unknown
+
 from ._descriptors cimport TensorDescriptor
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
 from miopyx.values._types cimport (
@@ -111,7 +113,7 @@ cdef class TensorProblem(Problem):
 cdef int _check_op(TensorDescriptor a, TensorDescriptor b, TensorDescriptor c, int op, str c_name) except -1:
     cdef int i
     if op < 0 or op >= len(OPS):
-        raise BadParmError("unknown operation", "tensorOp", op, "a miopenTensorOp_t")
+        raise_unknown(op, "miopenTensorOp_t", "tensorOp")
     if a is not None and a.elements != c.elements:
         raise UnknownError("A and C differ in their number of elements", "aDesc", a.elements, c.elements)
     if b.type != c.type:

@@ -7,7 +7,13 @@ contradicts the descriptor is refused instead of being computed wrongly.
 What is found out about a pyopencl buffer is kept in a `Memory` that hangs on the buffer, with a reference of our own to
 its cl_mem: after `release()` a pyopencl object still names its cl_mem, and asking the driver about one that is gone
 crashes.  With our reference it lives as long as the Python object, and a count of one says that its owner let go of it.
+
+A buffer that no call has seen may be gone already.  Before the driver is asked, pyopencl's own note whether it was
+released is read (`_learn_the_note`), and the first word of what it names is compared with a live cl_mem's: it is the
+table of its platform's entry points, which freed memory has lost (`_require_alive`).
 """
+
+import sys
 
 import numpy
 
@@ -17,7 +23,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcmp, memcpy, memset
 
 from miopyx.values._args cimport to_int64
 from miopyx.problem._descriptors cimport type_size
@@ -249,11 +255,96 @@ cdef uint64_t serials = 0
 cdef object buffer_type = None   # pyopencl's, once it was imported
 cdef object memory_type = None
 
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <signal.h>
+    #include <string.h>
+    #if defined(__linux__)
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #endif
+    /* The first word at an address, 0 where nothing can be read there.  Linux looks at the set before it finds that
+       there is no such way to change signals, so this asks whether a word is mapped and changes nothing. */
+    static size_t mx_first_word(size_t address) {
+        size_t word = 0;
+    #if defined(__linux__)
+        if (syscall(SYS_rt_sigprocmask, -1, (void *) address, (void *) 0, (size_t) 8) != -1 || errno == EFAULT)
+            return 0;
+    #endif
+        memcpy(&word, (const void *) address, sizeof word);
+        return word;
+    }
+    """
+    size_t mx_first_word(size_t address) noexcept nogil
 
-def know_buffer(type_, base):
+
+# Where a pyopencl.Buffer notes that it was released, and where its cl_mem; 0 where no such place was found.  `header`
+# is what stands behind Python's own part of each object that is laid out so.
+cdef Py_ssize_t note_at = 0, address_at = 0
+cdef uint64_t note_header = 0
+
+
+def know_buffer(type_, base, context):
     """Tell the type whose objects always name the same cl_mem, pyopencl.Buffer, and what all memory derives from."""
     global buffer_type, memory_type
-    buffer_type, memory_type = type_, base
+    if buffer_type is not type_:
+        buffer_type, memory_type = type_, base
+        _learn_the_note(type_(context, CL_MEM_READ_WRITE, 16))
+
+
+cdef int _learn_the_note(object sample) except -1:
+    """Find the byte of a buffer's object that `release` clears, by releasing one.
+
+    It is pyopencl's own, and nothing in Python shows it.  Where releasing changes anything else, or nothing within the
+    object, it is not known.
+    """
+    global note_at, address_at, note_header
+    cdef Py_ssize_t i, size = type(sample).__basicsize__, start = sizeof(PyObject)
+    cdef const char* now = <const char*> <PyObject*> sample
+    cdef size_t address = sample.int_ptr
+    note_at = address_at = 0
+    before = bytes(now[:size])
+    sample.release()
+    after = bytes(now[:size])
+    changed = [i for i in range(start, size) if before[i] != after[i]]
+    named = [i for i in range(start + 8, size - 7, 8) if int.from_bytes(before[i:i + 8], sys.byteorder) == address]
+    if len(changed) == 1 and len(named) == 1 and before[changed[0]] == 1 and after[changed[0]] == 0:
+        note_at, address_at = changed[0], named[0]
+        memcpy(&note_header, <const char*> before + start, 8)
+    return 0
+
+
+cdef bint _is_noted_as_released(object buffer, size_t mem) noexcept:
+    """Whether pyopencl says that an object released its cl_mem; not, where that cannot be known."""
+    cdef const char* at = <const char*> <PyObject*> buffer
+    return (note_at and type(buffer) is buffer_type and memcmp(at + sizeof(PyObject), &note_header, 8) == 0
+            and memcmp(at + address_at, &mem, sizeof(mem)) == 0 and at[note_at] == 0)
+
+
+# The first word of a live cl_mem: of the platform that was asked about last.
+cdef size_t live_word = 0
+
+
+cdef int _require_alive(object data, size_t mem, void* context, str name) except -1:
+    """Refuse what cannot be a live cl_mem of a context's platform, without asking the driver about it."""
+    global live_word
+    cdef size_t word
+    cdef cl_int code = 0
+    cdef void* sample
+    if not isinstance(data, int) and _is_noted_as_released(data, mem):
+        raise_released(data, name)
+    word = mx_first_word(mem)
+    if word != 0 and word == live_word:
+        return 0
+    sample = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, 16, NULL, &code)
+    check(code, "clCreateBuffer of 16 bytes")
+    live_word = mx_first_word(<size_t> sample)
+    cl.clReleaseMemObject(sample)
+    if word == 0 or word != live_word:
+        raise BadParmError("no live cl_mem of the handle's OpenCL platform: released, of another platform, or none",
+                           name, hex(mem) if isinstance(data, int) else data, "a live buffer on the handle's context")
+    return 0
 
 
 cdef uint64_t next_serial() noexcept:
@@ -326,7 +417,14 @@ cdef size_t _address_of(object buffer, str name) except 0:
     return mem
 
 
-cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NULL:
+def keep(buffer, context not None, str name not None):
+    """Look at a buffer, at its first use or again: from now on it cannot be gone unseen (see `memory_t`)."""
+    cdef memory_t scratch
+    if memory_type is not None and isinstance(buffer, memory_type):
+        _memory_of(buffer, name, <void*> <size_t> context.int_ptr, &scratch)
+
+
+cdef memory_t* _memory_of(object buffer, str name, void* context, memory_t* scratch) except NULL:
     """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
     cdef _Tether tether
     cdef memory_t* memory
@@ -338,6 +436,7 @@ cdef memory_t* _memory_of(object buffer, str name, memory_t* scratch) except NUL
             if is_released(memory):
                 raise_released(buffer, name)
             return memory
+    _require_alive(buffer, mem, context, name)
     _describe(mem, scratch)
     tether = _Tether.__new__(_Tether)
     try:
@@ -415,7 +514,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     unbind(out)
     b.temporary, b.serial = False, 0
     if type(data) is buffer_type:
-        memory = _memory_of(data, name, &scratch)
+        memory = _memory_of(data, name, context, &scratch)
         _bind(memory, 0, need, name, tensor, output, context, b)
         _remember(out, memory)
         return None
@@ -427,11 +526,12 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
             raise BadParmError("null", name, None, "a buffer")
         if mem < 0:
             raise BadParmError("not a cl_mem", name, mem, "an address")
+        _require_alive(data, mem, context, name)
         _describe(mem, &scratch)
         _bind(&scratch, 0, need, name, tensor, output, context, b)
         return None
     if getattr(data, "int_ptr", None) is not None:
-        _bind(_memory_of(data, name, &scratch), 0, need, name, tensor, output, context, b)
+        _bind(_memory_of(data, name, context, &scratch), 0, need, name, tensor, output, context, b)
         return None
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
@@ -440,7 +540,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
             _check_array(dtype, tuple(shape), None if data.flags.c_contiguous else tuple(strides), name, tensor,
                          layout.rank)
         if getattr(base, "int_ptr", None) is not None:
-            memory = _memory_of(base, name, &scratch)
+            memory = _memory_of(base, name, context, &scratch)
             _bind(memory, data.offset, need, name, tensor, output, context, b)
             if type(base) is buffer_type:
                 Py_INCREF(shape)

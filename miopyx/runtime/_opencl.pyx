@@ -149,7 +149,7 @@ def program_from_source(size_t context, size_t device, bytes source, bytes optio
     program.device = <void*> device
     program.ptr = cl.clCreateProgramWithSource(<void*> context, 1, &text, &length, &code)
     check(code, "clCreateProgramWithSource")
-    _build(program, options)
+    _build(program, options + b" -w")  # PoCL prints how many warnings there are to the process's stderr
     return program
 
 

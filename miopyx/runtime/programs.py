@@ -254,7 +254,7 @@ def _trim(new: Path) -> None:
 
     What a killed writer left behind goes the same way.
     """
-    limit = max(0, config.get("MIOPYX_CACHE_MB")) * 2**20 // _PARTS
+    limit = logs.setting("MIOPYX_CACHE_MB") * 2**20 // _PARTS
     files = sorted(_files(new.parent))
     total = sum(size for _, size, _ in files)
     for _, size, path in files:

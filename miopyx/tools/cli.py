@@ -18,6 +18,7 @@ from miopyx.values import config
 
 from . import costs as coststool
 from . import db as dbtool
+from . import pipes
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
                       "or pip install intel-opencl-rt intel-cmplr-lib-rt (x86-64)")
@@ -25,6 +26,10 @@ _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments); return its exit code."""
+    return pipes.quietly(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="miopyx", description="MIOpen's API on OpenCL devices and plain CPUs")
     parser.add_argument("--version", action="version", version=f"miopyx {_version('miopyx')}")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -7,6 +7,7 @@ the functions that know what to refuse and how to say it.
 from libc.stdint cimport int64_t
 
 cdef extern from "Python.h":
+    bint PyLong_Check(object)
     bint PyLong_CheckExact(object)
     bint PyFloat_CheckExact(object)
     double PyFloat_AS_DOUBLE(object)
@@ -23,6 +24,8 @@ cdef extern from *:
 
 cdef int64_t convert_integer(object value, int64_t limit, str name) except? -1
 cdef double convert_real(object value, str name) except? -1
+cdef int convert_member(object value, str enumeration, str name) except? -1
+cdef object raise_unknown(object value, str enumeration, str name)
 cdef bint convert_flag(object value, str name) except -1
 cdef int64_t beyond_64_bits(int64_t a, str sign, int64_t b, str name) except? -1
 cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) except -1
@@ -46,6 +49,13 @@ cdef inline int to_int(object value, str name) except? -1:
         if overflow == 0 and result == <int> result:
             return <int> result
     return <int> convert_integer(value, 0x7FFFFFFF, name)
+
+
+cdef inline int to_member(object value, str enumeration, str name) except? -1:
+    """A member of an enumeration: its number, whatever that is, or a name of it."""
+    if PyLong_Check(value):
+        return to_int(value, name)
+    return convert_member(value, enumeration, name)
 
 
 cdef inline double to_double(object value, str name) except? -1:

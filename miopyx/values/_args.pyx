@@ -5,8 +5,8 @@ Nothing is wrapped or truncated: what does not fit is BadParm with the limit.
 """
 
 from cpython.bool cimport PyBool_Check
-from cpython.long cimport PyLong_Check
 
+from miopyx import enums
 from miopyx.errors import BadParmError
 
 cdef extern from "Python.h":
@@ -31,6 +31,24 @@ cdef int64_t convert_integer(object value, int64_t limit, str name) except? -1:
     if overflow or result > limit or result < -limit - 1:
         raise BadParmError("integer out of range", name, value, f"{-limit - 1} ... {limit}")
     return result
+
+
+cdef int convert_member(object value, str enumeration, str name) except? -1:
+    """A member of an enumeration by its name, or anything else that is an integer."""
+    if isinstance(value, str):
+        number = enums.number_of(enumeration, value)
+        if number is None:
+            raise_unknown(value, enumeration, name)
+        return number
+    try:
+        return to_int(value, name)
+    except BadParmError:
+        raise_unknown(value, enumeration, name)
+
+
+cdef object raise_unknown(object value, str enumeration, str name):
+    """Refuse what is no member of an enumeration, with the names of those there are."""
+    raise BadParmError(f"no {enumeration}", name, value, enums.allowed(enumeration))
 
 
 cdef double convert_real(object value, str name) except? -1:

@@ -1,15 +1,17 @@
 """Every environment variable that miopyx reads: name, type, default and one line of meaning.
 
-Values are read when first needed and kept for the life of the process, as in MIOpen; a text that does not parse is an
-`InvalidValueError` that names the variable.
+Values are read when first needed and kept for the life of the process, as in MIOpen; a text that does not parse, or a
+number out of its range, is an `InvalidValueError` that names the variable.  `wrong` says what is set wrongly, read or
+not; the first handle of a process reports it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from miopyx.errors import InvalidValueError
 from . import _learnt
 
 _FALSE = {"0", "off", "no", "false", "disable", "disabled"}
+_ISAS = ("baseline", "avx2", "avx512")
 _TRUE = {"1", "on", "yes", "true", "enable", "enabled"}
 
 
@@ -35,33 +38,44 @@ def parse_int(text: str) -> int:
         raise ValueError("an integer, decimal or 0x...") from None
 
 
-def parse_count(text: str) -> int:
-    number = parse_int(text)
-    if number < 0:
-        raise ValueError(">= 0")
-    return number
+def _within(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return what reads an integer from `low` to `high`."""
+    def parse(text: str) -> int:
+        number = parse_int(text)
+        if number < low or (high is not None and number > high):
+            raise ValueError(f">= {low}" if high is None else f"{low} ... {high}")
+        return number
+
+    return parse
 
 
-def _parse_named(text: str, names: dict[str, int], numbers: dict[int, int], default: int) -> int:
-    """A name of a table in any case, or a number: MIOpen throws for an unknown name but not for a wrong number."""
+parse_count = _within(0)
+
+
+def parse_isa(text: str) -> str:
+    word = text.strip().lower()
+    if word not in _ISAS:
+        raise ValueError(", ".join(_ISAS))
+    return word
+
+
+def _parse_named(text: str, names: dict[str, int], numbers: dict[int, int]) -> int:
+    """A name of a table in any case, or its number."""
     word = text.strip().upper()
-    if word in names:
-        return names[word]
-    try:
-        return numbers.get(int(word, 0), default)
-    except ValueError:
-        raise ValueError("one of " + ", ".join(names)) from None
+    with contextlib.suppress(KeyError, ValueError):
+        return names[word] if word in names else numbers[int(word, 0)]
+    raise ValueError("one of " + ", ".join(f"{name} ({number})" for name, number in names.items()))
 
 
 def parse_find_mode(text: str) -> int:
     # 4 is reserved and behaves as NORMAL.
     return _parse_named(text, {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5},
-                        {1: 1, 2: 2, 3: 3, 4: 1, 5: 5}, default=5)
+                        {1: 1, 2: 2, 3: 3, 4: 1, 5: 5})
 
 
 def parse_find_enforce(text: str) -> int:
     names = {"NONE": 1, "DB_UPDATE": 2, "SEARCH": 3, "SEARCH_DB_UPDATE": 4, "DB_CLEAN": 5, "CLEAN": 5}
-    return _parse_named(text, names, {n: n for n in range(1, 6)}, default=1)
+    return _parse_named(text, names, {n: n for n in range(1, 6)})
 
 
 class Variable(NamedTuple):
@@ -82,13 +96,13 @@ def _declare(name: str, parse: Callable[[str], Any], default: Any, meaning: str)
 _declare("MIOPYX_DEVICE", str, "", "the device of Handle() and miopenCreate(): a name as `miopyx doctor` prints it")
 _declare("MIOPYX_CACHE_DIR", str, "", "folder of the caches; empty: the user's cache folder of the platform")
 _declare("MIOPYX_CACHE", parse_bool, True, "0: keep no caches on disk")
-_declare("MIOPYX_CACHE_MB", parse_int, 512, "MiB of built programs kept on disk; the longest unused go first")
-_declare("MIOPYX_NUM_THREADS", parse_int, 0, "threads of the host path; 0: one a usable core")
-_declare("MIOPYX_HOST_ISA", str, "",
+_declare("MIOPYX_CACHE_MB", parse_count, 512, "MiB of built programs kept on disk; the longest unused go first")
+_declare("MIOPYX_NUM_THREADS", _within(0, 65536), 0, "threads of the host path; 0: one a usable core")
+_declare("MIOPYX_HOST_ISA", parse_isa, "",
          "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
-_declare("MIOPYX_STREAM_BYTES", parse_int, -1,
+_declare("MIOPYX_STREAM_BYTES", _within(-1), -1,
          "bytes of a call's tensors beyond which CPU devices write results past their caches; -1: twice the last cache")
-_declare("MIOPYX_PROBE_TIMEOUT", parse_int, 120, "seconds that a device may take to pass its probe")
+_declare("MIOPYX_PROBE_TIMEOUT", _within(1), 120, "seconds that a device may take to pass its probe")
 _declare("MIOPYX_MEASUREMENTS", str, "", "file to which every time that Find measures is added, one JSON object a line")
 
 _declare("MIOPEN_FIND_MODE", parse_find_mode, 5,
@@ -130,16 +144,16 @@ _declare("MIOPEN_TUNING_PATIENCE", parse_count, 0, "configurations without gain 
 _declare("MIOPEN_ENABLE_LOGGING", parse_bool, False, "1: print every API call and its arguments to stderr")
 _declare("MIOPEN_ENABLE_LOGGING_CMD", parse_bool, False,
          "1: print a driver command that repeats each layer call to stderr")
-_declare("MIOPEN_LOG_LEVEL", parse_int, 0,
+_declare("MIOPEN_LOG_LEVEL", _within(0, 7), 0,
          "messages on stderr: 1 none, 2 fatal, 3 error, 4 warning, 5 info, 6 info2, 7 trace; 0: as 4")
 _declare("MIOPEN_ENABLE_LOGGING_MPMT", parse_bool, False, "1: log lines begin with the thread's id")
 _declare("MIOPEN_ENABLE_LOGGING_ELAPSED_TIME", parse_bool, False,
          "1: log lines say the milliseconds since the one before")
 _declare("MIOPEN_DEBUG_DRIVER_PRNG_SEED", parse_int, 12345678, "seed of miopyx-driver's data; 0: a random one")
-_declare("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", parse_int, -1, "0 or 1 overrides the descriptor's attribute")
-_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", parse_int, -1,
+_declare("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", _within(-1, 1), -1, "0 or 1 overrides the descriptor's attribute")
+_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", _within(-1, 1), -1,
          "0 (to nearest) or 1 (stochastic) overrides the descriptor's attribute")
-_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED", parse_int, 0,
+_declare("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED", _within(0, 2**32 - 1), 0,
          "seed of stochastic rounding, 0 to 4294967295")
 
 
@@ -151,15 +165,34 @@ def get(name: str) -> Any:
         pass
     variable = VARIABLES[name]
     text = os.environ.get(name, "")
-    if not text:
-        value = variable.default
-    else:
-        try:
-            value = variable.parse(text)
-        except ValueError as e:
-            raise InvalidValueError("environment variable does not parse", name, text, str(e)) from None
+    value = _parsed(variable, text) if text else variable.default
     _values[name] = value
     return value
+
+
+def _parsed(variable: Variable, text: str) -> Any:
+    try:
+        return variable.parse(text)
+    except ValueError as e:
+        raise InvalidValueError("environment variable does not parse", variable.name, text, str(e)) from None
+
+
+def wrong() -> Iterator[tuple[str, str]]:
+    """Yield the name of each variable that is set to what it cannot be, or is none of ours but is named so, and why."""
+    for name, text in os.environ.items():
+        if not name.startswith(("MIOPYX_", "MIOPEN_")):
+            continue
+        if name in VARIABLES:
+            try:
+                if text:
+                    _parsed(VARIABLES[name], text)
+            except InvalidValueError as e:
+                yield name, str(e)
+        elif name.startswith("MIOPYX_"):
+            import difflib
+
+            near = difflib.get_close_matches(name, VARIABLES, 1)
+            yield name, f"{name} is no variable of miopyx" + (f"; is it {near[0]}?" if near else "")
 
 
 def once(what: str, compute: Callable[[], Any]) -> Any:
@@ -178,8 +211,6 @@ def forget() -> None:
 def num_threads() -> int:
     """Return how many threads the host path uses: MIOPYX_NUM_THREADS, else the cores this process may run on."""
     n: int = get("MIOPYX_NUM_THREADS")
-    if not 0 <= n <= 65536:
-        raise InvalidValueError("thread count", "MIOPYX_NUM_THREADS", n, "0 ... 65536")
     return n or len(os.sched_getaffinity(0))
 
 

@@ -44,7 +44,7 @@ def setting(name: str) -> Any:
     try:
         return config.get(name)
     except InvalidValueError as e:
-        warn_once((setting, name), "%s; it counts as not set", e, function="config")
+        warn_once(("environment", name), "%s; it counts as not set", e, function="config")
         return config.VARIABLES[name].default
 
 
@@ -86,8 +86,7 @@ def write(lines: Iterable[str]) -> None:
 
 
 def _limit() -> int:
-    level = setting("MIOPEN_LOG_LEVEL")
-    return _LIMITS[level] if 0 <= level < len(_LIMITS) else logging.WARNING
+    return _LIMITS[setting("MIOPEN_LOG_LEVEL")]
 
 
 def _ours_prints() -> bool:

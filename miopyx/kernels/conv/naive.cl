@@ -4,7 +4,8 @@
  * Ownership: one work-item gathers one element of the output tensor, in its memory order; no atomics, no workspace.
  * NDRange: one axis, as many work-items as the output has elements, rounded up to any local size.
  * Local memory: none.
- * The sum runs in ACC, which should be double where the device has it (int for int8), and is rounded once.
+ * The sum runs in ACC, which should be double where the device has it (int for int8), and is rounded once; in float it
+ * keeps what each addition rounds away.
  */
 #ifndef X_TYPE /* storage type of x (dx) */
 #define X_TYPE float
@@ -29,6 +30,15 @@
 #error "X_TYPE, W_TYPE and Y_TYPE must each be a type of include/common.h"
 #endif
 
+/* sum += term, and what it amounts to. */
+#if MX_TYPE(ACC) == MX_TYPE_float
+#define ADD_TERM(sum, rest, term) MX_TWO_SUM(ACC, sum, rest, term)
+#define WHOLE(sum, rest) MX_TOTAL(sum, rest)
+#else
+#define ADD_TERM(sum, rest, term) (sum) += (term)
+#define WHOLE(sum, rest) (sum)
+#endif
+
 __kernel void conv_naive_forward(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset,
     __global const STORAGE(W_TYPE) *restrict w, long w_offset,
@@ -48,17 +58,17 @@ __kernel void conv_naive_forward(
 
     const long x_start = x_offset + mx_offset(p.x, o.n, group * channels, d0, h0, w0 + ss.x * p.dilation[2]);
     const long w_start = w_offset + mx_offset(p.w, o.c, 0, 0, 0, ss.x);
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     for (long c = 0; c < channels; c++)
         for (long z = zs.x; z < zs.y; z++)
             for (long r = rs.x; r < rs.y; r++) {
                 long i = x_start + mx_offset(p.x, 0, c, z * p.dilation[0], r * p.dilation[1], 0);
                 long j = w_start + mx_offset(p.w, 0, c, z, r, 0);
                 for (long s = ss.x; s < ss.y; s++, i += x_tap, j += w_tap)
-                    sum += (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(W_TYPE)(w, j);
+                    ADD_TERM(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(W_TYPE)(w, j));
             }
     y += y_offset;
-    STORE_MIXED(Y_TYPE, y, mx_offset(p.y, o.n, o.c, o.d, o.h, o.w), sum, alpha, beta);
+    STORE_MIXED(Y_TYPE, y, mx_offset(p.y, o.n, o.c, o.d, o.h, o.w), WHOLE(sum, rest), alpha, beta);
 }
 
 /* dx at `at` gets, through tap t, from the output (at - t * dilation) / step, if that is whole; `at` includes the pad.
@@ -87,7 +97,7 @@ __kernel void conv_naive_backward_data(
 
     const long y_start = y_offset + mx_offset(p.y, a.n, group * filters, 0, 0, 0);
     const long w_start = w_offset + mx_offset(p.w, group * filters, c, 0, 0, 0);
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     /* Filters innermost: whether a tap falls between outputs is then asked once for all of them. */
     for (long z = zs.x; z < zs.y; z++) {
         const long d = at_d - z * p.dilation[0];
@@ -104,12 +114,12 @@ __kernel void conv_naive_backward_data(
                 long i = y_start + mx_offset(p.y, 0, 0, d / p.step[0], h / p.step[1], v / p.step[2]);
                 long j = w_start + mx_offset(p.w, 0, 0, z, r, s);
                 for (long k = 0; k < filters; k++, i += p.y.stride[1], j += p.w.stride[0])
-                    sum += (ACC)LOAD(Y_TYPE)(y, i) * (ACC)LOAD(W_TYPE)(w, j);
+                    ADD_TERM(sum, rest, (ACC)LOAD(Y_TYPE)(y, i) * (ACC)LOAD(W_TYPE)(w, j));
             }
         }
     }
     x += x_offset;
-    STORE_MIXED(X_TYPE, x, mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), sum, alpha, beta);
+    STORE_MIXED(X_TYPE, x, mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), WHOLE(sum, rest), alpha, beta);
 }
 
 __kernel void conv_naive_backward_weights(
@@ -132,15 +142,15 @@ __kernel void conv_naive_backward_weights(
 
     const long x_start = x_offset + mx_offset(p.x, 0, group * p.w.len[1] + t.c, d0, h0, w0 + ws.x * p.step[2]);
     const long y_start = y_offset + mx_offset(p.y, 0, t.n, 0, 0, ws.x);
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     for (long n = 0; n < p.y.len[0]; n++)
         for (long d = ds.x; d < ds.y; d++)
             for (long h = hs.x; h < hs.y; h++) {
                 long i = x_start + mx_offset(p.x, n, 0, d * p.step[0], h * p.step[1], 0);
                 long j = y_start + mx_offset(p.y, n, 0, d, h, 0);
                 for (long v = ws.x; v < ws.y; v++, i += x_step, j += y_step)
-                    sum += (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(Y_TYPE)(y, j);
+                    ADD_TERM(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(Y_TYPE)(y, j));
             }
     w += w_offset;
-    STORE_MIXED(W_TYPE, w, mx_offset(p.w, t.n, t.c, t.d, t.h, t.w), sum, alpha, beta);
+    STORE_MIXED(W_TYPE, w, mx_offset(p.w, t.n, t.c, t.d, t.h, t.w), WHOLE(sum, rest), alpha, beta);
 }

@@ -33,6 +33,59 @@
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
 
+/* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes BLOCK_TERMS
+ * terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of Knuth, TAOCP 2,
+ * 4.2.2; Dekker, Numer. Math. 18, 1971), and begins anew: however long the sum, it is wrong by not much more than
+ * BLOCK_TERMS roundings.  The number is BLOCK_TERMS of solvers/conv/_base.pxd too. */
+#define BLOCK_TERMS 1024
+#define MX_TWO_SUM(T, total, rest, sum)                                                             \
+    do {                                                                                            \
+        const T sum_ = (sum), new_ = (total) + sum_;                                                \
+        const T moved_ = new_ - (total);                                                            \
+        const T lost_ = (rest) + (((total) - (new_ - moved_)) + (sum_ - moved_));                   \
+        /* Beside an infinite total it is NaN. */                                                   \
+        const T kept_ = lost_ == lost_ ? lost_ : (T)((ACC)0);                                       \
+        (total) = new_ + kept_;                                                                     \
+        (rest) = kept_ - ((total) - new_);                                                          \
+    } while (0)
+/* What both amount to. */
+#define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
+
+/* Of `count` vectors of sums at a time, with three vectors of totals for each: 32 blocks are added up before they go to
+ * the total and its rest, since two-sums take time.  settle: totals += sums, sums = 0; `before` is how often it was called.
+ * complete: sums += totals, after `before` calls. */
+#define MX_BLOCKS 32
+#define DEFINE_LONG_SUMS(V)                                                                      \
+    APART void settle(int before, V *restrict sums, V *restrict totals, long count)              \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 3) {                                          \
+            const V sum = MX_JOIN(vload, VEC)(i, (const ACC *)sums);                             \
+            if (before % MX_BLOCKS != 0)                                                         \
+                totals[0] += sum;                                                                \
+            else {                                                                               \
+                if (before == MX_BLOCKS)                                                         \
+                    totals[1] = totals[0], totals[2] = (V)((ACC)0);                              \
+                else if (before > MX_BLOCKS)                                                     \
+                    MX_TWO_SUM(V, totals[1], totals[2], totals[0]);                              \
+                totals[0] = sum;                                                                 \
+            }                                                                                    \
+            MX_JOIN(vstore, VEC)((V)((ACC)0), i, (ACC *)sums);                                   \
+        }                                                                                        \
+    }                                                                                            \
+    APART void complete(int before, V *restrict sums, const V *restrict totals, long count)      \
+    {                                                                                            \
+        for (long i = 0; i < count; i++, totals += 3) {                            \
+            V total = totals[0] + sums[i];                                                       \
+            if (before > MX_BLOCKS) {                                                            \
+                V rest = totals[2], last = total;                                                \
+                total = totals[1];                                                               \
+                MX_TWO_SUM(V, total, rest, last);                                                \
+                total = MX_TOTAL(total, rest);                                                   \
+            }                                                                                    \
+            sums[i] = total;                                                                     \
+        }                                                                                        \
+    }
+
 /* How float8 results are rounded, see mx_conv_problem; the random number belongs to the element's offset. */
 #ifndef ROUNDING
 #define ROUNDING 0

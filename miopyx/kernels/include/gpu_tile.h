@@ -33,6 +33,41 @@ static inline void clear_tile(ACC sums[EACH_M][EACH_N])
             sums[i][j] = 0;
 }
 
+/* Sums of more than BLOCK_TERMS terms, where LONG_SUMS is 1: a tile of totals and what they round away.  They take
+ * registers, so programs for shorter sums do without them. */
+#ifndef LONG_SUMS
+#define LONG_SUMS 0
+#endif
+#if LONG_SUMS
+#define TILE_OF_TOTALS ACC totals[EACH_M][EACH_N], rests[EACH_M][EACH_N]; clear_tile(totals); clear_tile(rests)
+#define SETTLE_TILE settle_tile(sums, totals, rests)
+#define COMPLETE_TILE complete_tile(sums, totals, rests)
+static inline void settle_tile(ACC sums[EACH_M][EACH_N], ACC totals[EACH_M][EACH_N], ACC rests[EACH_M][EACH_N])
+{
+#pragma unroll
+    for (int i = 0; i < EACH_M; i++)
+#pragma unroll
+        for (int j = 0; j < EACH_N; j++) {
+            MX_TWO_SUM(ACC, totals[i][j], rests[i][j], sums[i][j]);
+            sums[i][j] = 0;
+        }
+}
+
+static inline void complete_tile(ACC sums[EACH_M][EACH_N], ACC totals[EACH_M][EACH_N], ACC rests[EACH_M][EACH_N])
+{
+    settle_tile(sums, totals, rests);
+#pragma unroll
+    for (int i = 0; i < EACH_M; i++)
+#pragma unroll
+        for (int j = 0; j < EACH_N; j++)
+            sums[i][j] = MX_TOTAL(totals[i][j], rests[i][j]);
+}
+#else
+#define TILE_OF_TOTALS ((void)0)
+#define SETTLE_TILE ((void)0)
+#define COMPLETE_TILE ((void)0)
+#endif
+
 /* sums += the product of the slices, once all work-items have written theirs; then they may be written again. */
 static inline void add_product(ACC sums[EACH_M][EACH_N], __local const ACC *a_slice, __local const ACC *b_slice,
                                int row, int column)

@@ -6,6 +6,11 @@ from miopyx._core cimport Device, Offer, Problem, Solution, Solver
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
+cdef enum:
+    BLOCK_TERMS = 1024     # that one accumulator takes, as in kernels/include/common.h
+    BLOCKS = 32            # whose sums are added up there before they go to a total
+    GPU_TERMS = 4096       # likewise on GPUs where a program has no totals: they take registers
+
 
 cdef enum:
     MOST_TERMS = 16
@@ -29,6 +34,8 @@ cdef class ConvSolver(Solver):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept
     cdef tuple table(self, Device dev, const mx_conv_problem* p)
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1
     cdef tuple default(self, Device dev, const mx_conv_problem* p)
@@ -41,6 +48,8 @@ cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil
 cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil
 cdef int64_t vector_lanes(Device dev, int64_t size) noexcept
+cdef double sum_terms(const mx_conv_problem* p) noexcept nogil
+cdef double in_blocks(double terms) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
 cdef bint is_float8(int64_t data_type) noexcept nogil
 cdef str type_token(int64_t data_type)

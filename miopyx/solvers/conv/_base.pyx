@@ -7,7 +7,8 @@ from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF,
+    MX_INT8, MX_INT32,
     mx_conv_problem, mx_tensor,
 )
 
@@ -29,6 +30,10 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
     if not isinstance(problem, ConvProblem):
         raise BadParmError("not a convolution", "problem", problem, "a ConvProblem")
     return &(<ConvProblem> problem).c
+
+
+cdef enum:
+    GEMM = 0
 
 
 cdef class ConvOffer(Offer):
@@ -99,6 +104,8 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
+        if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and _leaves_out(p):
+            return "output padding reaches beyond the stride"
         return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
@@ -109,6 +116,14 @@ cdef class ConvSolver(Solver):
     cpdef double wti(self, Device dev, Problem problem) except? -3:
         cdef Offer offer = self.offer(dev, problem)
         return offer.index if offer.refusal is None else self.index(dev, _struct_of(dev, problem))
+
+    cpdef double error_bound(self, Device dev, Problem problem) except -1:
+        cdef const mx_conv_problem* p = _struct_of(dev, problem)
+        cdef double wide = 2.0 ** (-53 if p.w.type == MX_DOUBLE else -24)
+        if p.w.type == MX_INT8:
+            return 0
+        # What alpha and beta do to a sum is four roundings more.
+        return (self.roundings(dev, p) + 4) * wide + self.stores(dev, p) * _unit_roundoff(p)
 
     cpdef tuple parameters(self, Device dev, Problem problem):
         return self.table(dev, _struct_of(dev, problem))
@@ -159,6 +174,21 @@ cdef class ConvSolver(Solver):
         t.columns = pixels * column * size
         t.depth = _depth(dev, p)
 
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        """Bound the error of a sum in roundings of the accumulator, which is float, or double where the tensors are.
+
+        A term that is added in a chain of n additions is rounded n times, so that n roundings relative to the sum of
+        the terms' magnitudes bound the error, to first order (Higham, Accuracy and Stability of Numerical Algorithms,
+        2nd edition, 4.2).  In blocks of b terms whose sums are added by a chain these are b + terms / b (Castaldo,
+        Whaley, Chronopoulos, SIAM J. Sci. Comput. 31, 2008); and a chain that keeps what it rounds away counts for two,
+        whatever its length (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26, 2005).
+        """
+        return in_blocks(sum_terms(p))
+
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        """How often a result is rounded to its type where that is narrower than the accumulator."""
+        return 1
+
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         """Return the parameters that may be tuned: pairs of a name and its values in ascending order."""
         return ()
@@ -200,12 +230,24 @@ cdef bint is_packed(const mx_tensor* t) noexcept nogil:
 
 
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
-    """1x1 filter, no pad, the given stride along every axis the problem has."""
+    """1x1 filter, no pad, the given stride along every axis the problem has, and an output for each step."""
     cdef int i
     for i in range(3 - p.spatial, 3):
-        if p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride:
+        if (p.w.len[2 + i] != 1 or p.pad[i] != 0 or p.step[i] != stride
+                or p.y.len[2 + i] != (p.x.len[2 + i] - 1) // stride + 1):
             return False
     return True
+
+
+cdef bint _leaves_out(const mx_conv_problem* p) noexcept nogil:
+    """Whether x has room for more outputs than y has, as transposed convolutions leave it by their output padding."""
+    cdef int i
+    cdef int64_t room
+    for i in range(3 - p.spatial, 3):
+        room = p.x.len[2 + i] + 2 * p.pad[i] - p.dilation[i] * (p.w.len[2 + i] - 1) - 1
+        if room >= 0 and room // p.step[i] >= p.y.len[2 + i]:
+            return True
+    return False
 
 
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
@@ -223,6 +265,31 @@ cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:
 cdef int64_t vector_lanes(Device dev, int64_t size) noexcept:
     """Elements of `size` bytes in a CPU kernel's vectors: a register's, and 4 at least, which may be two registers."""
     return max(4, dev.vector_bytes // size)
+
+
+cdef double sum_terms(const mx_conv_problem* p) noexcept nogil:
+    """Products of an element of the result, at most."""
+    cdef double terms = spatial_size(&p.w)
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        return <double> p.y.len[0] * spatial_size(&p.y)
+    return terms * (p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups)
+
+
+cdef double in_blocks(double terms) noexcept nogil:
+    """Roundings of a sum whose accumulators take BLOCK_TERMS terms, BLOCKS of which totals take that keep the rest."""
+    return min(terms, <double> BLOCK_TERMS + BLOCKS + 2)
+
+
+cdef double _unit_roundoff(const mx_conv_problem* p) noexcept:
+    """Of the result's type; 0 where that is the accumulator's.  Rounding at random is off by twice as much."""
+    cdef double u = 0
+    if p.w.type == MX_HALF:
+        u = 2.0 ** -11
+    elif p.w.type == MX_BFLOAT16:
+        u = 2.0 ** -8
+    elif is_float8(p.w.type):
+        u = 2.0 ** (-4 if p.w.type == MX_FLOAT8 else -3)
+    return 2 * u if p.rounding != 0 and is_float8(p.w.type) else u
 
 
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:

@@ -20,7 +20,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from ._base cimport ConvSolver, type_token
+from ._base cimport GPU_TERMS, ConvSolver, type_token
 from .nvidia._common cimport span, stride_of, up
 
 cdef enum:
@@ -38,6 +38,8 @@ cdef enum:
     CPU_SPECTRA = 16 << 20       # bytes of tiles' spectra at a time
     GPU_SPECTRA = 256 << 20
     LEAST_TILES = 48             # at a time: each time all of the filters' spectra are read
+    MOST_TILES = 2048            # that backward weights sums in one accumulator
+    TRANSFORMS = 12              # roundings of the transforms, relative to the largest sum, as they were measured
 
 cdef int64_t WORKSPACE_LIMIT = 4 << 30
 cdef double LEAST_INDEX = 0.02       # above a last resort's
@@ -124,6 +126,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) no
     limit = CPU_SPECTRA if dev.is_cpu else GPU_SPECTRA
     one = q.frequencies * p.groups * (q.input_blocks + q.output_blocks) * 2 * q.lanes * q.size
     q.each = min(q.tiles, max(LEAST_TILES, limit // one))
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        q.each = min(q.each, MOST_TILES)
     # Equal parts, and whole pairs of tiles and rows of register tiles.
     q.each = min(q.tiles, up(_ceil(q.tiles, _ceil(q.tiles, q.each)), TILE_ROWS))
     q.first = _bytes(p, &q, q.each, q.input_blocks)
@@ -324,7 +328,7 @@ cdef class _Fft(ConvSolver):
     def __cinit__(self):
         self.cost_names = TERMS
         self.algorithm = FFT
-        self.dynamic = self.deterministic = True
+        self.dynamic = self.deterministic = self.mixes_tiles = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef plan_t q
@@ -339,6 +343,8 @@ cdef class _Fft(ConvSolver):
             return "filter or workspace is too large"
         if 4.0 * q.frequencies * q.tiles * q.inputs * q.outputs * p.groups > _direct(p):
             return "saves no products"
+        if p.direction != MX_BACKWARD_WEIGHTS and q.inputs > GPU_TERMS:
+            return "many channels"                           # which one accumulator would take
         if not _all_meet(p, 1) or not _all_meet(p, 2):
             return "some results are no sum of products"     # and would come out as noise instead of zeros
         return None
@@ -364,6 +370,13 @@ cdef class _Fft(ConvSolver):
         t.filters = q.filters * 1e-6
         t.spectra = rounds * (q.first + q.second) * 1e-6
         t.products = _direct(p) * 1e-9
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef plan_t q = _best(dev, p)
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            # Launches are added up too, of which other transforms have at most twice as many.
+            return TRANSFORMS + q.each + 2 * ((q.tiles + q.each - 1) // q.each)
+        return TRANSFORMS + q.inputs
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.w.len[3] == 1:

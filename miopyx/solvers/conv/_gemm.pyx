@@ -19,7 +19,7 @@ from ._base cimport ConvSolver, capped_product, is_packed, is_pointwise, problem
 from ._index cimport columns_index, gemm_index
 from ._matmul cimport (
     fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
-    wide_scalars,
+    product_roundings, wide_scalars,
 )
 
 cdef enum:
@@ -47,6 +47,10 @@ cdef class _Gemm(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return gemm_index(p, p.x.len[0])
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_gemm g = self.product(p)
+        return product_roundings(dev, &g)
 
     cdef str refuse_workspace(self, Device dev, const mx_conv_problem* p):
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, WORKSPACE_LIMIT):
@@ -233,6 +237,9 @@ cdef class _Gemm1x1Stride2(_Gemm):
             return "data type"
         return self.refuse_workspace(dev, p)
 
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        return 2    # in the workspace, and scaled from there
+
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef int64_t columns = p.y.len[0] * spatial_size(&p.y)
         return capped_product(capped_product(columns, p.x.len[1] + p.y.len[1]), type_size(<int> p.x.type))
@@ -314,7 +321,18 @@ cdef class _GemmColumns(_Gemm):
         return 1
 
     cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
+        # Columns that are sums are kept in float where the tensors are narrower: to round them too would round twice.
+        if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) <= 2:
+            return MX_FLOAT
         return p.x.type
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double product = _Gemm.roundings(self, dev, p)
+        if self.direction == MX_BACKWARD_DATA:
+            return product + spatial_size(&p.w)                         # columns are added up
+        if self.direction == MX_BACKWARD_WEIGHTS:
+            return product + (p.x.len[0] + self.images(p) - 1) // self.images(p)    # and launches, in dw
+        return product
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         return capped_product(self.images(p), capped_product(_column_elements(p), type_size(<int> self.column_type(p))))
@@ -409,12 +427,6 @@ cdef class _GemmBatched(_GemmColumns):
         if self.direction == MX_FORWARD and self.images(p) < p.x.len[0] and p.rounding != 0:
             return "parts of the batch would be rounded with the same random numbers"
         return _GemmColumns.refuse_shape(self, dev, p)
-
-    cdef int64_t column_type(self, const mx_conv_problem* p) noexcept:
-        # Columns that are sums are kept in float where the tensors are narrower.
-        if self.direction == MX_BACKWARD_DATA and type_size(<int> p.x.type) <= 2:
-            return MX_FLOAT
-        return p.x.type
 
     cdef int64_t images(self, const mx_conv_problem* p) noexcept:
         cdef int64_t one = capped_product(_column_elements(p), type_size(<int> self.column_type(p)))

@@ -2,8 +2,8 @@
 
 from miopyx._core cimport Device, Solution, Step
 from miopyx.host._conv cimport host_conv
-from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, mx_conv_problem
-from ._base cimport ConvSolver
+from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, mx_conv_problem
+from ._base cimport ConvSolver, sum_terms
 
 cdef enum:
     IMPLICIT_GEMM = 5
@@ -19,6 +19,9 @@ cdef class _HostImplicitGemm(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return 1.0
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return sum_terms(p) * (1.0 if p.w.type == MX_DOUBLE else 2.0 ** -29)   # in float64 all the time
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef Step step = Step(None, (), ())

@@ -28,6 +28,7 @@ cdef Arg fixed(double value, bint wide)
 
 cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type)
 cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type)
+cdef double product_roundings(Device dev, const mx_gemm* g) noexcept
 cdef str matmul_refuses(Device dev, int64_t c_type)
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1
 cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta,

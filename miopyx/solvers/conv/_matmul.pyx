@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport Arg, Device, KernelSpec, Step
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport MX_DOUBLE, MX_INT8, MX_INT32
-from ._base cimport type_token, vector_lanes
+from ._base cimport GPU_TERMS, in_blocks, type_token, vector_lanes
 
 cdef enum:
     LARGEST_TILE = 64    # sums of a work-item of conv/gpu/gemm.cl: more do not fit its registers
@@ -112,6 +112,19 @@ cdef str matmul_refuses(Device dev, int64_t c_type):
     return "too small work-groups or local memory"
 
 
+cdef bint _long(Device dev, const mx_gemm* g) noexcept:
+    """Whether a GPU's program has totals."""
+    return not dev.is_cpu and <double> g.k * g.reduce > GPU_TERMS
+
+
+cdef double product_roundings(Device dev, const mx_gemm* g) noexcept:
+    """Roundings of a sum, see ConvSolver.roundings."""
+    cdef double terms = <double> g.k * g.reduce
+    if not dev.is_cpu:
+        return min(terms, <double> GPU_TERMS)
+    return in_blocks(terms) + (0 if _along_n(g) else 4)     # 16 lanes are added up in a tree
+
+
 cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand_t c, Arg alpha, Arg beta,
                  tuple config):
     """C = alpha A B + beta C.  On CPUs B and C must run along n, or A and B along k."""
@@ -130,6 +143,8 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     )
     if not dev.is_cpu:
         side = tuned["SIDE"]
+        if accumulator != "int":
+            defines["LONG_SUMS"] = int(_long(dev, g))
         groups = _ceil(g.n, side * tuned["EACH_N"]) * _ceil(g.m, side * tuned["EACH_M"]) * g.groups * g.images
         return Step(KernelSpec("conv/gpu/gemm.cl", "gemm_tiled", **defines), args, (side * side * groups,),
                     (side * side,))

@@ -10,7 +10,7 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
-from ._base cimport ConvSolver, problem_bytes, spatial_size, type_token
+from ._base cimport ConvSolver, problem_bytes, spatial_size, sum_terms, type_token
 
 cdef enum:
     DIRECT = 1
@@ -33,6 +33,11 @@ cdef class _DirectNaive(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return 0.01  # MIOpen's figure
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        if dev.fp64:  # in double
+            return sum_terms(p) * (1.0 if p.w.type == MX_DOUBLE else 2.0 ** -29)
+        return 2 + sum_terms(p) * 2.0 ** -22    # in float, as a total that keeps what is rounded away
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef const mx_tensor* out = &p.y if self.direction == MX_FORWARD else (

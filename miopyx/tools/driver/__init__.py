@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 import miopyx
 from miopyx.errors import MIOpenError
+from miopyx.tools import pipes
 
 from . import data, families, listing
 from .families import FAMILIES
@@ -32,15 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 all right, 1 verification failed, 2 usage, 3 device.
+        0 all right, 1 verification failed, 2 usage or lines of a list that were refused, 3 device.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return pipes.quietly(lambda: _caught(arguments))
+
+
+def _caught(arguments: list[str]) -> int:
     try:
         return _main(arguments)
-    except BrokenPipeError:
-        # Whoever read our output has left; nothing more may be written, at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print("miopyx-driver: interrupted", file=sys.stderr)
         return 130
@@ -107,15 +107,29 @@ def _single(command: Command, device: Value | None, json: Value | None, argument
 
 def _list(name: str, operation: str, flags: dict[str, Value], batch: Value | None, device: Value | None,
           json: Value | None, verbose: bool, arguments: list[str]) -> int:
-    lines = listing.read(name, operation, flags, batch)
+    refused: list[listing.Refused] = []
+    lines = listing.read(name, operation, flags, batch, refused)
+    for one in refused:
+        print(f"miopyx-driver: {name}, line {one.line}: {one.why}; skipped", file=sys.stderr, flush=True)
+    if not lines:
+        raise UsageError(f"--file {name}: not a line of it can be run")
     session = _session(device)
-    try:
-        done = listing.run(session, lines, verbose, _emit)
-        for line in listing.summary(session, done):
-            _emit(line)
+    done: listing.Done = []
+
+    def keep(finished: bool) -> None:
         if json:
-            listing.write(str(json), listing.document(session, arguments, [
-                (line, line.work, outcomes) for line, outcomes in done]))
+            listing.write(str(json), {
+                **listing.document(session, arguments, [(line, line.work, outcomes) for line, outcomes in done]),
+                "refused": [one._asdict() for one in refused], "finished": finished})
+
+    try:
+        listing.run(session, lines, verbose, _emit, done, lambda: keep(False))
+        for line in listing.summary(session, done, len(refused)):
+            _emit(line)
+        keep(True)
+    except BaseException:
+        keep(False)
+        raise
     finally:
         session.close()
-    return listing.exit_code([outcome for _, outcomes in done for outcome in outcomes])
+    return listing.exit_code([outcome for _, outcomes in done for outcome in outcomes]) or (2 if refused else 0)

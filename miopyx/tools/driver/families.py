@@ -32,6 +32,11 @@ def name(work: Work) -> str:
     return report.layer(work) if isinstance(work, Problem) else work.layer
 
 
+def counts(work: Work) -> bool:
+    """Return whether the work is measured in operations: convolutions, not what memory bounds."""
+    return isinstance(work, Problem)
+
+
 def facts(work: Work) -> dict[str, Any]:
     """Return the work's sizes as plain data."""
     return report.problem_facts(work) if isinstance(work, Problem) else work.facts()

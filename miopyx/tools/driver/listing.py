@@ -8,11 +8,12 @@ import math
 import platform
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import miopyx
@@ -25,6 +26,7 @@ from .options import Command, UsageError, Value, parse_line
 from .report import ERROR, FAILED, OK, UNVERIFIED, Outcome
 from .run import Emit, Session
 
+_KEEP_SECONDS = 1.0  # between two writes of the result file
 RUNS = 5  # of each layer of a list, unless -i says otherwise
 
 
@@ -35,18 +37,30 @@ class Line(NamedTuple):
     work: Work
 
 
+class Refused(NamedTuple):
+    """A line of a list that cannot be read, or asks for something impossible."""
+
+    line: int
+    why: str
+
+
+Done = list[tuple[Line, list[Outcome]]]
+
+
 def shipped() -> list[str]:
     """Return the names of the lists that come with the package."""
     return sorted(entry.name[:-4] for entry in (files(__package__) / "lists").iterdir() if entry.name.endswith(".txt"))
 
 
-def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | None = None) -> list[Line]:
+def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | None = None,
+         refused: list[Refused] | None = None) -> list[Line]:
     """Return the lines of a list file, or of a list that ships; `operation`, `flags` and `batch` replace theirs.
 
     Raises
     ------
     UsageError
-        With file and line number, for a line that cannot be read or asks for something impossible.
+        With file and line number, for a line that cannot be read or asks for something impossible, unless such lines
+        shall be added to `refused`.
     """
     path = Path(name)
     try:
@@ -65,8 +79,10 @@ def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | N
             if command is not None:
                 lines.append(Line(number, families.make(families.overridden(command, operation, flags, batch))))
         except (UsageError, MIOpenError) as e:
-            raise UsageError(f"{name}, line {number}: {e}") from None
-    if not lines:
+            if refused is None:
+                raise UsageError(f"{name}, line {number}: {e}") from None
+            refused.append(Refused(number, str(e)))
+    if not lines and not refused:
         raise UsageError(f"--file {name}: no commands in it")
     return lines
 
@@ -92,10 +108,17 @@ class _Progress:
         sys.stderr.flush()
 
 
-def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit) -> list[tuple[Line, list[Outcome]]]:
-    """Run every line and return its outcomes.  An error of one line does not stop the others."""
+def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit, done: Done,
+        keep: Callable[[], None]) -> None:
+    """Run every line, print the rows of its outcomes, add them to `done` and `keep` that, at most once a second.
+
+    An error of one line does not stop the others.
+    """
     progress = _Progress(len(lines))
-    done = []
+    rows = report.Rows([families.name(line.work) for line in lines],
+                       any(not families.counts(line.work) for line in lines))
+    emit(rows.heading())
+    kept = perf_counter()
     for count, line in enumerate(lines):
         command = line.work.command
         progress.show(count, families.name(line.work))
@@ -103,26 +126,31 @@ def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit) -> l
             progress.clear()
             emit(f"miopyx-driver {command}")
         runs = command.number("iter") if "iter" in command.given else RUNS
-        done.append((line, families.run(session, line.work, emit if verbose else _quiet, True, runs, True)))
-    progress.clear()
-    return done
+        outcomes = families.run(session, line.work, emit if verbose else _quiet, True, runs, True)
+        progress.clear()
+        done.append((line, outcomes))
+        for outcome in outcomes:
+            emit(rows.row(outcome))
+        if perf_counter() - kept > _KEEP_SECONDS:
+            keep()
+            kept = perf_counter()
 
 
 def _quiet(_: str) -> None:
     pass
 
 
-def summary(session: Session, done: Sequence[tuple[Line, Sequence[Outcome]]]) -> list[str]:
-    """Return what a list prints at its end: the table, the totals, and how many lines are right."""
+def summary(session: Session, done: Sequence[tuple[Line, Sequence[Outcome]]], refused: int = 0) -> list[str]:
+    """Return what a list prints at its end: the totals, and how many lines are right."""
     outcomes = [outcome for _, several in done for outcome in several]
     right = sum(all(o.verdict == OK for o in several) for _, several in done)
     ran = sum(all(o.verdict in (OK, UNVERIFIED) for o in several) for _, several in done)
     unverified = any(o.verdict == UNVERIFIED for o in outcomes)
     return [
-        *report.table(outcomes), "",
+        "",
         *report.total_lines(report.totals(outcomes)),
         f"{right} of {len(done)} lines verified on {session.handle.device.name}"
-        + (f", {ran} ran (-V 0)" if unverified else ""),
+        + (f", {ran} ran (-V 0)" if unverified else "") + (f", {refused} refused" if refused else ""),
     ]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import exp, log
 from typing import Any
+
+from miopyx.solvers import registry
 
 from .problem import DIRECTIONS, Direction, Problem
 
@@ -88,22 +91,28 @@ def _same(values: Sequence[int]) -> str:
     return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
-def table(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return the summary's table, one row a layer and direction, directions together."""
-    outcomes = list(outcomes)
-    rates = [(heading, field) for heading, field in (("GFLOP/s", "gflops"), ("GB/s", "bandwidth"))
-             if field == "gflops" or any(o.bandwidth is not None for o in outcomes)]
-    rows = [("layer", "dir", "solver", "time ms", *(heading for heading, _ in rates), "error", "verdict")]
-    for direction in DIRECTIONS:
-        rows += [(o.problem, o.direction, o.solver, _figure(o.time, ".3f"),
-                  *(_figure(getattr(o, field), ".1f") for _, field in rates),
-                  _figure(o.error, ".1e"), o.verdict + (f": {o.message}" if o.message else ""))
-                 for o in outcomes if o.direction == direction.short]
-    last = len(rows[0]) - 1
-    widths = [max(len(row[i]) for row in rows) for i in range(last)]
-    return ["  ".join([cell.rjust(width) if i >= 3 else cell.ljust(width)
-                       for i, (cell, width) in enumerate(zip(row, widths, strict=False))] + [row[last]]).rstrip()
-            for row in rows]
+class Rows:
+    """The rows of a list's table, each as soon as it is known: columns are as wide as they will have to be."""
+
+    def __init__(self, layers: Sequence[str], bandwidth: bool) -> None:
+        rates = (("GFLOP/s", "gflops"), ("GB/s", "bandwidth"))[:2 if bandwidth else 1]
+        self._rates = [field for _, field in rates]
+        self._names = ("layer", "dir", "solver", "time ms", *(heading for heading, _ in rates), "error", "verdict")
+        solver = max((len(s.name) for s in (*registry.CONV, *chain(*registry.OTHERS.values()))), default=0)
+        self._widths = (max(map(len, [*layers, "layer"])), 3, solver, 9, *(8 for _ in rates), 7)
+
+    def heading(self) -> str:
+        return self._joined(self._names)
+
+    def row(self, o: Outcome) -> str:
+        return self._joined((o.problem, o.direction, o.solver, _figure(o.time, ".3f"),
+                             *(_figure(getattr(o, field), ".1f") for field in self._rates),
+                             _figure(o.error, ".1e"), o.verdict + (f": {o.message}" if o.message else "")))
+
+    def _joined(self, cells: Sequence[str]) -> str:
+        *padded, last = (cell.rjust(width) if i >= 3 else cell.ljust(width)
+                         for i, (cell, width) in enumerate(zip(cells, (*self._widths, 0), strict=True)))
+        return "  ".join([*padded, last]).rstrip()
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 import miopyx
+from miopyx._core import Solver
 from miopyx.errors import AllocFailedError, BadParmError, InvalidValueError, MIOpenError
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.registry import solver_id, solver_name
 
@@ -26,6 +28,10 @@ Emit = Callable[[str], None]
 _DRAWN = ("x", "dy", "w", "b")
 _FILES = {"x": "in_data", "w": "weights", "dy": "dout_data", "b": "in_bias"}
 _DUMPS = {"x": "in", "w": "wei", "dy": "dout", "b": "bias", "y": "fwd_out", "dx": "bwd_din", "dw": "bwd_dwei"}
+
+
+def _on_host(handle: Any, problem: ConvProblem) -> Solver:
+    return next(s for s in registry.CONV if s.why_not(handle.device, problem) is None)
 
 
 def exit_code(error: BaseException) -> int:
@@ -213,7 +219,7 @@ class Run:
             result = self.session.download(output, np.empty(count, desc.dtype))
             self._dump(direction.output, result)
             if self.command.number("verify"):
-                self._judge(self._verify(direction, result, outcome.algorithm or 0), direction.verdict, outcome,
+                self._judge(self._verify(direction, result, outcome.solver), direction.verdict, outcome,
                             verdicts)
             if direction.short == "fwd" and "b" in self.problem.descriptors:
                 self._forward_bias(result, output, outcome, verdicts)
@@ -308,12 +314,13 @@ class Run:
 
     # ------------------------------------------------------------------------------------------------- verification
 
-    def _verify(self, direction: Direction, result: Array, algorithm: int) -> verify.Check:
-        limit = verify.tolerance(self.problem.dtype, direction, algorithm, self.problem.transpose)
+    def _verify(self, direction: Direction, result: Array, name: str) -> verify.Check:
+        solver = registry.BY_NAME[name]
+        limit = verify.tolerance(self.problem.dtype, direction, solver.mixes_tiles, self.problem.transpose)
         first, second = direction.inputs
         tensors = {first: self.host[first], second: self.host[second], direction.output: result}
+        views = {self.problem.role(name): self.problem.view(name, flat) for name, flat in tensors.items()}
         if self.session.handle.device.is_host:
-            views = {self.problem.role(name): self.problem.view(name, flat) for name, flat in tensors.items()}
             return verify.check_independently(self.problem.geometry, self.problem.computes(direction), **views,
                                               limit=limit, seed=self.session.seed)
         d = self.problem.descriptors
@@ -322,7 +329,14 @@ class Run:
         }[direction.short])(d[first], d[second], self.problem.conv, d[direction.output])
         expected = data.poisoned(d[direction.output].dtype, result.size)
         plan(self.host[first], self.host[second], expected)
-        return verify.compare(result, expected, limit, "host")
+        check = verify.compare(result, expected, limit, "host")
+        computed = self.problem.computes(direction)
+        problem = ConvProblem(("fwd", "bwd", "wrw").index(direction.short), d["x"], d["w"], d["y"], self.problem.conv)
+        # The reference is rounded to the result's type, too.
+        bound = sum(s.error_bound(h.device, problem) for h, s in (
+            (self.session.handle, solver), (self.session.reference, _on_host(self.session.reference, problem))))
+        return verify.compare_elements(check, views[computed], self.problem.view(direction.output, expected),
+                                       verify.magnitudes(self.problem.geometry, computed, **views), bound)
 
     def _forward_bias(self, before: Array, output: Any, outcome: Outcome, verdicts: list[str]) -> None:
         """y += b, after the convolution's own verdict."""

@@ -185,6 +185,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_data(
                     }                                                                  \
             }                                                                          \
     } while (0)
+DEFINE_LONG_SUMS(vec)
+
 #define GET_DY_WHOLE(at) READ(y, at)
 #define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
 
@@ -193,23 +195,35 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
                         const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
-    vec sums[SUMS];
+    vec sums[SUMS], totals[SUMS * 3];
     const int first = set * g.together, end = min(first + g.together, g.groups);
     const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
     const int bands = (g.grid_h + TALL - 1) / TALL;
-    const long units = (long)images * bands;
+    /* Long rows are cut into pieces. */
+    const int piece = min(g.grid_w, BLOCK_TERMS / TALL), pieces = (g.grid_w + piece - 1) / piece;
+    const long units = (long)images * bands * pieces;
+    int terms = 0;
+    int settled = 0;
     for (int i = 0; i < (end - first) * R * S; i++)
         sums[i] = (vec)((ACC)0);
     for (long unit = units * part / g.parts; unit < units * (part + 1) / g.parts; unit++) {
-        const int image = (int)(unit / bands), t = (int)(unit % bands) * TALL, height = min(TALL, g.grid_h - t);
+        const long band = unit / pieces;
+        const int image = (int)(band / bands), t = (int)(band % bands) * TALL, height = min(TALL, g.grid_h - t);
         const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
+        const int q0 = (int)(unit % pieces) * piece, q1 = min(q0 + piece, g.grid_w);
+        if (terms > 0 && terms + (q1 - q0) * TALL > BLOCK_TERMS) {
+            settle(settled, sums, totals, (end - first) * R * S);
+            settled++;
+            terms = 0;
+        }
+        terms += (q1 - q0) * TALL;
         for (int c = first; c < end; c++) {
             const int count = min(VEC, g.in.channels - c * VEC);
             vec s[R * S], *sum = sums + (c - first) * R * S;
 #pragma unroll
             for (int i = 0; i < R * S; i++)
                 s[i] = sum[i];
-            for (int q = 0; q < g.grid_w; q++) {
+            for (int q = q0; q < q1; q++) {
                 const int left = q * g.planes.step_w + g.least_w;
                 const int column_bits = left >= 0 && left + (S - 1) * g.dilation[2] < g.in.width
                     ? ALL_COLUMNS : bits_inside(left, g.dilation[2], g.in.width, S);
@@ -230,6 +244,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
                 sum[i] = s[i];
         }
     }
+    if (settled > 0)
+        complete(settled, sums, totals, (end - first) * R * S);
     parts += ((long)part * g.groups + first) * R * S * VEC;
     for (int i = 0; i < (end - first) * R * S; i++)
         *(__global loose *)(parts + (long)i * VEC) = sums[i];

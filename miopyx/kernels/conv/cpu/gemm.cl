@@ -53,7 +53,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || M_CHUNK < 1 || K_BLOCK < 1
+#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || M_CHUNK < 1 || K_BLOCK < 1 || BLOCK_TERMS % K_BLOCK != 0
 #error "TILE_ROWS, N_VECTORS, M_CHUNK or K_BLOCK out of range"
 #endif
 #if NT_CHUNK % 4 != 0 || NT_K_BLOCK % VEC != 0
@@ -66,6 +66,7 @@
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
+DEFINE_LONG_SUMS(vec)
 
 #if PARTS & 1
 
@@ -129,11 +130,21 @@ APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const ST
     A += group * g->a_g + image * g->a_i + m0 * g->a_m;
     B += group * g->b_g + image * g->b_i + n0;
 
-    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS];
+    const long tile_rows = (m1 - m0 + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    vec panel[K_BLOCK * N_VECTORS], sums[CHUNK_ROWS * N_VECTORS], totals[CHUNK_ROWS * N_VECTORS * 3];
     for (int i = 0; i < CHUNK_ROWS * N_VECTORS; i++)
         sums[i] = (vec)((ACC)0);
+    /* Blocks of terms end where they do whatever K_BLOCK is. */
+    long terms = 0;
+    int settled = 0;
     for (long block = 0; block < g->reduce; block++)
         for (long k0 = 0; k0 < g->k; k0 += K_BLOCK) {
+            if (terms > 0 && (k0 == 0 ? terms + min(g->k, (long)BLOCK_TERMS) > BLOCK_TERMS : k0 % BLOCK_TERMS == 0)) {
+                settle(settled, sums, totals, tile_rows * N_VECTORS);
+                settled++;
+                terms = 0;
+            }
+            terms += min(g->k - k0, (long)K_BLOCK);
             const long depth = min(g->k - k0, (long)K_BLOCK);
             __global const STORAGE(B_TYPE) *b = B + block * g->b_r + k0 * g->b_k;
             for (long k = 0; k < depth; k++, b += g->b_k) {
@@ -164,6 +175,8 @@ APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const ST
                     multiply_1(s, panel, a, row, g->a_k, depth);
             }
         }
+    if (settled > 0)
+        complete(settled, sums, totals, tile_rows * N_VECTORS);
     long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0;
     for (long m = 0; m < m1 - m0; m++, to += g->c_m) {
         const ACC *s = (const ACC *)(sums + m * N_VECTORS);
@@ -260,7 +273,7 @@ static inline void dot_4x4(vec *restrict sums,
             sums[i * NT_CHUNK + j] = s[i][j];
 }
 
-/* The same for rows shorter than a vector. */
+/* The same for rows shorter than a vector; blocks go to the lanes in turns. */
 static inline void dot_4x4_short(vec *restrict sums,
                                  __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
                                  __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
@@ -268,11 +281,13 @@ static inline void dot_4x4_short(vec *restrict sums,
 {
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++) {
-            ACC sum = 0;
-            for (long block = 0; block < blocks; block++)
+            ACC *lanes = (ACC *)(sums + i * NT_CHUNK + j);
+            for (long block = 0; block < blocks; block++) {
+                ACC sum = lanes[block % VEC];
                 for (long k = 0; k < depth; k++)
                     sum += (ACC)LOAD(A_TYPE)(A, a[i] + block * a_r + k) * (ACC)LOAD(B_TYPE)(B, b[j] + block * b_r + k);
-            sums[i * NT_CHUNK + j].s0 += sum;
+                lanes[block % VEC] = sum;
+            }
         }
 }
 
@@ -290,14 +305,24 @@ APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const ST
     const long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0 * g->c_n;
 
     /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
-    vec sums[NT_CHUNK * NT_CHUNK];
+    vec sums[NT_CHUNK * NT_CHUNK], totals[NT_CHUNK * NT_CHUNK * 3];
     for (int i = 0; i < NT_CHUNK * NT_CHUNK; i++)
         sums[i] = (vec)((ACC)0);
+    long terms = 0; /* of a lane */
+    int settled = 0;
     /* Short rows are taken several blocks at a time, so that the sums of a tile stay in registers for long. */
     const long together = g->k < NT_K_BLOCK ? NT_K_BLOCK / g->k : 1;
     for (long block = 0; block < g->reduce; block += together)
         for (long k0 = 0; k0 < g->k; k0 += NT_K_BLOCK) {
             const long depth = min(g->k - k0, (long)NT_K_BLOCK), blocks = min(g->reduce - block, together);
+            const long more = g->k < VEC ? (blocks + VEC - 1) / VEC * depth : (depth + VEC - 1) / VEC * blocks;
+            if (terms + more > BLOCK_TERMS) {
+                for (long m = 0; m < rows; m++)
+                    settle(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
+                settled++;
+                terms = 0;
+            }
+            terms += more;
             for (long m = 0; m < rows; m += 4)
                 for (long n = 0; n < columns; n += 4) {
                     long a[4], b[4];
@@ -312,6 +337,8 @@ APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const ST
                         dot_4x4(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                 }
         }
+    for (long m = 0; m < rows && settled > 0; m++)
+        complete(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
     for (long m = 0; m < rows; m++)
         for (long n = 0; n < columns; n++)
             STORE_MIXED(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);

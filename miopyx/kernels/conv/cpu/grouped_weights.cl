@@ -25,6 +25,8 @@
 #endif
 #include "conv/cpu/grouped.h"
 
+DEFINE_LONG_SUMS(vec)
+
 #if MODE == BLOCKS
 #define TERM VEC /* vectors of sums of a term: an input's tap */
 /* sums[input] += the products of a run of dy and a run of x at `offset`. */
@@ -110,7 +112,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
                         const mx_grouped *grouped, int images, int set, int part)
 {
     const mx_grouped g = *grouped;
-    vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS];
+    vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS], totals[SUMS * 3];
     ACC *packed = (ACC *)buffer, *packed_dy = (ACC *)gradients;
     int slice[DEPTH_LIMIT], slice_tap[DEPTH_LIMIT], offset[TAPS_LIMIT * 32];
 
@@ -124,6 +126,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     const long units = (long)images * g.out.depth * tiles;
     const long begin = units * part / g.parts, end = units * (part + 1) / g.parts;
     int slices = 0, slices_before = -1;
+    long added = 0; /* to a lane */
+    int settled = 0;
 
     for (int i = 0; i < groups * per_group; i++)
         sums[i] = (vec)((ACC)0);
@@ -160,6 +164,12 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
             pack_planes(dy, image * g.out.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
                         t0 + c0, q0, 0, some, packed_dy);
             packed_rows = need;
+            if (added > 0 && added + vectors > BLOCK_TERMS) {
+                settle(settled, sums, totals, groups * per_group);
+                settled++;
+                added = 0;
+            }
+            added += vectors;
             for (int k = 0; k < groups; k++)
                 for (int block = 0; block < blocks; block++)
                     for (int z = 0; z < slices; z++)
@@ -171,6 +181,9 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
                                      offset + j * WIDE, vectors);
         }
     }
+
+    if (settled > 0)
+        complete(settled, sums, totals, groups * per_group);
 
     /* Rows of group, output, input, tap; in mode CHANNELS of vectors of channels, tap; in mode BLOCKS of group, vector
      * of outputs, input, tap. */

@@ -19,7 +19,8 @@
  *     NDRange: local (1, 1, 1), global (phases * tiles * chunks, groups, 1); tiles is the number of vectors of the
  *     first phase's positions divided by N_VECTORS, rounded up, and chunks has at most MAX_ROWS rows each, with
  *     `pairs` MAX_ROWS / 2, in blocks of ROWS.
- * Sums are taken over channels and, in each, taps in order.  No definition changes a bit of the results.
+ * Sums are taken over channels and, in each, taps in order.  K_BLOCK changes the last bits of sums of more than
+ * BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Nothing outside of the tensors is read.
  */
 #ifndef IN_TYPE /* storage types */
@@ -64,7 +65,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if (PARTS & 2) && (ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1)
+#if (PARTS & 2) && (ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1 || K_BLOCK > BLOCK_TERMS)
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
@@ -255,6 +256,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 
 #endif
 #if PARTS & 2
+
+DEFINE_LONG_SUMS(vec)
 
 #define WIDTH (VEC * N_VECTORS) /* positions of a tile */
 #define FAR (-(1 << 30))        /* a coordinate outside of any image */
@@ -598,7 +601,7 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
     mx_tile t;
     place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place, phases_together);
 
-    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS];
+    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS], totals[MAX_ROWS * N_VECTORS * 3];
     for (int pair = 0; pair < phases_together; pair++) {
 #if BACKWARD
         const mx_taps d = taps_of(p, 0, place[0]), h = taps_of(p, 1, place[1]), w = taps_of(p, 2, place[2] + pair);
@@ -615,7 +618,8 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
         const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L), c_blocks = (channels + c_block - 1) / c_block;
         const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
         mx_sight sight;
-        long c0 = 0, t0 = 0, k0 = 0;
+        long c0 = 0, t0 = 0, k0 = 0, terms = 0;
+        int settled = 0;
         for (long block = 0; block < blocks; block++) {
             const long c1 = (block / t_blocks + 1) * channels / c_blocks;
             const long t1 = (block % t_blocks + 1) * taps / t_blocks, k1 = k0 + (c1 - c0) * (t1 - t0);
@@ -625,16 +629,24 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
                 pack_panel(panel, &t, &sight, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
             const bool last = block + 1 == blocks && pair + 1 == phases_together;
+            const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
+            terms = settles ? k1 - k0 : terms + k1 - k0;
             for (long i = block0; i < block1; i++) {
                 vec *s = sums + (i - block0) * ROWS * phases_together * N_VECTORS;
-                multiply(used, block > 0, s + pair * ROWS * N_VECTORS,
+                const long at = ((i - block0) * phases_together + pair) * ROWS * N_VECTORS;
+                if (settles)
+                    settle(settled, sums + at, totals + 3 * at, ROWS * N_VECTORS);
+                multiply(used, block > 0, sums + at,
                          a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step, panel,
                          k1 - k0);
+                if (block + 1 == blocks && settled + settles > 0)
+                    complete(settled + settles, sums + at, totals + 3 * at, ROWS * N_VECTORS);
                 if (!last)
                     continue;
                 store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,
                            used, pairs, alpha, beta, stream);
             }
+            settled += settles;
             k0 = k1;
             t0 = t1 == taps ? 0 : t1;
             c0 = t0 == 0 ? c1 : c0;

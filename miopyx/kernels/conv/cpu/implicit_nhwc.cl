@@ -8,7 +8,7 @@
  * largest phase.
  * Products are ACC, float for int8 too.
  * Registers: ROWS pixels, whose elements are broadcast from where they lie, by V vectors of output channels.
- * Tuning: no definition changes a bit of the results.
+ * Tuning: K_BLOCK changes the last bits of sums of more than BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
  */
 #ifndef OUT_TYPE
@@ -146,6 +146,9 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 #define FINISH(add, sum, s) sum = s
 #endif
 
+#if MX_TYPE(SUM) != MX_TYPE_int
+DEFINE_LONG_SUMS(vec)
+#endif
 DEFINE_MULTIPLY(1, ROWS_1)
 DEFINE_MULTIPLY(2, ROWS_2)
 #if N_VECTORS > 2
@@ -233,7 +236,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
         return;
     }
 
-    sum_vec sums[ALL * N_VECTORS];
+    sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 3];
     __global const ACC *pixel[SEGMENTS * ALL], *panel[SEGMENTS];
     const int pieces = (g.inputs + K_BLOCK - 1) / K_BLOCK;
     const int together = pieces > 1 ? 1 : min(SEGMENTS, K_BLOCK / g.inputs);
@@ -242,6 +245,8 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
         const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
         const int columns = min(g.outputs - v0 * VEC, used * VEC), padded = (count + rows - 1) / rows * rows;
         __global const ACC *filters = packed + v0 * VEC * all_taps * g.inputs;
+        int terms = 0;
+        int settled = 0;
         for (int tap = 0; tap < taps; tap += together) {
             const int segments = min(together, taps - tap);
             for (int segment = 0; segment < segments; segment++) {
@@ -263,10 +268,19 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
                 const int c0 = (int)((long)piece * g.inputs / pieces);
                 const int depth = (int)((long)(piece + 1) * g.inputs / pieces) - c0;
                 const bool add = tap + piece > 0;
+#if MX_TYPE(SUM) != MX_TYPE_int
+                if (terms > 0 && terms + segments * depth > BLOCK_TERMS) {
+                    settle(settled, sums, totals, padded * used);
+                    settled++;
+                    terms = 0;
+                }
+                terms += segments * depth;
+#endif
                 const bool last = DIRECT && tap + segments == taps && piece + 1 == pieces && columns == used * VEC;
                 for (int i = 0; i < padded; i += rows) {
                     sum_vec *s = sums + i * used;
-                    __global STORAGE(OUT_TYPE) *now = last && i + rows <= count ? out + v0 * VEC : 0;
+                    __global STORAGE(OUT_TYPE) *now =
+                        last && settled == 0 && i + rows <= count ? out + v0 * VEC : 0;
                     if (used == 1)
                         multiply_1(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
                     if (used == 2)
@@ -285,8 +299,12 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
                 }
             }
         }
-        /* What was not stored: pixels beside repeated ones, and channels that fill no vector. */
-        for (int i = DIRECT && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
+#if MX_TYPE(SUM) != MX_TYPE_int
+        if (settled > 0)
+            complete(settled, sums, totals, padded * used);
+#endif
+        /* What was not stored: pixels beside repeated ones, channels that fill no vector, and long sums. */
+        for (int i = DIRECT && settled == 0 && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
             const sum_vec *s = sums + i * used;
             __global STORAGE(OUT_TYPE) *p = out + to[i] + v0 * VEC;
             int c = 0;

@@ -31,7 +31,7 @@
 #include "include/common.h"
 #include "conv/cpu/implicit_nhwc.h"
 
-#if K_CHUNK % 48 != 0 || P_BLOCK < 1
+#if K_CHUNK % 48 != 0 || P_BLOCK < 1 || BLOCK_TERMS % P_BLOCK != 0
 #error "K_CHUNK or P_BLOCK out of range"
 #endif
 
@@ -65,6 +65,7 @@
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
                 sums[i * V + j] = s[i][j];                                                                \
     }
+DEFINE_LONG_SUMS(vec)
 DEFINE_MULTIPLY(1, ROWS_1)
 DEFINE_MULTIPLY(2, ROWS_2)
 #if N_VECTORS > 2
@@ -149,11 +150,19 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
     }
     const bool plain = units == 1 && together == 1 && right[0] - left[0] == width;
 
-    vec sums[K_CHUNK * N_VECTORS];
+    vec sums[K_CHUNK * N_VECTORS], totals[K_CHUNK * N_VECTORS * 3];
     ACC gradients[P_BLOCK * K_CHUNK + VEC], panel[P_BLOCK * N_VECTORS * VEC + VEC];
+    int terms = 0;
     bool add = false;
+    int settled = 0;
     for (; p < end; p += P_BLOCK) {
         const int depth = (int)min(end - p, (long)P_BLOCK);
+        if (terms + depth > BLOCK_TERMS) {
+            settle(settled, sums, totals, padded * used);
+            settled++;
+            terms = 0;
+        }
+        terms += depth;
         for (int i = 0; i < depth; i++) {
             const long at = (p + i) * g.out_pixel + (long)group * g.outputs + k0;
             copy(gradients + i * K_CHUNK, dy + at, filters, pixels * g.out_pixel - at);
@@ -238,6 +247,8 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
         }
         add = true;
     }
+    if (settled > 0)
+        complete(settled, sums, totals, padded * used);
 
     for (int k = 0; k < filters; k++) {
         const vec *s = sums + k * used;

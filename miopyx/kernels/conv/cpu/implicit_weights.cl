@@ -45,7 +45,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || SUMS < TILE_ROWS || DEPTH < VEC
+#if N_VECTORS < 1 || N_VECTORS > 4 || TILE_ROWS < 1 || SUMS < TILE_ROWS || DEPTH < VEC || DEPTH > BLOCK_TERMS
 #error "TILE_ROWS, N_VECTORS, SUMS or DEPTH out of range"
 #endif
 
@@ -53,6 +53,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
+DEFINE_LONG_SUMS(vec)
 
 /* Extents and strides are elements.  All channels are counted in *_n, those of a group elsewhere. */
 typedef struct {
@@ -344,7 +345,7 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
 {
     const long area = volume(g->out), pixels = volume(g->in), inner = volume(g->inner);
     const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
-    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS];
+    vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS], totals[SUMS * N_VECTORS * 3];
     long lane[VEC * N_VECTORS], row[SUMS];
     mx_run runs[DEPTH];
 
@@ -360,9 +361,17 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
     }
     for (long i = 0; i < tile_rows * c->taps * c->used; i++)
         STORE_VEC((vec)((ACC)0), i, (ACC *)sums);
+    long terms = 0;
+    int settled = 0;
 
     for (long block = part * blocks / count; block < (part + 1) * blocks / count; block++) {
         const long p0 = block * g->depth, p1 = min(p0 + g->depth, positions);
+        if (terms + p1 - p0 > BLOCK_TERMS) {
+            settle(settled, sums, totals, tile_rows * c->taps * c->used);
+            settled++;
+            terms = 0;
+        }
+        terms += p1 - p0;
         for (long p = p0; p < p1;) {
             const long image = p / area, at = p - image * area, some = min(p1 - p, area - at);
             pack(panel + (p - p0) * c->used, U + image * g->u_n, lane, c->used, at, some, area);
@@ -398,6 +407,8 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
             }
         }
     }
+    if (settled > 0)
+        complete(settled, sums, totals, tile_rows * c->taps * c->used);
     if (count == 1)
         store(W, sums, g, c, 0, c->rows * c->taps, alpha, beta);
     else

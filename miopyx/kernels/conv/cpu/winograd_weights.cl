@@ -46,6 +46,11 @@ APART void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) 
 
 #if PARTS & 1
 
+#if !FUSED
+#define MOST_BLOCKS 256 /* of tiles, whose sums are added up before these are added to totals */
+DEFINE_LONG_SUMS(vec)
+#endif
+
 #define FILTERS __global
 #define A_ROW_STEP(row) 1
 #define A_STEP(row) (row)
@@ -73,11 +78,23 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
     const int first = get_group_id(1), last = first + 1;
 #endif
     vec sums[(FUSED ? POINTS : 1) * POINT_SUMS];
+#if !FUSED
+    vec totals[POINT_SUMS * 3];
+    long added = 0;
+    int settled = 0;
+#endif
     int any = 0;
     for (long slice = 0; slice < g.out_slices; slice++) {
         const long source = source_slice(&g, slice, tap_d);
         for (long block = 0; block < blocks && source >= 0; block++, any = 1) {
             const long depth = min(g.tiles - block * g.block, g.block);
+#if !FUSED
+            if (added++ == MOST_BLOCKS) {
+                settle(settled, sums, totals, rows * VECTORS);
+                settled++;
+                added = 1;
+            }
+#endif
             const long x_at = ((group * g.slices + source) * blocks + block) * POINTS;
             const long y_at = ((group * g.out_slices + slice) * blocks + block) * POINTS;
             for (int e = first; e < last; e++)
@@ -93,6 +110,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
             store_filter(sums + i * VECTORS + j, POINT_SUMS, w + w_offset, &g, group, tap_d, k + i, (v0 + j) * VEC,
                          alpha, beta);
 #else
+    if (settled > 0)
+        complete(settled, sums, totals, rows * VECTORS);
     M += M_offset + ((get_group_id(2) * POINTS + first) * g.k + k) * g.row + v0 * VEC;
     for (int i = 0; i < filters; i++, M += g.row)
         for (int j = 0; j < used; j++) {

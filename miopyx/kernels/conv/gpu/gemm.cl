@@ -53,8 +53,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
 
     ACC sums[EACH_M][EACH_N];
     clear_tile(sums);
+    TILE_OF_TOTALS;
+    int terms = 0;
     for (long block = 0; block < g.reduce; block++)
         for (long k0 = 0; k0 < g.k; k0 += DEPTH) {
+            if (LONG_SUMS && terms + DEPTH > BLOCK_TERMS) {
+                SETTLE_TILE;
+                terms = 0;
+            }
+            terms += DEPTH;
             for (int l = 0; l < ROWS * DEPTH / ITEMS; l++) {
                 const int k = a_k + l * a_k_step, m = a_m + l * a_m_step;
                 ACC a = 0;
@@ -71,6 +78,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
             }
             add_product(sums, a_slice, b_slice, row, column);
         }
+    COMPLETE_TILE;
     const long to = group * g.c_g + image * g.c_i;
 #pragma unroll
     for (int i = 0; i < EACH_M; i++)

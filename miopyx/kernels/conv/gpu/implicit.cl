@@ -134,7 +134,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
 
     ACC sums[EACH_M][EACH_N];
     clear_tile(sums);
+    TILE_OF_TOTALS;
     for (int k0 = k_first; k0 < k_end; k0 += DEPTH) {
+        if (LONG_SUMS && k0 > k_first && (k0 - k_first) % BLOCK_TERMS == 0)
+            SETTLE_TILE;
         int4 at = (int4)(0);
         int a_place = 0;
 #pragma unroll
@@ -163,6 +166,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
         }
         add_product(sums, a_slice, b_slice, row, column);
     }
+    COMPLETE_TILE;
     C += c_offset + g->c_first + group * g->c_g;
 #pragma unroll
     for (int j = 0; j < EACH_N; j++) {

@@ -13,7 +13,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token, vector_lanes
+from miopyx.solvers.conv._base cimport BLOCK_TERMS, GPU_TERMS, ConvSolver, sum_terms, type_token, vector_lanes
 
 cdef enum:
     DIRECT = 1
@@ -177,6 +177,8 @@ cdef class _Grouped(ConvSolver):
             return "many channels a group"
         if p.w.len[3] * p.w.len[4] > TAPS_LIMIT or p.w.len[2] > DEPTH_LIMIT:
             return "a large filter"
+        if p.direction != MX_BACKWARD_WEIGHTS and sum_terms(p) > GPU_TERMS:
+            return "a large filter"    # one accumulator takes all terms
         for i in range(3):
             if p.step[i] > STEP_LIMIT or p.dilation[i] > LENGTH_LIMIT or p.pad[i] > LENGTH_LIMIT or (
                     max(p.x.len[2 + i], p.y.len[2 + i]) > LENGTH_LIMIT):
@@ -195,6 +197,9 @@ cdef class _Grouped(ConvSolver):
         if p.groups == 1:
             return 0.3
         return 0.99 if most <= 8 or (most <= 16 and (last or p.direction != MX_BACKWARD_WEIGHTS)) else 0.5
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return sum_terms(p)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         cdef plan_t q = self.plan(dev, p, 0)
@@ -469,6 +474,10 @@ cdef class CpuGroupedWrw(_Grouped):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1153, "CpuGroupedWrw", MX_BACKWARD_WEIGHTS
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        # A tile gives a lane two blocks at most; 16 lanes are added up in a tree, and ITEMS parts or fewer in a chain.
+        return min(sum_terms(p), 2.0 * BLOCK_TERMS) + 4 + ITEMS
 
     cdef int64_t sums(self, const plan_t* q) noexcept:
         """Vectors of sums of a group."""

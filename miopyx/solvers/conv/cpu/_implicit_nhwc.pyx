@@ -19,7 +19,9 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, capped_sum, spatial_size, type_token
+from miopyx.solvers.conv._base cimport (
+    ConvSolver, capped_product, capped_sum, in_blocks, spatial_size, sum_terms, type_token,
+)
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
@@ -272,6 +274,9 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
         cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
         return max(1, min(_ceil(ITEMS, items), pixels // LEAST_PART))
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return in_blocks(sum_terms(p)) + ITEMS          # as many parts, at most
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most parts that any configuration takes."""

@@ -16,7 +16,7 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, mx_conv_problem
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, type_token, vector_lanes,
+    ConvSolver, capped_product, capped_sum, in_blocks, is_packed, spatial_size, sum_terms, type_token, vector_lanes,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
@@ -213,6 +213,9 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         if _is_plain(p):
             cost = min(cost, _cost(p.w.len[1], k, vec))
         return .9 * k * p.w.len[1] * taps / cost
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return in_blocks(sum_terms(p)) + WORK_GROUPS    # as many parts, at most
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)

@@ -19,7 +19,7 @@ from miopyx.values._types cimport (
     mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, type_token, vector_lanes,
+    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, sum_terms, type_token, vector_lanes,
 )
 
 cdef enum:
@@ -32,6 +32,10 @@ cdef enum:
     WEIGHTS_ROWS = 64          # filters of a work-item of backward weights that has one point
     WEIGHTS_ROWS_FUSED = 32    # or all
     FILTER_DEPTH = 32          # channels whose filters are transformed together
+    DEPTH = 128                # that are summed before these sums are added up, at most
+    MOST_BLOCKS = 256          # of tiles, whose sums one accumulator takes, as in kernels/conv/cpu/winograd_weights.cl
+    LARGEST_SUM = 1 << 16      # channels, times taps along the depth
+    TRANSFORMS = 30            # roundings of the transforms, relative to the largest sum, as they were measured
     # Work-items there must be for some to do all points of a block; no matter how many cores: it changes rounding.
     FUSED_BLOCKS = 4
     FUSED_WEIGHTS = 16
@@ -171,7 +175,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
 
     k_blocks, c_blocks = _ceil(_ceil(g.k, a.vec), a.vectors), _ceil(_ceil(g.c, a.vec), a.vectors)
     if weights:
-        a.fused = a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
+        a.fused = (a.rounds == 1 and _ceil(g.k, WEIGHTS_ROWS_FUSED) * c_blocks * p.groups >= FUSED_WEIGHTS
+                   and _ceil(g.tiles, block) * g.out_slices <= MOST_BLOCKS)
         a.blocks = _ceil(g.tiles, block)
         a.filters = 0 if a.fused else capped_product(p.groups * g.taps_d * g.k, capped_product(points * a.acc, g.row))
     else:
@@ -247,7 +252,7 @@ cdef class _Winograd(ConvSolver):
 
     def __cinit__(self):
         self.algorithm = WINOGRAD
-        self.dynamic = self.deterministic = True
+        self.dynamic = self.deterministic = self.mixes_tiles = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef plan_t a
@@ -279,7 +284,19 @@ cdef class _Winograd(ConvSolver):
         a = _usual(dev, p, self.points)
         if _bytes(&a) > dev.max_alloc:
             return "workspace is beyond the limit"
+        if p.direction != MX_BACKWARD_WEIGHTS and products * p.w.len[2] > LARGEST_SUM:
+            return "many channels"
         return None
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double terms = sum_terms(p)
+        cdef plan_t a
+        if p.direction != MX_BACKWARD_WEIGHTS:
+            terms /= p.w.len[3] * p.w.len[4]
+            return TRANSFORMS + min(terms, <double> DEPTH) + terms / FILTER_DEPTH
+        # Blocks of 256 tiles at most, sums of these, and rounds, of which tuning may make four times as many.
+        a = _usual(dev, p, self.points)
+        return TRANSFORMS + min(terms, 256.0) + min(2 * a.blocks * a.g.out_slices, <int64_t> MOST_BLOCKS) + 4 * a.rounds
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """The most that any configuration takes."""

@@ -12,7 +12,7 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
 from miopyx.solvers.conv.nvidia._common cimport (
     INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
 )
@@ -260,6 +260,9 @@ cdef class _Depthwise(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # With few channels a group, tiles of other solvers are mostly padding, those of tensor cores, too.
         return 4 if max(p.w.len[1], p.w.len[0] // p.groups) <= (16 if p.w.type == MX_FLOAT else 8) else 0.5
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return sum_terms(p)    # which `refuse` limits
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         cdef tuple own = self.default(dev, p)
@@ -517,6 +520,7 @@ cdef class DepthwiseWrw(_Depthwise):
         """The operands; `each` is a limit of the splits here."""
         cdef mx_depthwise g
         cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes, wanted, rounds
+        cdef int64_t needed
         cdef tile_t least = t[0]
         least.th = least.tw = 1
         _set_operands(&g, p, s, t)
@@ -530,10 +534,12 @@ cdef class DepthwiseWrw(_Depthwise):
         # The workspace has room for the splits of the least tile.
         _set_strips(&g, &least, lanes, blocks, p.y.len[0], wanted, 1)
         rounds = up(g.strips, g.items) // g.items
+        # And more than fill the device where a work-item would sum too many terms.
+        needed = up(rounds * g.chunks, GPU_TERMS) // GPU_TERMS
         _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
         rounds = min(rounds, up(g.strips, g.items) // g.items)
         # As many groups as the device works on at once: more would only have more parts to add up.
-        g.each = <int> max(1, min(groups // (g.sets * rows), rounds))
+        g.each = <int> max(1, min(max(needed, groups // (g.sets * rows)), rounds))
         return g
 
     cdef int64_t lanes_of(self, const shape_t* s, int64_t blocks) noexcept:
@@ -546,6 +552,14 @@ cdef class DepthwiseWrw(_Depthwise):
             if blocks % lanes == 0:
                 return lanes
         return LANES_OF_WEIGHTS
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        # Of whole strips a work-item has GPU_TERMS, and one more; work-items' sums are added in a tree, then splits.
+        cdef shape_t s = self.shape(dev, p)
+        cdef tile_t t = self.tile_of(p, &s)
+        cdef mx_depthwise g = self.plan(dev, p, &s, &t)
+        cdef double strip = <double> g.chunks * t.th * t.tw, rounds = up(g.strips, g.items) // g.items
+        return min(sum_terms(p), (rounds / g.each + 1) * strip) + 8 + g.each
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most splits that any configuration takes."""

@@ -15,7 +15,7 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, spatial_size, type_token
+from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, spatial_size, sum_terms, type_token
 from miopyx.solvers.conv._matmul cimport fixed, matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_nv_divisor, span, stride_of, taps_of, taps_t, up
 
@@ -113,6 +113,12 @@ cdef class _ImplicitGpu(ConvSolver):
         # Behind GEMM's solvers for 1x1, before those that write a column matrix.
         return 0.5
 
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double terms = sum_terms(p)
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            return min(_ceil(_terms(p), _splits(p)), <int64_t> GPU_TERMS) + _splits(p)
+        return min(terms, <double> GPU_TERMS)
+
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return matmul_table(dev, NULL, p.w.type)
 
@@ -134,7 +140,8 @@ cdef class _ImplicitGpu(ConvSolver):
             "conv/gpu/implicit.cl", "conv_implicit_gpu", IMAGE_TYPE=type_token(image.type),
             FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=_accumulator(p),
             SCALAR="double" if wide_scalars(dev, c_type) else "float", DIRECTION=self.direction, LAST=int(last),
-            SIDE=side, EACH_M=config[1], EACH_N=config[2], DEPTH=config[3])
+            LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side, EACH_M=config[1], EACH_N=config[2],
+            DEPTH=config[3])
         args = (Arg.slot_of(slots[0], type_size(<int> image.type)), Arg.slot_of(slots[1], type_size(<int> factor.type)),
                 Arg.slot_of(slots[2], type_size(<int> c_type)),
                 Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gather)]), alpha, beta)

@@ -14,7 +14,7 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvSolver, capped_product, type_token
+from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, sum_terms, type_token
 from miopyx.solvers.conv._matmul cimport (
     fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
 )
@@ -23,6 +23,7 @@ from miopyx.solvers.conv.nvidia._common cimport span, stride_of, up
 cdef enum:
     WINOGRAD = 3
     TAPS = 3
+    TRANSFORMS = 30          # roundings of the transforms, relative to the largest sum, as on CPUs
     GROUP = 64
     PART_BYTES = 256 << 20   # of transformed tiles, one image's at least
     INT_LIMIT = 0x7FFFFFFF
@@ -69,7 +70,7 @@ cdef class _WinogradGpu(ConvSolver):
     def __cinit__(self):
         self.cost_names = TERMS
         self.algorithm = WINOGRAD
-        self.dynamic = self.deterministic = True
+        self.dynamic = self.deterministic = self.mixes_tiles = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not dev.is_gpu:
@@ -112,6 +113,13 @@ cdef class _WinogradGpu(ConvSolver):
             groups = up(filters, 64) // 64 * (up(each, 64) // 64) * points * p.groups
             t.depth = rounds * ((groups + units - 1) // units) * channels * 1e-3
         t.products = points * tiles * <double> p.w.len[0] * p.w.len[1] * 1e-9
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double terms = sum_terms(p)
+        cdef int64_t images = self.images(dev, p)
+        if self.direction == MX_BACKWARD_WEIGHTS:   # launches are added up, too
+            return TRANSFORMS + min(terms, <double> GPU_TERMS) + (p.x.len[0] + images - 1) // images
+        return TRANSFORMS + min(terms / (TAPS * TAPS), <double> GPU_TERMS)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return matmul_table(dev, NULL, p.w.type)

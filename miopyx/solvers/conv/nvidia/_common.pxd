@@ -9,6 +9,7 @@ from miopyx.solvers.conv._base cimport ConvSolver
 cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
+    LONGEST = 1 << 16      # terms that one accumulator takes
     # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
     MMA_PEAK = 12
     WGMMA_PEAK = 16
@@ -55,4 +56,4 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)
 
 
 cdef class _NvSolver(ConvSolver):
-    pass
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept

@@ -6,18 +6,32 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step
-from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport ConvSolver, type_token
+from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
+from miopyx.solvers.conv._base cimport ConvSolver, spatial_size, sum_terms, type_token
 
 cdef enum:
     IMPLICIT_GEMM = 5
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
+    STEP = 16              # terms that an instruction adds to its accumulator
+    CUT = 2                # roundings that one such addition counts for: it cuts off what does not fit
+    SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 
 cdef class _NvSolver(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
         self.dynamic = self.deterministic = self.assembly = True
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        """In 16 bits one accumulator takes all steps; float32 adds up sums of slices of at least STEP terms."""
+        cdef double steps, parts = 0, terms = sum_terms(p)
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            # Parts are added up in eight shares; there are more than fill the device only where sums are LONGEST.
+            steps = min(terms, <double> LONGEST) / STEP + 1
+            parts = min(max(16.0 * max(1, dev.compute_units), terms / LONGEST), terms / STEP) / 8 + 8
+        else:
+            steps = spatial_size(&p.w) * up(<int64_t> (terms / spatial_size(&p.w)), STEP) // STEP
+        return (SPLIT + steps if p.w.type == MX_FLOAT else CUT * steps) + parts
 
 
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
@@ -170,6 +184,8 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied):
         if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
                 or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
             return "an axis is too long"
+    if p.direction != MX_BACKWARD_WEIGHTS and p.w.type != MX_INT8 and sum_terms(p) > LONGEST:
+        return "a long sum"
     # Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum ends behind them.
     if (max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2
             or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4)):

@@ -12,7 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
+    up,
 )
 
 cdef enum:
@@ -22,6 +23,7 @@ cdef enum:
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # in place of the blocks of a warp: backward weights
+    MOST_TILES = LONGEST // (TILE_H * TILE_W)    # of a work-group that sums them
 
 # The struct of kernels/conv/nvidia/few.h, which explains it.
 cdef struct mx_nv_few:
@@ -91,6 +93,8 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     # As many groups at once as registers and local memory allow.
     resident = max(1, min(2 if blocks == WEIGHTS else 3 if blocks == 2 else 4, LOCAL_MEM // (k.local + 1024)))
     g.workers = <int> max(1, min(g.tiles, units * resident // g.sets))
+    if blocks == WEIGHTS:
+        g.workers = <int> max(g.workers, up(g.tiles, MOST_TILES) // MOST_TILES)
     each = (g.tiles + g.workers - 1) // g.workers
     g.workers = <int> ((g.tiles + each - 1) // each)
     g.by_run, g.by_rows, g.by_pitch = divisor(g.run), divisor(g.rows), divisor(g.pitch)

@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of, taps_t,
-    tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of,
+    taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -21,6 +21,7 @@ cdef enum:
     LOCAL_MEM = 226 * 1024
     MOST_LOCAL = 200 * 1024
     MOST_TAPS = 9          # of backward weights in registers
+    WARP_PIXELS = 64       # of a tile, that a warp sums, at most
 
 # The struct of kernels/conv/nvidia/grouped.h, which explains it.
 cdef struct mx_nv_grouped:
@@ -99,11 +100,14 @@ cdef bint _choose_tile(mx_nv_grouped* g, tile_t* t, int64_t kept, int64_t beside
     return True
 
 
-cdef void _set_workers(mx_nv_grouped* g, const tile_t* t, int64_t units, int64_t shares) noexcept nogil:
-    """As many work-groups as run at once, each with as many tiles as the next; `shares` of them have the same tiles."""
+cdef void _set_workers(
+    mx_nv_grouped* g, const tile_t* t, int64_t units, int64_t shares, int64_t most
+) noexcept nogil:
+    """As many work-groups as run at once, or more if each had more than `most` tiles, each with as many as the next;
+    `shares` of them have the same tiles."""
     cdef int64_t workers, each
     g.sets = <int> (up(g.channels, 16 * t.blocks) // (16 * t.blocks))
-    workers = max(1, min(g.tiles, units * t.resident // (g.sets * shares)))
+    workers = max(up(g.tiles, most) // most, min(g.tiles, units * t.resident // (g.sets * shares)))
     each = (g.tiles + workers - 1) // workers
     g.workers = <int> ((g.tiles + each - 1) // each)
 
@@ -224,7 +228,7 @@ cdef class _NvGroupedData(_NvGrouped):
                 if not _choose_tile(&g, &t, t.blocks * t.inner * room * 512 + 2048, 0):
                     return False
                 t.resident = max(1, min(4, LOCAL_MEM // (t.local + 1024)))
-                _set_workers(&g, &t, max(1, dev.compute_units), 1)
+                _set_workers(&g, &t, max(1, dev.compute_units), 1, max(1, g.tiles))
                 if steps is None:
                     continue
                 spec = KernelSpec("conv/nvidia/grouped.cl", "conv_nvidia_grouped", TRANSPOSED=int(backward),
@@ -283,7 +287,8 @@ cdef class NvGroupedWrw(_NvGrouped):
         if not _choose_tile(g, t, 8192, 32 * t.blocks + 16):
             return False
         t.resident = max(1, min(2, LOCAL_MEM // (t.local + 1024)))
-        _set_workers(g, t, max(1, dev.compute_units), t.inner * (up(p.w.len[3], self.lines(p)) // self.lines(p)))
+        _set_workers(g, t, max(1, dev.compute_units), t.inner * (up(p.w.len[3], self.lines(p)) // self.lines(p)),
+                     LONGEST // WARP_PIXELS)
         return True
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:

@@ -16,8 +16,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_residue,
-    set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w,
+    set_residue, set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
 )
 
 cdef enum:
@@ -557,7 +557,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef parts_t s = operands_of_parts(p, False)
     cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
-    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each
+    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each, least
     cdef double slice, cost, best = -1
     cdef int i
     for i in range(2):
@@ -566,7 +566,8 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
         at_once = units * TILES[i].resident
         slice = TILES[i].resident * max(2.0 * DEPTH * TILES[i].down * TILES[i].across / 2.9e6,
                                         2.0 * DEPTH * (TILES[i].down + TILES[i].across) / 42e3)
-        for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
+        least = up(slices * DEPTH, LONGEST) // LONGEST
+        for splits in range(least, max(least, min(4 * at_once // number + 2, (slices + 1) // 2)) + 1):
             each = (slices + splits - 1) // splits
             cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
@@ -709,7 +710,8 @@ cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
     cdef int64_t units = max(1, dev.compute_units), parts, each, cost, best = 0, best_each = slices
-    for parts in range(1, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD) + 1):
+    cdef int64_t least = up(slices * 16, LONGEST) // LONGEST
+    for parts in range(least, max(least, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD)) + 1):
         each = (slices + parts - 1) // parts
         cost = (tiles * parts + units - 1) // units * (each + OVERHEAD)
         if best == 0 or cost < best:

@@ -17,8 +17,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, refuse_sizes,
-    set_residue, set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor,
+    refuse_sizes, set_residue, set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -316,7 +316,8 @@ cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
     s.reduced = up(p.w.len[1], 64)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     s.tiles = up(p.w.len[0] // p.groups, 128) // 128 * (up(s.columns, TILE) // TILE) * p.groups
-    for splits in range(1, min(4 * units // s.tiles + 2, (slices + 1) // 2) + 1):
+    cdef int64_t least = up(slices * DEPTH, LONGEST) // LONGEST
+    for splits in range(least, max(least, min(4 * units // s.tiles + 2, (slices + 1) // 2)) + 1):
         each = (slices + splits - 1) // splits
         cost = (s.tiles * splits + units - 1) // units * (each * 2.3 + 4)
         cost += splits * p.w.len[0] * s.columns * 8 / 3e6

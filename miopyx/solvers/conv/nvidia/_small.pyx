@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
-from ._common cimport _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores
+from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -510,6 +510,8 @@ cdef class _SmallOffer(ConvOffer):
         if p.w.type == MX_FLOAT and (self.g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
+        if k.splits * <double> LONGEST * k.tile.warps_k < self.g.k:
+            return "a long sum"
         if k.cost > LARGEST * CLOCKS:
             return "a large problem"
         return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
@@ -569,6 +571,12 @@ cdef class _SmallOffer(ConvOffer):
 cdef class _NvSmall(_NvSolver):
     def __cinit__(self):
         self.cost_names = TERMS
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_nv_small g
+        cdef plan_t k = _plan(dev, p, &g)
+        # A warp's steps as the others', then the warps' sums, then the groups'.
+        return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits
 
     cdef Offer consider(self, Device dev, ConvProblem problem):
         cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)

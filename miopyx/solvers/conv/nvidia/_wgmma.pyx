@@ -14,8 +14,8 @@ from ._mma cimport (
     pixels_closest, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w, set_taps,
-    stride_of, up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w,
+    set_taps, stride_of, up,
 )
 
 cdef enum:
@@ -623,7 +623,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef parts_t s = operands_of_parts(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
-    cdef int64_t number, splits, at_once
+    cdef int64_t number, splits, at_once, least = up(slices * DEPTH, LONGEST) // LONGEST
     cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
     cdef double cost, best = -1, part, end
     cdef int i
@@ -636,7 +636,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
         at_once = units * TILES[i].resident
         part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
         t.tile, t.tiles = i, number
-        for splits in range(1, min(4 * at_once // number + 2, (slices + 1) // 2) + 1):
+        for splits in range(least, max(least, min(4 * at_once // number + 2, (slices + 1) // 2)) + 1):
             t.each = (slices + splits - 1) // splits
             t.splits = (slices + t.each - 1) // t.each
             t.groups = number * t.splits
@@ -645,7 +645,7 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
-        if read <= CACHED and number * slices < INT_LIMIT // 2:
+        if read <= CACHED and number * slices < INT_LIMIT // 2 and least == 1:
             t.each = (number * slices + at_once - 1) // at_once
             t.splits = 0
             t.groups = (number * slices + t.each - 1) // t.each

@@ -1,0 +1,155 @@
+"""Sums of one sign: no solver's error grows with the number of terms, and all are within the bounds that they declare.
+
+A million terms here; tests/long_sums.py prints a table of errors, up to 40 million terms and more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+import long_sums
+import numpy as np
+import pytest
+from long_sums import DATA, DIRECTIONS, Case, cases, main, problem_terms, run
+
+from miopyx.solvers import registry
+
+U = 2.0 ** -24
+# Roundings of an accumulator that each kind of device allows, whatever the length of the sum: blocks of 1024 terms,
+# twice where a tile gives two; 4096 on GPUs, where programs for shorter sums have no totals; parts and transforms.
+MOST = {"cpu": 2200, "gpu": 4800}
+
+
+@pytest.fixture
+def float_gpu(opencl_name, pretend):
+    """The kernels for GPUs without double precision, whose naive solver sums in float32, too."""
+    return pretend(opencl_name, kind="gpu", fp64=False, runtime="other", isa="")
+
+
+def check(handle, host, kind, terms, rng, most):
+    """Each solver in `most` of the cases that it takes, drawn at random; return the names of all."""
+    seen = Counter()
+    every = list(cases(terms))
+    for i in rng.permutation(len(every)):
+        case, problem = every[i], every[i].problem()
+        names = [s.name for s in registry.CONV if s.why_not(handle.device, problem) is None and seen[s.name] < most]
+        for data in DATA if kind == "cpu" else DATA[1:]:
+            for found in run(handle, host, case, data, rng, names) if names else ():
+                assert not found.wrong, (found, case)
+                assert found.bound <= (MOST[kind] + 8) * U, (found, case)
+        seen.update(names)
+    return seen
+
+
+def test_on_a_cpu(cpu, host, rng):
+    seen = check(cpu, host, "cpu", 1_000_000, rng, 2)
+    families = {name.removesuffix(end) for name in seen for end in ("Fwd", "Bwd", "Wrw") if name.endswith(end)}
+    assert families >= {"CpuGrouped", "CpuImplicitGemm", "CpuImplicitGemmNhwc", "CpuWinogradF2", "CpuWinogradF4",
+                        "ConvDirectNaiveConv", "FFTConv"}
+
+
+def test_on_a_gpu(float_gpu, host, rng):
+    seen = check(float_gpu, host, "gpu", 100_000, rng, 1)
+    assert seen.keys() >= {"GpuImplicitGemmWrw", "GpuWinogradF2Wrw", "DepthwiseWrw", "GemmWrwBatched", "FFTConvWrw",
+                           "ConvDirectNaiveConvWrw"}
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_naive_sums_in_float(float_gpu, host, rng, direction):
+    """What each addition rounds away is kept: no better float can be had."""
+    lens = {0: ((1, 100_000, 1, 1), (1, 100_000, 1, 1)), 1: ((1, 1, 1, 1), (100_000, 1, 1, 1)),
+            2: ((1, 1, 100, 1000), (1, 1, 1, 1))}[direction]
+    for data in DATA:
+        for found in run(float_gpu, host, Case(direction, "packed", *lens), data, rng, ["Naive"]):
+            assert found.error <= 3 * U
+
+
+def test_narrower_types(cpu, host, rng):
+    """Sums in float32, rounded to their type once; twice where a workspace of that type is scaled."""
+    dtype, u = (("float16", 2.0**-11), ("bfloat16", 2.0**-8))[rng.integers(2)]
+    every, seen = list(cases(1000, dtype)), set()    # such sums stay in float16's range
+    for i in rng.permutation(len(every)):
+        names = [s.name for s in registry.CONV
+                 if s.name not in seen and s.why_not(cpu.device, every[i].problem()) is None]
+        seen.update(names)
+        for found in run(cpu, host, every[i], "random", rng, names) if names else ():
+            assert not found.wrong, (found, every[i])
+            assert found.bound <= 3 * u + MOST["cpu"] * U, (found, every[i])
+
+
+def test_infinite_sums(cpu, host, rng):
+    """An infinity in a long sum is one in the result, and no NaN: what it rounds away would be NaN."""
+    case = Case(2, "packed", (1, 2, 256, 256), (3, 2, 1, 1))
+    x, w, y = case.descriptors()
+    values = [np.ones(x.lens, np.float32), None, np.ones(y.lens, np.float32)]
+    values[0][0, 1, 17, 3] = np.inf
+    buffers = [cpu.upload(values[i]) for i in (2, 0)]
+    problem, seen = case.problem(), 0
+    for solver in registry.CONV:
+        if solver.mixes_tiles or solver.why_not(cpu.device, problem) is not None:
+            continue
+        out = cpu.upload(np.full(w.lens, np.nan, np.float32))
+        cpu.convolution_backward_weights(y, x, case.conv, w, solver.id)(*buffers, out)
+        got = cpu.download(out, np.empty(w.lens, np.float32)).reshape(3, 2)
+        np.testing.assert_array_equal(got, [[256 * 256, np.inf]] * 3, err_msg=solver.name)
+        seen += 1
+    assert seen > 2
+
+
+def nvidia_problems():
+    """Longer sums than any device is asked for here: only bounds are looked at."""
+    for dtype in ("float32", "float16"):
+        for n in (1, 64, 512):
+            for layout in ("packed", "channels last"):
+                yield Case(2, layout, (n, 3, 224, 224), (64, 3, 7, 7), 3, 2, dtype=dtype)
+                yield Case(2, layout, (n, 32, 56, 56), (32, 32, 3, 3), 1, dtype=dtype)
+                yield Case(2, layout, (n, 64, 28, 28), (64, 16, 3, 3), 1, groups=4, dtype=dtype)
+                yield Case(2, layout, (n, 32, 56, 56), (32, 1, 3, 3), 1, groups=32, dtype=dtype)
+        for channels in (64, 4096, 1 << 20):
+            yield Case(0, "packed", (1, channels, 7, 7), (64, channels, 3, 3), 1, dtype=dtype)
+            yield Case(1, "packed", (1, 64, 7, 7), (channels, 64, 3, 3), 1, dtype=dtype)
+
+
+def test_bounds_on_an_h200(h200):
+    """float32 within 5000 roundings; 16 bits within two of the result's own."""
+    seen = set()
+    for case in nvidia_problems():
+        problem = case.problem()
+        for solver in registry.CONV:
+            if solver.why_not(h200.device, problem) is None and not solver.name.startswith("ConvDirect"):
+                bound = solver.error_bound(h200.device, problem)
+                seen.add(solver.name)
+                limit = 5000 * U if case.dtype == "float32" else 3 * 2.0**-11
+                assert 0 < bound <= limit, (solver, case, problem_terms(case), bound / U)
+    assert {name for name in seen if name.startswith("Nv")} >= {
+        "NvWgmmaFwd", "NvWgmmaWrw", "NvPairsFwd", "NvPairsWrw", "NvSmallFwd", "NvImplicitGemmWrw", "NvGroupedWrw",
+        "NvFewChannelsWrw"}
+
+
+def test_every_solver_declares_a_bound(handle, gpu, h200):
+    for at in (handle, gpu, h200):
+        for case in (*cases(1000), *cases(1000, "float16")):
+            problem = case.problem()
+            for solver in registry.CONV:
+                if solver.why_not(at.device, problem) is None:
+                    assert 0 < solver.error_bound(at.device, problem) < 0.01, (solver, case)
+    assert {s.mixes_tiles for s in registry.CONV if s.algorithm == 3} == {True}
+
+
+def test_the_table(cpu, capsys, monkeypatch):
+    small = ["--device", cpu.device.name, "--terms", "1000", "--solver", "GemmWrw1x1"]
+    assert main(small) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("GemmWrw1x1_stride1 ") for line in lines)
+    assert lines[-1] == "0 results beyond their bounds"
+    monkeypatch.setattr(long_sums.Found, "wrong", True)
+    assert main(small) == 1
+
+
+def test_cases_have_the_terms_that_they_say():
+    for terms in (1000, 1_000_000):
+        for case in cases(terms):
+            assert terms / 2.5 <= problem_terms(case) <= 1.2 * terms, case
+            assert prod(case.x) <= 20 * terms
+    assert {case.direction for case in cases(1000)} == set(range(len(DIRECTIONS)))

@@ -65,7 +65,6 @@ cdef class Offer:
     cdef readonly Solver solver
     cdef readonly Device device
     cdef readonly Problem problem
-    cdef readonly str refusal            # why the solver cannot; None where it can
     cdef readonly double index           # weighted throughput index, -2 if unknown
     cdef readonly int64_t workspace      # bytes
 
@@ -86,7 +85,7 @@ cdef class Solver:
     cdef readonly bint assembly          # has kernels in a device's assembly language
     cdef readonly bint mixes_tiles       # an error belongs to a tile of results, see error_bound
 
-    cpdef Offer offer(self, Device dev, Problem problem)
+    cpdef object offer(self, Device dev, Problem problem)
     cpdef str why_not(self, Device dev, Problem problem)
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1
     cpdef double wti(self, Device dev, Problem problem) except? -3

@@ -192,7 +192,7 @@ cdef class Solution:
 
 
 cdef class Offer:
-    """A solver's answer about a problem on a device: why not, or how well, with how much workspace, and how.
+    """What a solver says of a problem that it can run on a device: how well, with how much workspace, and how.
 
     Whoever chooses asks each solver for one offer and hands it on, so that nothing is worked out twice.  A solver whose
     decisions are expensive keeps them in a subclass of its own, for `steps`.
@@ -202,18 +202,16 @@ cdef class Offer:
     solver : Solver
     device : Device
     problem : Problem
-    refusal : str, optional
-        Why the solver cannot run the problem, a constant text; None where it can.
     index : float
         Weighted throughput index: the expected fraction of ideal throughput, -2 if unknown.
     workspace : int
         Bytes.
     """
 
-    def __init__(self, Solver solver not None, Device device not None, Problem problem not None, str refusal=None,
-                 double index=-2, int64_t workspace=0):
+    def __init__(self, Solver solver not None, Device device not None, Problem problem not None, double index=-2,
+                 int64_t workspace=0):
         self.solver, self.device, self.problem = solver, device, problem
-        self.refusal, self.index, self.workspace = refusal, index, workspace
+        self.index, self.workspace = index, workspace
 
     cpdef tuple parameters(self):
         """Return the table of what can be tuned, pairs (name, values ascending); empty: nothing can."""
@@ -228,24 +226,14 @@ cdef class Offer:
         return self.solver.default_config(self.device, self.problem)
 
     cpdef Solution solution(self, tuple config=None):
-        """Return what to run under a configuration that the solver accepts; None is the default one.
-
-        Raises
-        ------
-        BadParmError
-            Where the solver refused.
-        """
-        if self.refusal is not None:
-            raise BadParmError(f"{self.solver.name} is not applicable to this problem: {self.refusal}", "problem",
-                               self.problem, "a problem that the solver can run")
+        """Return what to run under a configuration that the solver accepts; None is the default one."""
         return self.steps(self.default_config() if config is None else config)
 
     cdef Solution steps(self, tuple config):
         return self.solver.solution(self.device, self.problem, config)
 
     def __repr__(self):
-        about = f"index {self.index:.3g}, {self.workspace} bytes" if self.refusal is None else self.refusal
-        return f"<offer of {self.solver!r}: {about}>"
+        return f"<offer of {self.solver!r}: index {self.index:.3g}, {self.workspace} bytes>"
 
 
 cdef class Solver:
@@ -253,15 +241,38 @@ cdef class Solver:
 
     A subclass sets id, name (MIOpen's where algorithm and workspace are the same), algorithm and flags in its
     constructor.  Who chooses asks for an `offer`; the default one asks the methods below it, once each, and a simple
-    solver overrides those.  One whose decisions are expensive overrides `offer` itself.
+    solver overrides those.  One whose decisions are expensive overrides `offer` itself.  A solver written in Python
+    says with `super().__init__` what it is.
     """
 
-    cpdef Offer offer(self, Device dev, Problem problem):
-        """Return all that the solver says of `problem` on `dev`."""
-        cdef Offer offer = Offer(self, dev, problem, self.why_not(dev, problem))
-        if offer.refusal is None:
-            offer.index, offer.workspace = self.wti(dev, problem), self.workspace_size(dev, problem)
-        return offer
+    def __init__(self, *, id=None, name=None, algorithm=None, dynamic=None, deterministic=None, last_resort=None):
+        if id is not None:
+            self.id = id
+        if name is not None:
+            self.name = name
+        if algorithm is not None:
+            self.algorithm = algorithm
+        if dynamic is not None:
+            self.dynamic = dynamic
+        if deterministic is not None:
+            self.deterministic = deterministic
+        if last_resort is not None:
+            self.last_resort = last_resort
+
+    @property
+    def switch(self):
+        """The environment variable that switches the solver off beside its algorithm's, None: no other."""
+        return None
+
+    cpdef object offer(self, Device dev, Problem problem):
+        """Return all that the solver says of `problem` on `dev`: an Offer or, where it cannot run it, the reason.
+
+        The reason is a constant text: most solvers refuse most problems, and that takes no object.
+        """
+        cdef str why = self.why_not(dev, problem)
+        if why is not None:
+            return why
+        return Offer(self, dev, problem, self.wti(dev, problem), self.workspace_size(dev, problem))
 
     cpdef str why_not(self, Device dev, Problem problem):
         """Return None where the solver can run `problem` on `dev`, else the reason, a constant text."""

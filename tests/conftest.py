@@ -1,6 +1,9 @@
 """What all tests share: a cache folder of their own, the devices to run on, and random numbers that can be repeated."""
 
+import collections
+import itertools
 import os
+import random
 import secrets
 import shutil
 import tempfile
@@ -13,6 +16,8 @@ for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 CACHE = os.environ["TESTS_FOLDER"] if WORKER else tempfile.mkdtemp(prefix="miopyx-tests-")
 os.environ["TESTS_FOLDER"] = CACHE
+# Which cases are drawn without --long: the workers must agree, and collect the same ones.
+DRAW = int(os.environ.setdefault("TESTS_DRAW", str(secrets.randbits(32))))
 os.environ["MIOPYX_CACHE_DIR"] = os.path.join(CACHE, "cache")
 os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
 
@@ -31,6 +36,20 @@ hypothesis.settings.register_profile("miopyx", deadline=None, database=None,
                                      suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("miopyx")
 
+DEVICES = "device_name", "opencl_name", "any_handle"  # parameters that name one
+# What builds many programs, starts many processes or searches long; `-m quick` leaves these files out.
+SLOW_FILES = {
+    "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_compiling", "test_configurations",
+    "test_depthwise", "test_deterministic", "test_device", "test_docs", "test_driver", "test_driver_layers",
+    "test_examples", "test_fft", "test_find_search", "test_float8", "test_gpu_benches", "test_grouped_cpu",
+    "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights", "test_implicit_gpu",
+    "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums", "test_lrn",
+    "test_nvidia_pack", "test_onnx", "test_overhead", "test_pooling", "test_programs", "test_released",
+    "test_second_process", "test_small_gpus", "test_solvers", "test_store", "test_streams", "test_system_file",
+    "test_tensor_ops", "test_threads", "test_tuning", "test_typing", "test_user_file", "test_versus",
+    "test_winograd_cpu", "test_winograd_gpu",
+}
+
 
 def pytest_addoption(parser):
     group = parser.getgroup("miopyx")
@@ -39,7 +58,57 @@ def pytest_addoption(parser):
                          "default: the host and every OpenCL device that works, but PoCL's `basic` one)")
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
+    group.addoption("--long", action="store_true",
+                    help="all cases of tests marked `pairwise` or `each`, whole loops, and tests marked `long`")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
+
+
+def pytest_configure(config):
+    for line in ("long: takes long and finds what others seldom miss; runs with --long only",
+                 "pairwise: without --long a random few of the cases that hold every pair of two parameters' values",
+                 "each: without --long a random few of the cases that hold every value of every parameter",
+                 "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_report_header(config):
+    return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
+
+
+def _draw(items, size):
+    """Return a random few of one test's cases in which any `size` values of parameters that occur at once still do."""
+    groups = {}
+    for item in items:
+        values = [(name, repr(value)) for name, value in sorted(item.callspec.params.items())]
+        groups[item] = set(itertools.combinations(values, min(size, len(values))))
+    order = list(items)
+    random.Random(f"{DRAW} {items[0].nodeid}").shuffle(order)
+    missing, kept = set().union(*groups.values()), set()
+    while missing:
+        best = max(order, key=lambda item: len(groups[item] & missing))
+        kept.add(best)
+        missing -= groups[best]
+    return kept
+
+
+def pytest_collection_modifyitems(config, items):
+    functions = collections.defaultdict(list)
+    for item in items:
+        if item.path.stem not in SLOW_FILES:
+            item.add_marker("quick")
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        devices = [repr(parameters[name]) for name in DEVICES if name in parameters]
+        functions[item.nodeid.partition("[")[0], *devices].append(item)  # each device has its own draw
+    if config.getoption("--long"):
+        return
+    left_out = {item for item in items if item.get_closest_marker("long")}
+    for cases in functions.values():
+        for size, marker in ((1, "each"), (2, "pairwise")):
+            if len(cases) > 1 and cases[0].get_closest_marker(marker):
+                left_out |= set(cases) - _draw(cases, size)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_unconfigure():
@@ -188,6 +257,12 @@ def new_handle(device_name, user_folder):
     """Return a new handle of each device in turn with empty databases, for tests that look at what is kept."""
     with miopyx.Handle(device_name) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def amount(request):
+    """Return a function that takes the first number for a loop's length, or the second one with --long."""
+    return lambda short, long: long if request.config.getoption("--long") else short
 
 
 @pytest.fixture

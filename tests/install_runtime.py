@@ -2,6 +2,7 @@
 
 Does nothing where one works.  Otherwise installs Debian's PoCL if this is root on a machine with apt-get, else Intel's
 CPU runtime with pip, which miopyx finds by itself.  Never fails: without a device the tests run on the host alone.
+Likewise clang, which builds NVIDIA's kernels in tests/test_nvidia_programs.py; that test is skipped without.
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 LIMIT = 900  # seconds that one installation may take
 CHECK = """
 from miopyx.device import devices
-print(*[i.name for i in devices.candidates() if i.kind == "cpu" and device.probe(i).ok][:1])
+print(*[i.name for i in devices.candidates() if i.kind == "cpu" and devices.probe(i).ok][:1])
 """
 
 
@@ -47,7 +48,18 @@ def install_intel():
     return run(sys.executable, "-m", "pip", "install", "intel-opencl-rt", "intel-cmplr-lib-rt")
 
 
+def install_clang():
+    """Install Debian's clang where this can; return what became of it."""
+    if any(shutil.which(name) for name in ("clang", *(f"clang-{version}" for version in range(21, 13, -1)))):
+        return "clang is there"
+    if os.getuid() != 0 or shutil.which("apt-get") is None:
+        return "no clang: NVIDIA's kernels will not be built"
+    why = run("apt-get", "update") or run("apt-get", "install", "-y", "--no-install-recommends", "clang")
+    return f"no clang: {why}" if why else "installed clang with apt-get"
+
+
 def main():
+    print(install_clang())
     name = working_device()
     if name:
         print(f"OpenCL CPU device {name} works: nothing to install")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from guarded import DTYPE, strides_of
@@ -128,6 +129,14 @@ def problem_terms(case: Case) -> int:
     return prod(case.w[2:]) * (case.w[1] if case.direction == 0 else case.w[0] // case.groups)
 
 
+def _handle(name: str, as_gpu: bool, fp64: bool) -> miopyx.Handle:
+    if not as_gpu:
+        return miopyx.Handle(name)
+    info = devices.find(name)._replace(kind="gpu", fp64=fp64)
+    with mock.patch.object(devices, "find", return_value=info):
+        return miopyx.Handle(name)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
@@ -137,12 +146,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--solver", nargs="+", help="solvers whose names hold one of these texts")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    if given.as_gpu:
-        find = devices.find
-        devices.find = lambda name: find(name)._replace(kind="gpu", fp64=given.dtype == "float64")
     name = given.device or next(info.name for info in devices.ranked() if info.kind != "host")
     wrong = 0
-    with miopyx.Handle(name) as handle, miopyx.Handle("host") as host:
+    with _handle(name, given.as_gpu, given.dtype == "float64") as handle, miopyx.Handle("host") as host:
         print(f"{name}, {given.dtype}: largest error relative to the sum, random and equal terms, and the bound")
         table: dict[str, dict[int, list[Found]]] = {}
         for terms in given.terms:

@@ -1,14 +1,46 @@
 #!/usr/bin/env bash
 # Installs the package with what its tests need into .venv (an OpenCL runtime for CPUs included) and runs the checks.
+#
+#     tests/run.sh             the fast suite: a random few of the cases of tests that have many
+#     tests/run.sh -m quick    the quick part of it
+#     tests/run.sh --long      every case, whole loops, and the tests that take long
+#
+# What follows is pytest's.  JOBS says how many processes (default: one a core, at most 8).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=${PYTHON:-python3}
-[ -x .venv/bin/python ] || "$python" -m venv .venv
+
+names=() seconds=()
+phase() {
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  "$@" || { printf '\n== %s: FAILED after %d s\n' "$name" $((SECONDS - begin)); exit 1; }
+  names+=("$name") seconds+=($((SECONDS - begin)))
+}
+
+environment() {
+  [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
+}
+
+lint() {
+  ruff check . && cython-lint miopyx
+}
+
+stubs() {
+  python -P -m mypy.stubtest miopyx --ignore-disjoint-bases --allowlist tests/data/stubtest-allow.txt \
+    --mypy-config-file pyproject.toml
+}
+
+cores=$(python3 -c 'import os; print(min(8, len(os.sched_getaffinity(0))))')
+phase "environment" environment
 . .venv/bin/activate
-python -m pip install --quiet --disable-pip-version-check ".[test,lint]"
-python tests/install_runtime.py
-ruff check .
-cython-lint miopyx
-python -P -m mypy.stubtest miopyx --ignore-disjoint-bases --allowlist tests/data/stubtest-allow.txt \
-  --mypy-config-file pyproject.toml
-exec pytest "$@"
+phase "build and install, with what the tests need" python -m pip install --disable-pip-version-check ".[test,lint,docs]"
+phase "OpenCL runtime" python tests/install_runtime.py
+phase "lint" lint
+phase "stubs" stubs
+phase "tests" pytest -n "${JOBS:-$cores}" --dist worksteal "$@"
+phase "documents" env PYTHON=python bash docs/build.sh
+
+printf '\n== seconds\n'
+for i in "${!names[@]}"; do printf '%6d  %s\n' "${seconds[$i]}" "${names[$i]}"; done
+printf '%6d  in all\n' "$SECONDS"

@@ -636,7 +636,7 @@ def test_descriptors_that_cannot_be_derived():
     for x, mode, error in ((TensorDescriptor("float32", (2, 3)), 1, BadParmError),
                            (TensorDescriptor(), 1, BadParmError),
                            (TensorDescriptor("float32", (1,) * 6), 1, UnknownError), (None, 1, BadParmError),
-                           (good, 2, BadParmError), (good, -1, BadParmError), (good, "spatial", MIOpenError)):
+                           (good, 2, BadParmError), (good, -1, BadParmError), (good, "spatially", MIOpenError)):
         with pytest.raises(error):
             miopyx.miopenDeriveBNTensorDescriptor(derived, x, mode)
         assert derived.lens == (1, 2, 3)

@@ -924,6 +924,7 @@ def test_install_runtime(monkeypatch, capsys, working, failing, ran, said):
         return install
 
     monkeypatch.setattr(script, "working_device", iter(working).__next__)
+    monkeypatch.setattr(script, "install_clang", lambda: "clang is there")
     monkeypatch.setattr(script, "install_pocl", installer("apt"))
     monkeypatch.setattr(script, "install_intel", installer("pip"))
     assert script.main() == 0

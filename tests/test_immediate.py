@@ -31,6 +31,11 @@ def test_every_solution_runs(handle, rng, direction, mode, filter):
         if size:
             with pytest.raises(UnknownError, match="workspace is smaller"):
                 problem.immediate(direction, solution.solution_id, size - 1)
+            if handle.device.is_host or handle.device.shares_memory:
+                problem.workspace = lambda said: np.zeros(said - 1, np.uint8)
+                with pytest.raises(BadParmError, match="too small"):
+                    problem.immediate(direction, solution.solution_id, size)
+                del problem.workspace
     assert problem.call("GetSolution", direction, 0) == []
     assert problem.call("GetSolution", direction, 1) == solutions[:1]
     with pytest.raises(BadParmError):

@@ -256,6 +256,7 @@ DEEP = b"16-4-6-8-1x3x3-32-4-6-8-2-0x1x1-1x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP32-F_
     (b"64", b"064", "not how its problem is written"),
     (b"64", b"9223372036854775808", "number beyond 63 bits"),
     (b"512", b"9" * 5000, "number beyond 63 bits"),
+    (b"64", b"10000000000000000000", "number beyond 63 bits"),  # small again without its last digit
     (b"64-27", b"4611686018427387904-27", "tensor beyond 63 bits"),
     (b"2x2", b"2x2147483648", "number beyond 31 bits"),
     (b"1x1-1x1", b"0x1-1x1", "number is too small"),

@@ -137,8 +137,9 @@ def test_every_solver_declares_a_bound(handle, gpu, h200):
     assert {s.mixes_tiles for s in registry.CONV if s.algorithm == 3} == {True}
 
 
-def test_the_table(cpu, capsys, monkeypatch):
-    small = ["--device", cpu.device.name, "--terms", "1000", "--solver", "GemmWrw1x1"]
+@pytest.mark.parametrize("kind", [[], ["--as-gpu"]])
+def test_the_table(cpu, capsys, monkeypatch, kind):
+    small = ["--device", cpu.device.name, "--terms", "1000", "--solver", "GemmWrw1x1", *kind]
     assert main(small) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("GemmWrw1x1_stride1 ") for line in lines)

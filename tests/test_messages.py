@@ -9,6 +9,7 @@ import types
 import ml_dtypes
 import numpy as np
 import pytest
+from ids import shown
 
 import miopyx as mi
 from miopyx import enums
@@ -206,7 +207,7 @@ def test_dir_shows_what_is_public():
         assert not isinstance(getattr(mi, name), types.ModuleType) or name.startswith("__")
 
 
-@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), np.empty(0), [[1], [2, 3]], {}], ids=repr)
+@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), np.empty(0), [[1], [2, 3]], {}], ids=shown)
 def test_what_cannot_be_uploaded(handle, given):
     with pytest.raises(mi.BadParmError) as raised:
         handle.upload(given)

@@ -45,7 +45,7 @@ def up(value, multiple):
 
 
 def divisor(d):
-    """Return what kernels/conv/nvidia/quotient.h divides by d with."""
+    """Return what kernels/conv/nvidia/divisor.h divides by d with."""
     shift = (d - 1).bit_length()
     return -(-(1 << 31 + shift) // d), shift
 
@@ -111,7 +111,7 @@ def test_packing_and_turning(build, rng, shape):
         check(queue, to, example.packed, to_shift)
         if shape[1] > 1:
             continue
-        turn, queue = build("turn_pixels", RUN=run)
+        turn, queue = build("unpack_pixels", RUN=run)
         filled = np.full_like(example.whole, POISON)
         to = memory(queue, filled, shift)
         turn(queue, (tiles * 256,), (256,), memory(queue, example.packed, to_shift), np.int64(to_shift), to,
@@ -136,7 +136,7 @@ def test_two_tensors(build, rng):
 @pytest.mark.parametrize(("p", "q", "step", "w"),
                          [(4, 4, 2, 8), (8, 8, 2, 16), (7, 7, 2, 14), (5, 6, 3, 16), (3, 5, 2, 9), (3, 8, 1, 8)])
 def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
-    """Gathered from every second row of w, and spread over them, zeros between, for all widths of vectors that fit."""
+    """Gathered from every second row of w, and scattered, zeros between, for all widths of vectors that fit."""
     images, channels, h = 2, 5, 2 * p
     whole = rng.integers(0, 1 << 16, size=(images, channels, h, w), dtype=np.uint16)
     met = np.ascontiguousarray(whole[:, :, ::2, ::step][..., :q])
@@ -145,7 +145,7 @@ def test_pixels_that_a_step_meets(build, rng, p, q, step, w):
     for vector in (1, 2, 4, 8):
         for each, shift in ((1, 0), (4, 1)):
             for entry, inner, row, many in (("gather_pixels", p * q, q, (whole, met)),
-                                            ("spread_pixels", h * w, w, (met, spread))):
+                                            ("scatter_pixels", h * w, w, (met, spread))):
                 if inner % vector or h * w % vector:
                     continue
                 if entry == "gather_pixels":

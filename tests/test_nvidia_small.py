@@ -148,8 +148,8 @@ def test_offers_do_not_mix(h200, cpu, pretend, rng):
              for layout in ("packed", "channels last") for direction in range(3)]
 
     def answer(offer):
-        if offer.refusal is not None:
-            return (offer.refusal,)
+        if isinstance(offer, str):
+            return (offer,)
         (step,) = offer.solution().steps
         return offer.index, offer.workspace, offer.solution().workspace, step.spec.options, step.group
 

@@ -66,12 +66,12 @@ def local_memory(file: str, options: str) -> int:
     if file == "conv/nvidia/hopper.cl":
         x, w = d["BP"] * 128, d["BF"] * 128
         size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w + 8 * (2 * d["STAGES"] + 2)
-        size += 0 if d["X_ACROSS"] else d["BP"] * 8
-        return size + d["RUNS_OF_PIXELS"] * 128 * d["BP"] // d["WG_COLUMNS"]
+        size += 0 if d["X_TRANSPOSED"] else d["BP"] * 8
+        return size + d["LOCAL_EPILOGUE"] * 128 * d["BP"] // d["WG_COLUMNS"]
     if file == "conv/nvidia/hopper_rows.cl":
         position, mirrored = (16, 2) if d["CHUNKS"] else (128, 1)
         size = d["PLANES"] * (d["BLOCKS"] + mirrored) * 64 * position + d["DEPTHS"] * d["BF"] * 128 + 16 * d["BLOCKS"]
-        return size + d["RUNS_OF_PIXELS"] * 4 * 128 * d["BF"]
+        return size + d["LOCAL_EPILOGUE"] * 4 * 128 * d["BF"]
     return d["STAGES"] * (d["BM"] // 64 + -(-d["BN"] // 64)) * 64 * 128 + 16 * d["STAGES"]
 
 

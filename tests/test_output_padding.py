@@ -17,7 +17,7 @@ from solver_checks import plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
-from miopyx.choose import _survey
+from miopyx.choose._survey import Survey
 from miopyx.problem._problem import ConvProblem
 
 # x's and w's lengths, pads, strides, dilations, output pads, groups
@@ -92,14 +92,14 @@ def test_beyond_the_stride(handle, rng, case, layout, dtype):
                        for given in (wide, map(np.abs, wide)))
         count = x_lens[0] * int(np.prod(x_lens[2:])) if direction == 2 else max(w_lens) * int(np.prod(w_lens[2:]))
         problem = ConvProblem(direction, *desc, conv)
-        for solver in _survey.applicable(handle, problem):
+        for solver in [offer.solver for offer in Survey(handle, problem).applicable()]:
             buffers = [handle.upload(memory[i]) for i in (a, b)]
             target = np.full(memory[out].shape, np.nan, dtype)
             output = handle.upload(target)
             plan(handle, direction, desc, conv, solver.id)(*buffers, output)
             found = np.lib.stride_tricks.as_strided(handle.download(output, target), views[out].shape,
                                                     views[out].strides)
-            spread = any(word in solver.name for word in ("Winograd", "FFT"))
+            spread = solver.mixes_tiles
             limit = (count + 4) * ROUNDOFF[dtype] * (30 * sums.max() if spread else sums) + 1e-300
             assert (np.abs(found - truth) <= limit).all(), (solver.name, direction, np.abs(found - truth).max())
             done.add((direction, solver.id))

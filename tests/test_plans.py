@@ -321,9 +321,25 @@ def test_arrays_that_contradict_their_descriptor(rng):
         np.testing.assert_allclose(y, problem.truth(0), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("axis", range(4))
+def test_an_array_that_is_part_of_a_larger_one(handle, rng, axis):
+    """Its steps are larger than the descriptor's, and so is what it spans."""
+    if not (handle.device.is_host or handle.device.shares_memory):
+        pytest.skip("needs NumPy arrays as the device's memory")
+    problem = Problem(handle, rng)
+    x, w, y = problem.host
+    larger = np.ones([n + (i == axis) for i, n in enumerate(x.shape)], np.float32)
+    part = larger[tuple(slice(n) for n in x.shape)]
+    if part.flags.c_contiguous:  # the first axis changes no step
+        problem.plan(0)(part, w, y)
+    else:
+        with pytest.raises(BadParmError):
+            problem.plan(0)(part, w, y)
+
+
 def test_output_and_workspace_overlap_nothing(handle, rng):
     if not (handle.device.is_host or handle.device.shares_memory):
-        return  # test_opencl_memory has the buffers of devices
+        pytest.skip("needs NumPy arrays as the device's memory")
     problem = Problem(handle, rng)
     x, w, y = problem.host
     large = np.zeros(4 * x.size, np.float32)

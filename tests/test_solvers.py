@@ -12,13 +12,16 @@ from solver_checks import Example, check, problem_of
 
 from miopyx.solvers import registry
 
+TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
+# Strides are the naive and host solvers' business alone: the smoke cases show it.
+CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.replace(' ', ',')}")
+         for case in conv_cases() for dtype in TYPES for layout in LAYOUTS
+         if layout == "packed" or case.tier == "smoke"]
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int8"])
-@pytest.mark.parametrize("case", conv_cases(), ids=lambda case: case.text.replace(" ", ","))
+
+@pytest.mark.each
+@pytest.mark.parametrize(("case", "dtype", "layout"), CASES)
 def test_every_solver_computes_the_case(handle, host, rng, case, dtype, layout):
-    if layout != "packed" and case.tier != "smoke":
-        return  # strides are the naive and host solvers' business alone: the smoke cases show it
     example = Example(case, dtype, layout, rng, host)
     for direction in range(3):
         if dtype == "int8" and direction != 0:

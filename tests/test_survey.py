@@ -11,7 +11,7 @@ from random_layers import random_layer
 from miopyx import ConvolutionDescriptor, Solver, TensorDescriptor
 from miopyx.choose import switches
 from miopyx.errors import BadParmError, InvalidValueError
-from miopyx.problem._problem import BiasProblem
+from miopyx.problem._bias import BiasProblem
 from miopyx.solvers import registry
 from miopyx.values import config
 

@@ -30,9 +30,10 @@ GUARD = 32
 
 
 def pytest_generate_tests(metafunc):
-    """Each device as it is, and OpenCL devices with the kernels for GPUs."""
+    """Each device as it is, and OpenCL devices with the kernels for GPUs; PoCL's `basic` one with --long."""
     if "any_handle" in metafunc.fixturenames:
-        names = metafunc.config.getoption("--device") or dict.fromkeys(info.name for info in device.ranked())
+        names = metafunc.config.getoption("--device") or dict.fromkeys(
+            info.name for info in device.ranked() if metafunc.config.getoption("--long") or "-basic_" not in info.name)
         cases = [(name, gpu) for name in names for gpu in (False, True) if not (gpu and name.startswith("host"))]
         metafunc.parametrize("any_handle", cases, ids=lambda case: case[0] + " as a GPU" * case[1], indirect=True)
 

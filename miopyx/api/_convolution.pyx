@@ -12,10 +12,12 @@ from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_i
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
 from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker, call_t, check_arguments, execute, workspace_bytes
+from miopyx.engine._binding cimport call_t, check_arguments, workspace_bytes
+from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.values._learnt cimport learnt
 from miopyx.engine._plan cimport Plan, make_plan
-from miopyx.problem._problem cimport BiasProblem, ConvProblem, fill_conv
+from miopyx.problem._bias cimport BiasProblem
+from miopyx.problem._problem cimport ConvProblem, fill_conv
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
 from miopyx.problem._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
 from ._operation cimport launch, prepare

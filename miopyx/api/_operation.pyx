@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 from miopyx.values._args cimport to_double
 from miopyx.engine._handle cimport Handle, as_handle
-from miopyx.engine._invoker cimport OWN, Invoker, call_t, execute
+from miopyx.engine._binding cimport OWN, call_t
+from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._problem cimport Problem
 

@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t, uint64_t
 from miopyx.values._args cimport checked_mul, to_flag, to_int
 from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
 from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker, workspace_bytes
+from miopyx.engine._binding cimport workspace_bytes
+from miopyx.engine._invoker cimport Invoker
 from miopyx.problem._problem cimport Problem
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
 from miopyx.problem._pooling cimport (

@@ -1,5 +1,7 @@
 """What is known of the solvers that can run a problem, and in what order to try them.  Nothing is run here."""
 
+cimport cython
+
 from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
@@ -16,13 +18,14 @@ from miopyx.solvers import registry
 NO_SOLUTION = "Requested convolution is not supported or Immediate mode Fallback unsuccessful."
 
 
+@cython.freelist(32)
 cdef class Candidate:
     """A solver that can run a problem, and what is known of it.
 
     Parameters
     ----------
     offer : Offer
-        One that does not refuse.
+        The solver's.
     time : float
         Milliseconds.
     source : str
@@ -112,6 +115,7 @@ cdef FindRecord _known(Survey survey):
     cdef FindItem item
     cdef Candidate c
     cdef Solver solver
+    cdef Offer offer
     cdef list candidates = [], failed
     cdef dict by_name = registry.BY_NAME
     cdef str source
@@ -127,8 +131,11 @@ cdef FindRecord _known(Survey survey):
     stored, source = answer
     for item in stored.items:
         solver = by_name.get(item.solver)
-        if solver is not None and item.direction == survey.problem.c.direction and survey.refusal(solver) is None:
-            candidates.append(Candidate(survey.offer(solver), item.time, source))
+        if solver is None or item.direction != survey.problem.c.direction:
+            continue
+        offer = survey.offer(solver)
+        if offer is not None:
+            candidates.append(Candidate(offer, item.time, source))
     if not candidates:
         return None
     _sort(candidates, _by_time)
@@ -163,12 +170,20 @@ def covers(Survey survey not None, FindRecord record not None, workspace_size=No
 # Ranking without measurements.  The first heuristic that has an answer gives the order.
 
 
+cdef Candidate _estimated(Offer offer):
+    """A candidate by its index, made without the constructor: choosing makes one of each that applies."""
+    cdef Candidate made = Candidate.__new__(Candidate)
+    made.offer, made.solver, made.workspace = offer, offer.solver, offer.workspace
+    made.time, made.source, made.measured = 10.0 / offer.index, "index", False
+    return made
+
+
 cdef list _by_index(Survey survey):
     cdef Offer offer
     cdef list ranked = []
     for offer in survey.able():
         if offer.solver.dynamic and offer.index > 0:
-            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
+            ranked.append(_estimated(offer))
     _sort(ranked, _by_time)
     return ranked
 
@@ -312,11 +327,10 @@ def candidates(Survey survey not None):
 def offer_of(Survey survey not None, solution_id):
     """Return the offer of the solver of an id, or raise BadParmError: unknown, or not applicable with the reason."""
     cdef Solver solver = registry.BY_ID.get(solution_id)
-    cdef Offer offer
     if solver is None:
         raise BadParmError("unknown solution id", "solution_id", solution_id, "an id that GetSolution returned")
-    offer = survey.offer(solver)
-    if offer.refusal is not None:
-        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {offer.refusal}", "solution_id",
+    answer = survey.answer(solver)
+    if isinstance(answer, str):
+        raise BadParmError(f"solution {solver.name} is not applicable to this problem: {answer}", "solution_id",
                            solution_id, "an id that GetSolution returned")
-    return offer
+    return answer

@@ -14,9 +14,11 @@ cdef class Survey:
     cdef readonly Handle handle
     cdef readonly Device device
     cdef readonly ConvProblem problem
-    cdef dict offers                   # solver to its offer
+    cdef tuple solvers                 # the registry's, of this direction and kind of device
+    cdef list answers                  # of each, None as long as nobody asked
     cdef dict off                      # solver to what switches it off
 
+    cdef object answer_at(self, Py_ssize_t i)
+    cdef object answer(self, Solver solver)
     cdef Offer offer(self, Solver solver)
-    cdef str refusal(self, Solver solver)
     cdef list able(self)

@@ -1,8 +1,9 @@
 """What can run a problem: one walk over the registry, whose answers whoever chooses shares."""
 
-from miopyx._core cimport Device, Offer, Solver
+from miopyx._core cimport Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.solvers.conv._base cimport ConvSolver
 
 from . import switches
 from miopyx.solvers import registry
@@ -20,50 +21,72 @@ cdef class Refusal:
         return f"{self.solver.name}: {self.why}"
 
 
-cdef tuple _checked = None
+cdef tuple _split = (None, ())  # a registry, and of each direction, on the host and elsewhere, who may run anything
 
 
-cdef tuple solvers():
-    """The registry, of which everything is a Solver."""
-    global _checked
-    cdef tuple found = registry.CONV
-    if found is not _checked:
-        for solver in found:
-            <Solver?> solver
-        _checked = found
-    return found
+cdef tuple those_of(int direction, bint on_host):
+    """The registry's solvers but for those of another direction or of the other kind of device."""
+    global _split
+    cdef tuple everything = registry.CONV
+    if everything is not _split[0]:
+        _split = everything, tuple([
+            tuple([s for s in everything if _may(<Solver?> s, i // 2, i % 2)]) for i in range(6)])
+    return <tuple> (<tuple> _split[1])[2 * direction + on_host]
+
+
+cdef bint _may(Solver solver, int direction, bint on_host) except -1:
+    """Whether a solver may have an offer; one that is written in Python has to be asked."""
+    if not isinstance(solver, ConvSolver):
+        return True
+    return (<ConvSolver> solver).direction == direction and (<ConvSolver> solver).on_host == on_host
 
 
 cdef class Survey:
-    """All offers for a problem on a handle's device, each asked for when it is first needed, and once.
+    """What all solvers say of a problem on a handle's device, each asked when that is first needed, and once.
 
     One survey goes with a call: who ranks, times, searches or prepares takes the offers from it.  What the environment
-    switches off is read when it begins.
+    switches off is read when it begins.  Solvers of another direction or kind of device are asked for reasons alone.
     """
 
     def __init__(self, Handle handle not None, ConvProblem problem not None):
         self.handle, self.device, self.problem = handle, handle.device, problem
-        self.offers, self.off = {}, switches.off()
+        self.solvers, self.off = those_of(problem.c.direction, self.device.is_host), switches.off()
+        self.answers = [None] * len(self.solvers)
+
+    cdef object answer_at(self, Py_ssize_t i):
+        """The answer of solver i: an offer or, as a text, why not; what is off answers, too."""
+        cdef object answer = self.answers[i]
+        if answer is None:
+            answer = (<Solver> self.solvers[i]).offer(self.device, self.problem)
+            if not isinstance(answer, str):
+                <Offer?> answer
+            self.answers[i] = answer
+        return answer
+
+    cdef object answer(self, Solver solver):
+        """A solver's answer."""
+        cdef Py_ssize_t i
+        for i in range(len(self.solvers)):
+            if self.solvers[i] is solver:
+                return self.answer_at(i)
+        return solver.offer(self.device, self.problem)  # refused, or one that the registry knows by its id alone
 
     cdef Offer offer(self, Solver solver):
-        """A solver's offer, which may refuse."""
-        cdef object known = self.offers.get(solver)
-        if known is None:
-            known = self.offers[solver] = solver.offer(self.device, self.problem)
-        return <Offer?> known
-
-    cdef str refusal(self, Solver solver):
-        """Why a solver is out of the question, None where it is not."""
-        cdef str why = self.offer(solver).refusal
-        return self.off.get(solver) if why is None and self.off else why
+        """The offer of a solver that can run the problem and is not off, None of any other."""
+        if self.off and solver in self.off:
+            return None
+        answer = self.answer(solver)
+        return None if isinstance(answer, str) else <Offer?> answer
 
     cdef list able(self):
         """The offers of the solvers that can run the problem, in registry order."""
-        cdef Solver solver
+        cdef Py_ssize_t i
+        cdef object answer
         cdef list found = []
-        for solver in solvers():
-            if self.refusal(solver) is None:
-                found.append(self.offer(solver))
+        for i in range(len(self.solvers)):
+            answer = self.answer_at(i)
+            if not isinstance(answer, str) and (not self.off or self.solvers[i] not in self.off):
+                found.append(answer)
         return found
 
     def applicable(self):
@@ -72,5 +95,11 @@ cdef class Survey:
 
     def refusals(self):
         """Return all other solvers with their reasons, in registry order."""
-        pairs = [(solver, self.refusal(solver)) for solver in solvers()]
-        return [Refusal(solver, why) for solver, why in pairs if why is not None]
+        cdef list found = []
+        for solver in registry.CONV:
+            answer = self.answer(solver)
+            if isinstance(answer, str):
+                found.append(Refusal(solver, answer))
+            elif solver in self.off:
+                found.append(Refusal(solver, self.off[solver]))
+        return found

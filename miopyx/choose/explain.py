@@ -110,6 +110,6 @@ def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
     ]
     for solver in registry.OTHERS[type(problem).__name__]:
         if solver is not prepared.solver:
-            why = solver.offer(handle.device, problem).refusal or "another one comes first"
+            why = solver.why_not(handle.device, problem) or "another one comes first"
             lines.append(f"not {solver.id}/{solver.name}  {why}")
     return "\n".join(lines)

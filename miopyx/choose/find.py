@@ -396,7 +396,7 @@ def _search(handle: Handle, offer: Offer, run: Run, anew: bool, left_ms: float |
         measurements.write(offer, values, time, runs)
     prepared = None
     compared = result.finished or result.config != offer.default_config()
-    if math.isfinite(result.time) and compared:
+    if math.isfinite(result.time) and compared and isinstance(offer.problem, ConvProblem):
         database.store_tuned(offer.problem, offer.solver.name, config_text(result.config))
         prepared = Invoker(handle, offer, result.config)
         handle.register(prepared, offer.solver.id)

@@ -23,7 +23,7 @@ def tuned_config(offer: Offer) -> tuple[int, ...] | None:
 
     A stored text that does not parse or that the solver does not accept is a hint that misleads: it is passed over.
     """
-    if not offer.parameters():
+    if not isinstance(offer.problem, ConvProblem) or not offer.parameters():
         return None
     name = offer.solver.name
     stored = switches.overrides().get(name)
@@ -57,8 +57,8 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     refused = []
     for solver in registry.OTHERS[type(problem).__name__]:
         offer = solver.offer(handle.device, problem)
-        if offer.refusal is not None:
-            refused.append((solver.name, offer.refusal))
+        if isinstance(offer, str):
+            refused.append((solver.name, offer))
             continue
         try:
             return Invoker(handle, offer)

@@ -11,12 +11,9 @@ from miopyx.solvers.conv._base import ConvSolver
 from miopyx.values import config, logs
 from miopyx.values.configurations import parse_config
 
-# Which switch covers which solvers.
+# Which switch covers which solvers, beside those that a solver names itself.
 _ALGORITHMS = ("GEMM", "DIRECT", "FFT", "WINOGRAD", "", "IMPLICIT_GEMM")  # by miopenConvAlgorithm_t
 _WINOGRAD = 3
-_ALONE = {f"ConvDirectNaiveConv{word.title()}": f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_{word}"
-          for word in ("FWD", "BWD", "WRW")}
-_ALONE["FFTConvWrw"] = "MIOPEN_DEBUG_CONV_FFT"  # its algorithm's name is another: MIOpen's backward weights have no FFT
 
 
 def why_off(solver: Solver) -> str | None:
@@ -101,16 +98,16 @@ def off() -> dict[Solver, str]:
     return found
 
 
-_NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), *_ALONE.values(),
-          "MIOPEN_DEBUG_OPENCL_CONVOLUTIONS", "MIOPEN_DEBUG_GCN_ASM_KERNELS",
-          "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
+_NAMES = (*(f"MIOPEN_DEBUG_CONV_{word}" for word in _ALGORITHMS if word), "MIOPEN_DEBUG_OPENCL_CONVOLUTIONS",
+          "MIOPEN_DEBUG_GCN_ASM_KERNELS", "MIOPEN_DEBUG_AMD_ROCM_PRECOMPILED_BINARIES")
 
 
 def _off_now() -> dict[Solver, str]:
-    disabled = [name for name in _NAMES if not config.get(name)]
+    own = dict.fromkeys(solver.switch for solver in registry.CONV if solver.switch is not None)
+    disabled = [name for name in (*_NAMES, *own) if not config.get(name)]
     found = {}
     for solver in registry.CONV:
-        covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", _ALONE.get(solver.name, "")]
+        covering = [f"MIOPEN_DEBUG_CONV_{_ALGORITHMS[solver.algorithm]}", solver.switch]
         if isinstance(solver, ConvSolver) and not solver.on_host:
             covering.append("MIOPEN_DEBUG_OPENCL_CONVOLUTIONS")
         if solver.assembly:

@@ -13,20 +13,21 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from ._arena cimport Arena, make_arena
-from miopyx.values._args cimport to_int64
+from ._binding cimport (
+    OWN, SLOTS, call_t, found_among, release_temporaries, require_apart, slot_t, wait_and_sync,
+)
 from miopyx.runtime._buffers cimport (
-    SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_bound_array,
-    is_released, layout_t, raise_released, tensor_bytes, unbind,
+    SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_released, layout_t,
+    raise_released, tensor_bytes, unbind,
 )
 from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
 from ._handle cimport Handle
 from miopyx.values._lock cimport acquire, mx_lock_drop
 from miopyx.runtime._opencl cimport (
-    CL_MAP_READ, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, CL_TRUE, Program, check, cl, cl_int, cl_uint,
-    cl_ulong, fork_generation,
+    CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, Program, check, cl, cl_int, cl_uint, cl_ulong,
+    fork_generation,
 )
-from miopyx.problem._problem cimport Problem, same_layout
-from miopyx.values._types cimport mx_tensor
+from miopyx.problem._problem cimport Problem
 
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError, error
 
@@ -296,7 +297,7 @@ cdef int _execute_host(Handle handle, Invoker invoker, const call_t* call, tuple
         held = _with(held, bind_host(<object> call.data[call.count], <str> names[call.count], NULL, NULL,
                                      call.workspace_size, True, slots[count]))
     _require_ready(handle, invoker)
-    _require_apart(problem, call, names, slots, invoker.slot)
+    require_apart(problem, call, names, slots, invoker.slot)
     return invoker._run_host(handle, slots, scalars)
 
 
@@ -359,7 +360,7 @@ cdef bint _is_as_before(Invoker invoker, const call_t* call, tuple names, bindin
                 raise_released(<object> data, <str> names[i])
             slots[slot] = &s.b
     if not together:
-        _require_apart(invoker.problem, call, names, slots, invoker.slot)
+        require_apart(invoker.problem, call, names, slots, invoker.slot)
         for i in range(call.count + with_workspace):
             slot = call.order[i] if i < call.count else count
             if slot >= 0:
@@ -400,7 +401,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
             data = <object> call.data[i]
             name = <str> names[i]
             held = &invoker.slot[slot]
-            s = _found(held.bound, &place[slot], data, name, kept)
+            s = found_among(held.bound, &place[slot], data, name, kept)
             if s == NULL or (slot == count and s.b.size < call.workspace_size):
                 if slot < count:
                     kept.append(bind_device(data, name, problem.tensor[slot],
@@ -421,7 +422,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
             slots[slot] = &mine[slot]
             blocking = blocking or s.b.temporary
         _require_ready(handle, invoker)
-        _require_apart(problem, call, names, slots, invoker.slot)
+        require_apart(problem, call, names, slots, invoker.slot)
         if need != 0 and call.workspace_size == OWN:
             if arena is None:
                 handle.reserve_arena(need)
@@ -433,10 +434,10 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
         invoker.workspace_apart = need != 0 and call.workspace_size != OWN
         invoker._run_device(handle, slots, scalars, first, invoker.step_count)
         if blocking:
-            _wait_and_sync(handle, slots, count + 1)
+            wait_and_sync(handle, slots, count + 1)
     finally:
         unbind(&fresh)
-        _release_temporaries(slots, count + 1)
+        release_temporaries(slots, count + 1)
     return 0
 
 
@@ -475,142 +476,7 @@ cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name)
             invoker._run_device(handle, slots, invoker.scalars, 0, invoker.solution.constant)
             handle.finish()
     finally:
-        _release_temporaries(slots, count + 1)
+        release_temporaries(slots, count + 1)
         unbind(&bound)
         mx_lock_drop(&handle.lock)
     return arena
-
-
-cdef bound_t* _found(bound_t* bound, int* place, object data, str name, list kept) except? NULL:
-    """Return which of a slot's two memories is that of `data`, the last one first, NULL for neither.
-
-    `kept` gets what must live until the call is over.
-    """
-    cdef bound_t* s
-    cdef int _way
-    for _way in range(2):
-        s = &bound[place[0]]
-        if is_bound(s, data):
-            if is_released(s.memory):
-                raise_released(data, name)
-            return s
-        if s.shape != NULL:
-            base = is_bound_array(s, data, name)
-            if base is not None:
-                kept.append(base)
-                return s
-        place[0] = 1 - place[0]
-    return NULL
-
-
-cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1:
-    """What `execute` checks before it launches anything, for a caller that will launch several solutions."""
-    cdef bound_t bound[SLOTS]
-    cdef binding_t* slots[SLOTS]
-    cdef slot_t wanted[SLOTS]
-    cdef slot_t* s
-    cdef Device dev = handle.device
-    cdef const mx_tensor* tensor
-    cdef const layout_t* layout
-    cdef int i, slot, count = problem.count
-    cdef list kept = []
-    memset(bound, 0, sizeof(bound))
-    memset(wanted, 0, sizeof(wanted))
-    for i in range(count + 1):
-        slots[i] = &bound[i].b
-        s = &wanted[i]
-        s.need = call.workspace_size if i == count else problem.raw[i]
-        if i < count and problem.tensor[i] != NULL:
-            s.need = tensor_bytes(problem.tensor[i])
-            fill_layout(&s.layout, problem.tensor[i], problem.rank[i])
-    try:
-        for i in range(call.count + 1):
-            slot = call.order[i] if i < call.count else count
-            if slot < 0 or (slot == count and call.workspace_size == 0):
-                continue
-            s = &wanted[slot]
-            tensor = problem.tensor[slot] if slot < count else NULL
-            layout = &s.layout if tensor != NULL else NULL
-            output = slot == count or problem.written >> slot & 1
-            if dev.is_host:
-                kept.append(bind_host(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
-                                      slots[slot]))
-            else:
-                kept.append(bind_device(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
-                                        dev.shares_memory, <void*> dev.context_ptr, &bound[slot]))
-        _require_apart(problem, call, names, slots, wanted)
-    finally:
-        _release_temporaries(slots, count + 1)
-        for i in range(count + 1):
-            unbind(&bound[i])
-    return 0
-
-
-cdef int64_t workspace_bytes(object workspace_size) except -1:
-    """The workSpaceSize of a caller."""
-    cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
-    if size < 0:
-        raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
-    return size
-
-
-cdef int _release_temporaries(binding_t** slots, int count) noexcept:
-    cdef int i
-    for i in range(count):
-        if slots[i].temporary:
-            slots[i].temporary = False
-            cl.clReleaseMemObject(slots[i].ptr)
-    return 0
-
-
-cdef int _require_apart(Problem problem, const call_t* call, tuple names, binding_t** slots,
-                        const slot_t* wanted) except -1:
-    """What is written, outputs and the workspace, must not share memory with anything, unless it may lie in place."""
-    cdef int i, j, count = problem.count
-    for i in range(count + 1):
-        if i < count and not problem.written >> i & 1:
-            continue
-        for j in range(count + 1):
-            if i != j and _overlap(slots[i], slots[j], wanted[i].need, wanted[j].need):
-                if (i == problem.output and j < count and problem.in_place >> j & 1
-                        and slots[i].root_offset == slots[j].root_offset
-                        and same_layout(problem.tensor[i], problem.tensor[j])):
-                    continue
-                raise BadParmError(f"shares memory with {names[_argument(call, i)]}", names[_argument(call, j)],
-                                   f"{wanted[j].need} bytes at {slots[j].root_offset}", "memory of its own")
-    return 0
-
-
-cdef int _argument(const call_t* call, int slot) noexcept:
-    cdef int i
-    for i in range(call.count):
-        if call.order[i] == slot:
-            return i
-    return call.count
-
-
-cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64_t need_b) noexcept:
-    if a.kind == UNBOUND or b.kind == UNBOUND or need_a == 0 or need_b == 0 or a.root != b.root:
-        return False
-    return a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a
-
-
-cdef int _wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
-    """Host memory was lent to the device: wait, and map it, which is when OpenCL promises its content."""
-    cdef cl_int code
-    cdef int j
-    cdef void* address
-    with nogil:
-        code = cl.clFinish(handle.queue_ptr)
-    check(code, "clFinish")
-    for j in range(count):
-        if slots[j].temporary:
-            address = cl.clEnqueueMapBuffer(handle.queue_ptr, slots[j].ptr, CL_TRUE, CL_MAP_READ, 0, slots[j].size, 0,
-                                            NULL, NULL, &code)
-            check(code, "clEnqueueMapBuffer")
-            check(cl.clEnqueueUnmapMemObject(handle.queue_ptr, slots[j].ptr, address, 0, NULL, NULL),
-                  "clEnqueueUnmapMemObject")
-    with nogil:
-        code = cl.clFinish(handle.queue_ptr)
-    check(code, "clFinish")
-    return 0

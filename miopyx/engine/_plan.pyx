@@ -6,7 +6,8 @@ from libc.string cimport memcpy
 from miopyx.values._args cimport to_double
 from miopyx.problem._descriptors cimport Descriptor
 from ._handle cimport Handle
-from ._invoker cimport OWN, Invoker, call_t, execute, pack
+from ._binding cimport OWN, call_t
+from ._invoker cimport Invoker, execute, pack
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 from miopyx.errors import BadParmError, MIOpenError

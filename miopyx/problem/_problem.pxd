@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from ._descriptors cimport ConvolutionDescriptor, TensorDescriptor
-from miopyx.values._types cimport MX_SLOTS, mx_bias_problem, mx_conv_problem, mx_tensor
+from miopyx.values._types cimport MX_SLOTS, mx_conv_problem, mx_tensor
 
 
 cdef enum:
@@ -30,10 +30,6 @@ cdef class ConvProblem(Problem):
     cdef readonly bint transposed   # the caller's x plays y here and the other way round
 
 
-cdef class BiasProblem(Problem):
-    cdef mx_bias_problem c
-
-
 cdef int fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept
 cdef int require_plain(TensorDescriptor desc, str name) except -1
 cdef int require_no_overlap(TensorDescriptor desc, str name) except -1
@@ -41,6 +37,5 @@ cdef bint same_layout(const mx_tensor* a, const mx_tensor* b) noexcept
 cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv) except -1
-cdef int fill_bias(mx_bias_problem* p, TensorDescriptor b, TensorDescriptor y) except -1
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)

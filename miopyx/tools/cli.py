@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from miopyx.device import devices as device
-from miopyx.device import icd
+from miopyx.device import devices, icd
 from miopyx.errors import MIOpenError
 from miopyx.values import config
 
@@ -51,7 +50,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return coststool.run(arguments)
     try:
         if arguments.forget:
-            count = device.forget_verdicts()
+            count = devices.forget_verdicts()
             print(f"dropped {count} cached verdict{'' if count == 1 else 's'}", file=sys.stderr)
         found = report()
     except MIOpenError as e:
@@ -66,26 +65,26 @@ def report() -> dict[str, Any]:
     environment = {name: os.environ[name] for name in sorted(os.environ)
                    if name in config.VARIABLES or name.startswith(("OCL_ICD_", "OPENCL_", "POCL_"))}
     taken, why = _taken()
-    devices = [{**_plain(info), "taken": info == taken, "verdict": device.probe(info)._asdict()}
-               for info in device.candidates()]
+    found = [{**_plain(info), "taken": info == taken, "verdict": devices.probe(info)._asdict()}
+               for info in devices.candidates()]
     return {
         "versions": {"miopyx": _version("miopyx"), "python": platform.python_version(), "numpy": _version("numpy"),
                      "pyopencl": _version("pyopencl")},
-        "host": {"isa": device.host_isa(), "threads": config.num_threads()},
-        "loader": device.loader_library(),
-        "devices": devices,
+        "host": {"isa": devices.host_isa(), "threads": config.num_threads()},
+        "loader": devices.loader_library(),
+        "devices": found,
         "taken": taken.name if taken else None,
         "taken_why": why,
         "runtimes": [runtime._asdict() for runtime in icd.runtimes()],
-        "problems": device.problems(),
-        "remedies": _remedies(devices),
+        "problems": devices.problems(),
+        "remedies": _remedies(found),
         "cache": _cache(),
         "databases": dbtool.report(),
         "environment": environment,
     }
 
 
-def _plain(info: device.DeviceInfo) -> dict[str, Any]:
+def _plain(info: devices.DeviceInfo) -> dict[str, Any]:
     """Return a device as plain data; its handle is a live object that can be neither copied nor printed."""
     fields = {name: value for name, value in info._asdict().items() if name != "handle"}
     fields["extensions"] = sorted(info.extensions)
@@ -99,10 +98,10 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _taken() -> tuple[device.DeviceInfo | None, str]:
+def _taken() -> tuple[devices.DeviceInfo | None, str]:
     named = config.get("MIOPYX_DEVICE")
     try:
-        info = device.best()
+        info = devices.best()
     except MIOpenError as e:
         return None, f"MIOPYX_DEVICE={named}: {e}"
     if named:
@@ -112,15 +111,15 @@ def _taken() -> tuple[device.DeviceInfo | None, str]:
     return info, "the first that works, in the order GPUs, CPUs (most compute units first), host"
 
 
-def _remedies(devices: list[dict[str, Any]]) -> list[str]:
+def _remedies(found: list[dict[str, Any]]) -> list[str]:
     remedies = [f"{runtime.name}: {runtime.remedy}" for runtime in icd.runtimes() if runtime.remedy]
-    for entry in devices:
+    for entry in found:
         if "unknown target CPU" in entry["verdict"]["why"]:
             remedies.append(f"{entry['name']}: this PoCL's compiler is older than the CPU; use another runtime: "
                             f"{_GET_A_CPU_RUNTIME}")
         if entry["verdict"]["cached"] and not entry["verdict"]["ok"]:
             remedies.append(f"{entry['name']}: tried again a day after it failed, or now: miopyx doctor --forget")
-    if not any(d["kind"] in ("gpu", "cpu") and d["verdict"]["ok"] for d in devices):
+    if not any(d["kind"] in ("gpu", "cpu") and d["verdict"]["ok"] for d in found):
         remedies.append(f"for an OpenCL device on this CPU: {_GET_A_CPU_RUNTIME}")
     return remedies
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from miopyx._core import Device
 from miopyx.database import paths as places
-from miopyx.database import records
-from miopyx.database import store as databases
+from miopyx.database import records, store
 from miopyx.database.records import Kind
 from miopyx.database.user_file import UserFile
 from miopyx.device import devices
@@ -311,11 +310,11 @@ def _write(path: Path, content: bytes) -> None:
 
 def import_(arguments: argparse.Namespace) -> dict[str, Any]:
     info = devices.find(arguments.device) if arguments.device else devices.best()
-    store = databases.of(info)
+    database = store.of(info)
     chosen, left = winners([arguments.file])
     added = 0
     for key, line in chosen.items():
-        target = store.user_perf if is_perf(key) else store.user_find
+        target = database.user_perf if is_perf(key) else database.user_find
         text = records.split(line)[1]
         if not (records.read_perf(text)[0] if is_perf(key) else records.read_find(text).items):
             left["records without a usable item"] += 1
@@ -325,7 +324,7 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
             added += 1
         else:
             raise BadParmError("cannot be written", "database", target.path, "a writable folder")
-    return {"device": info.name, "find-db": str(store.user_find.path), "perf-db": str(store.user_perf.path),
+    return {"device": info.name, "find-db": str(database.user_find.path), "perf-db": str(database.user_perf.path),
             "added": added, "left out": dict(left)}
 
 

@@ -29,7 +29,7 @@ cdef class ConvSolver(Solver):
     cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
 
     cdef str _unfit(self, Device dev, const mx_conv_problem* p)
-    cdef Offer consider(self, Device dev, ConvProblem problem)
+    cdef object consider(self, Device dev, ConvProblem problem)
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept

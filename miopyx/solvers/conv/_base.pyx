@@ -1,5 +1,6 @@
 """What all convolution solvers share: the checks that come before any algorithm, and a few questions about problems."""
 
+cimport cython
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -36,6 +37,7 @@ cdef enum:
     GEMM = 0
 
 
+@cython.freelist(32)
 cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
 
@@ -58,9 +60,9 @@ cdef class ConvOffer(Offer):
 
 
 cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1:
-    """Fill in what every offer of a convolution solver holds; it neither refuses nor claims anything yet."""
+    """Fill in what every offer of a convolution solver holds; it claims nothing yet."""
     offer.solver, offer.device, offer.problem, offer.p = solver, dev, problem, &problem.c
-    offer.refusal, offer.index, offer.workspace = None, -2, 0
+    offer.index, offer.workspace = -2, 0
     return 0
 
 
@@ -69,24 +71,20 @@ cdef class ConvSolver(Solver):
 
     Subclasses set `direction` and `on_host` and override the C methods, which get the problem's struct: `refuse`,
     `workspace_bytes`, `index` and `steps`, and `table`, `fits` and `default` where there is something to tune.  Where
-    these would all work out the same thing, `consider` does it once, and returns a ConvOffer that keeps it.
+    these would all work out the same thing, `consider` does it once, and returns a ConvOffer that keeps it or, as a
+    text, why not.
     """
 
     def __cinit__(self):
         self.cost_names = GENERIC_TERMS
 
-    cpdef Offer offer(self, Device dev, Problem problem):
+    cpdef object offer(self, Device dev, Problem problem):
         cdef str why = self._unfit(dev, _struct_of(dev, problem))
-        cdef ConvOffer offer
-        if why is None:
-            return self.consider(dev, <ConvProblem> problem)
-        offer = ConvOffer.__new__(ConvOffer)
-        set_offer(offer, self, dev, <ConvProblem> problem)
-        offer.refusal = why
-        return offer
+        return self.consider(dev, <ConvProblem> problem) if why is None else why
 
     cpdef str why_not(self, Device dev, Problem problem):
-        return self.offer(dev, problem).refusal
+        answer = self.offer(dev, problem)
+        return answer if isinstance(answer, str) else None
 
     cdef str _unfit(self, Device dev, const mx_conv_problem* p):
         """Return what no solver of this direction and kind could do, or None."""
@@ -109,13 +107,14 @@ cdef class ConvSolver(Solver):
         return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
-        cdef Offer offer = self.offer(dev, problem)
+        answer = self.offer(dev, problem)
         # The formula stands where the solver refuses, too: records of other devices are compared with it.
-        return offer.workspace if offer.refusal is None else self.workspace_bytes(dev, _struct_of(dev, problem))
+        return self.workspace_bytes(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (
+            <Offer?> answer).workspace
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
-        cdef Offer offer = self.offer(dev, problem)
-        return offer.index if offer.refusal is None else self.index(dev, _struct_of(dev, problem))
+        answer = self.offer(dev, problem)
+        return self.index(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (<Offer?> answer).index
 
     cpdef double error_bound(self, Device dev, Problem problem) except -1:
         cdef const mx_conv_problem* p = _struct_of(dev, problem)
@@ -135,16 +134,22 @@ cdef class ConvSolver(Solver):
         return self.default(dev, _struct_of(dev, problem))
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        return self.offer(dev, problem).solution(config)
+        answer = self.offer(dev, problem)
+        if isinstance(answer, str):
+            raise BadParmError(f"{self.name} is not applicable to this problem: {answer}", "problem", problem,
+                               "a problem that the solver can run")
+        return (<Offer?> answer).solution(config)
 
-    cdef Offer consider(self, Device dev, ConvProblem problem):
-        """Return the offer for a problem of this direction, on a device of this kind."""
-        cdef ConvOffer offer = ConvOffer.__new__(ConvOffer)
+    cdef object consider(self, Device dev, ConvProblem problem):
+        """Return the offer for a problem of this direction on a device of this kind, or why there is none."""
+        cdef str why = self.refuse(dev, &problem.c)
+        cdef ConvOffer offer
+        if why is not None:
+            return why
+        offer = ConvOffer.__new__(ConvOffer)
         set_offer(offer, self, dev, problem)
-        offer.refusal = self.refuse(dev, &problem.c)
-        if offer.refusal is None:
-            offer.index = self.index(dev, &problem.c)
-            offer.workspace = self.workspace_bytes(dev, &problem.c)
+        offer.index = self.index(dev, &problem.c)
+        offer.workspace = self.workspace_bytes(dev, &problem.c)
         return offer
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

@@ -16,11 +16,12 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from ._base cimport GPU_TERMS, ConvSolver, type_token
+from ._base cimport GPU_TERMS, ConvOffer, ConvSolver, set_offer, type_token
 from .nvidia._common cimport span, stride_of, up
 
 cdef enum:
@@ -317,6 +318,12 @@ cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, m
     return Step(KernelSpec("conv/fft_product.cl", "fft_product", **defines), args, size, local)
 
 
+cdef double _index(Device dev, const mx_conv_problem* p, const plan_t* q) noexcept:
+    # On a CPU with AVX-512, layers of 14 to 56 pixels a side took 1.1 to 1.6 times the cost counted: the rest comes
+    # from the caches.  GPUs were not measured.
+    return max(LEAST_INDEX, _direct(p) / q.lanes / _cost(p, q) / (1.45 if dev.is_cpu else 6))
+
+
 # What takes time, as TERMS names it: launches, millions of vector instructions, megabytes of spectra, 10^9 products.
 cdef struct terms_t:
     double launch, instructions, transforms, filters, spectra, products
@@ -330,15 +337,26 @@ cdef class _Fft(ConvSolver):
         self.algorithm = FFT
         self.dynamic = self.deterministic = self.mixes_tiles = True
 
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+    cdef object consider(self, Device dev, ConvProblem problem):
         cdef plan_t q
+        cdef str why = self.judge(dev, &problem.c, &q)
+        cdef ConvOffer offer
+        if why is not None:
+            return why
+        offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, problem)
+        offer.index, offer.workspace = _index(dev, &problem.c, &q), _workspace(&q)
+        return offer
+
+    cdef str judge(self, Device dev, const mx_conv_problem* p, plan_t* q):
+        """Return why the solver cannot take the problem, or None and its plan."""
         if p.spatial > 2:
             return "three spatial axes"
         if p.w.type not in (MX_HALF, MX_BFLOAT16, MX_FLOAT, MX_DOUBLE):
             return "data type"
         if not dev.is_cpu and dev.max_work_group < SIDE * SIDE:
             return "needs larger work-groups"
-        q = _best(dev, p)
+        q[0] = _best(dev, p)
         if q.lanes == 0:
             return "filter or workspace is too large"
         if 4.0 * q.frequencies * q.tiles * q.inputs * q.outputs * p.groups > _direct(p):
@@ -355,9 +373,7 @@ cdef class _Fft(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef plan_t q = _best(dev, p)
-        # On a CPU with AVX-512, layers of 14 to 56 pixels a side took 1.1 to 1.6 times the cost counted: the rest comes
-        # from the caches.  GPUs were not measured.
-        return max(LEAST_INDEX, _direct(p) / q.lanes / _cost(p, &q) / (1.45 if dev.is_cpu else 6))
+        return _index(dev, p, &q)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef terms_t* t = <terms_t*> terms
@@ -446,6 +462,10 @@ cdef class FftWrw(_Fft):
     def __cinit__(self):
         self.id, self.name, self.direction = 1143, "FFTConvWrw", MX_BACKWARD_WEIGHTS
         self.algorithm = DIRECT  # miopenConvBwdWeightsAlgorithm_t has no FFT
+
+    @property
+    def switch(self):
+        return "MIOPEN_DEBUG_CONV_FFT"
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t q = _plan(dev, p, config[0], config[1])

@@ -23,10 +23,15 @@ cdef int64_t _elements(const mx_tensor* t) noexcept nogil:
 
 cdef class _DirectNaive(ConvSolver):
     cdef str entry
+    cdef str direction_word
 
     def __cinit__(self):
         self.algorithm = DIRECT
         self.dynamic = self.deterministic = self.last_resort = self.float8 = True
+
+    @property
+    def switch(self):
+        return f"MIOPEN_DEBUG_CONV_DIRECT_NAIVE_CONV_{self.direction_word}"
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         return None
@@ -67,7 +72,7 @@ cdef class ConvDirectNaiveConvFwd(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 85, "ConvDirectNaiveConvFwd", MX_FORWARD
-        self.entry = "conv_naive_forward"
+        self.entry, self.direction_word = "conv_naive_forward", "FWD"
 
 
 cdef class ConvDirectNaiveConvBwd(_DirectNaive):
@@ -75,7 +80,7 @@ cdef class ConvDirectNaiveConvBwd(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 86, "ConvDirectNaiveConvBwd", MX_BACKWARD_DATA
-        self.entry = "conv_naive_backward_data"
+        self.entry, self.direction_word = "conv_naive_backward_data", "BWD"
 
 
 cdef class ConvDirectNaiveConvWrw(_DirectNaive):
@@ -83,4 +88,4 @@ cdef class ConvDirectNaiveConvWrw(_DirectNaive):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 87, "ConvDirectNaiveConvWrw", MX_BACKWARD_WEIGHTS
-        self.entry = "conv_naive_backward_weights"
+        self.entry, self.direction_word = "conv_naive_backward_weights", "WRW"

@@ -129,6 +129,8 @@ def magnitudes(geometry: Geometry, computed: str, a: Array, w: Array, b: Array) 
     tiles, too.  Channels have their own.
     """
     g, spatial = geometry, (1,) * len(geometry.filter)
+    by_k: Doubles
+    by_c: Doubles
 
     def sums(values: Array, axes: tuple[int, ...]) -> Doubles:
         total: Doubles = np.sum([np.abs(part.astype(np.float64)).sum(axes) for part in values], axis=0)
@@ -136,10 +138,13 @@ def magnitudes(geometry: Geometry, computed: str, a: Array, w: Array, b: Array) 
 
     pixels = tuple(range(1, 1 + len(spatial)))
     if computed == "b":
-        return (np.abs(w.astype(np.float64)).reshape(g.k, -1).sum(1) * _largest(a)).reshape(1, g.k, *spatial)
+        by_k = np.abs(w.astype(np.float64)).reshape(g.k, -1).sum(1) * _largest(a)
+        by_k = by_k.reshape(1, g.k, *spatial)
+        return by_k
     if computed == "a":
         grouped = np.abs(w.astype(np.float64)).reshape(g.groups, g.k // g.groups, g.c // g.groups, -1)
-        return (grouped.sum((1, 3)) * _largest(b)).reshape(1, g.c, *spatial)
+        by_c = (grouped.sum((1, 3)) * _largest(b)).reshape(1, g.c, *spatial)
+        return by_c
     by_k = sums(b, pixels) * _largest(a)
     by_c = (sums(a, pixels) * _largest(b)).reshape(g.groups, 1, g.c // g.groups)
     both: Doubles = np.minimum(by_k.reshape(g.groups, g.k // g.groups, 1), by_c)

@@ -1,13 +1,18 @@
-/* Forward convolution of few channels, as images have, on NVIDIA's tensor cores: y = alpha * x w + beta * y.
+/* Forward convolution of few channels, as images have, on tensor cores: y = alpha * x w + beta * y.
  *
- * The products of all taps and channels are one axis, k: rows of the filter, and with channels first channels, are runs
- * of neighbours in x.  A work-group keeps the weights of 64 filters in local memory, in the order in which its lanes
- * take them, and goes through tiles of 8 x 16 pixels, whose pixels of x lie there too; a lane reads its values from
- * there one by one, floats, or two by two.  Channels last: pixels are the rows of the tensor cores' tiles, filters the
- * columns; else the other way round.  The columns' order gives each lane four neighbours of y.
- * Floats are split in two as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not finite
- * is computed anew, since it may be what infinity and zeros outside x made.
- * NDRange: one axis, local 512 / BLOCKS, global so many * sets * workers.
+ *   K: all taps and channels as one axis; rows of the filter are runs of neighbours in x (conv/nvidia/few.h)
+ *
+ *              q ->  16           Persistent: a work-group keeps the weights of 64 filters in local memory and
+ *            +------+------+      goes from tile to tile of 8 x 16 pixels.  The pixels that a tile reads, with its
+ *     p  8   |  0   |  1   |      halo, are copied there, into one of two stages.
+ *            +------+------+      A warp has 32 pixels x BLOCKS * 16 filters.
+ *
+ * Grid: one axis, local 512 / BLOCKS, global (512 / BLOCKS) * sets * workers; sets: of 64 filters.
+ * Channels last: pixels are the rows of mma.sync, filters the columns; else the other way round.  The columns' order
+ * gives each lane four neighbours of y.
+ * Floats are pairs of tf32 as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not
+ * finite is computed again, since infinity times a zero outside x may have made it.
+ * Bound by: storing y; reads of local memory where the filter is large.
  */
 #ifndef PAIRED /* 16 bits: two neighbours in x begin at a word */
 #define PAIRED 1
@@ -23,11 +28,11 @@
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/few.h"
 
-#define PARTS (WIDE ? 2 : 1) /* hi and lo */
+#define PAIR_WORDS (WIDE ? 2 : 1) /* hi and lo */
 #define WARPS_N (4 / BLOCKS)
 
-/* x[pixels' half][k's part] by w[4], the half number `of` of the columns, added to sums or beginning them. */
-#if LAST
+/* x[pixels' half][hi or lo of k] by w[4], the half number `of` of the columns, added to sums or beginning them. */
+#if CHANNELS_LAST
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (x)[0][0], (x)[1][0], (x)[0][1], (x)[1][1], (w)[of], (w)[(of) + 2])
 #else
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (w)[0], (w)[1], (w)[2], (w)[3], (x)[of][0], (x)[of][1])
@@ -46,7 +51,7 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const
             if ((uint)h < (uint)g.h && (uint)w < (uint)g.w)
 #pragma unroll 1
                 for (int c = 0; c < g.channels; c++)
-                    sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (LAST ? w * g.channels : w)),
+                    sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (CHANNELS_LAST ? w * g.channels : w)),
                               LOAD(X_TYPE)(W, k * g.w_k + c * g.w_c + i * g.w_h + j * g.w_w), sum);
         }
     return sum;
@@ -57,12 +62,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, const float alpha,
     const float beta)
 {
-    __local uint4 weights[STEPS * 4 * PARTS * 32]; /* [step][16 filters][hi or lo][lane] */
-    __local STORAGE(X_TYPE) pixels[2][ROOM] __attribute__((aligned(16)));
+    __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
+    __local STORAGE(X_TYPE) pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local int in_x[STEPS * DEPTH], in_w[STEPS * DEPTH];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
-    const int unit = LAST ? g.channels : 1;
+    const int unit = CHANNELS_LAST ? g.channels : 1;
 
     X += x_offset, W += w_offset, Y += y_offset;
     const uint pixels_at = mx_shared(pixels);
@@ -76,14 +81,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         /* Word j of lane l: row l / 4 of half j % 2 of the filters, part j / 2 of the step's k. */
         const int word = i & 3, to_lane = i >> 2 & 31, b = i >> 7 & 3, step = i >> 9, r = to_lane >> 2;
         const int k = step * DEPTH + (word >> 1) * (DEPTH / 2) + (to_lane & 3) * (WIDE ? 1 : 2);
-        const int filter = filter0 + b * 16 + (LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
+        const int filter =
+            filter0 + b * 16 + (CHANNELS_LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
         const bool some = filter < g.filters;
         __global const STORAGE(X_TYPE) *from = W + (long)filter * g.w_k;
-        __local uint *to = (__local uint *)weights + ((step * 4 + b) * PARTS * 32 + to_lane) * 4 + word;
+        __local uint *to = (__local uint *)weights + ((step * 4 + b) * PAIR_WORDS * 32 + to_lane) * 4 + word;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
         const uint value = some && in_w[k] >= 0 ? as_uint(from[in_w[k]]) : 0;
         uint hi, lo;
-        SPLIT(value, hi, lo);
+        MX_TF32_PAIR(value, hi, lo);
         to[0] = hi, to[128] = lo;
 #else
         const uint first = some && in_w[k] >= 0 ? from[in_w[k]] : 0;
@@ -96,8 +102,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 
     /* A warp: two rows of 16 pixels by BLOCKS * 16 filters. */
     const int row0 = warp / WARPS_N * 2, b0 = warp % WARPS_N * BLOCKS;
-    const int column = LAST ? row8 : 4 * (row8 >> 1) + (row8 & 1);
-    const int next_half = (LAST ? 8 : 2) * g.step_w * unit, next_row = g.step_h * g.pitch;
+    const int column = CHANNELS_LAST ? row8 : 4 * (row8 >> 1) + (row8 & 1);
+    const int next_half = (CHANNELS_LAST ? 8 : 2) * g.step_w * unit, next_row = g.step_h * g.pitch;
     const int base = row0 * next_row + column * g.step_w * unit;
     int stage = 0;
 #pragma unroll 1
@@ -134,7 +140,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             uint hi[2][2][2], lo[2][2][2];
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                SPLIT(x[i >> 2][i >> 1 & 1][i & 1], hi[i >> 2][i >> 1 & 1][i & 1], lo[i >> 2][i >> 1 & 1][i & 1]);
+                MX_TF32_PAIR(x[i >> 2][i >> 1 & 1][i & 1], hi[i >> 2][i >> 1 & 1][i & 1],
+                             lo[i >> 2][i >> 1 & 1][i & 1]);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 const uint4 w_hi4 = weights[((step * 4 + b0 + b) * 2) * 32 + lane];
@@ -174,8 +181,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
         for (int i = 0; i < 4 * BLOCKS; i++) {
             const int m = i >> 1 & 1, b = i >> 2, r = i & 1, p = p0 + m;
-            const int q = q0 + (LAST ? row8 + 8 * r : 4 * t);
-            const int k = filter0 + (b0 + b) * 16 + (LAST ? 4 * t : row8 + 8 * r);
+            const int q = q0 + (CHANNELS_LAST ? row8 + 8 * r : 4 * t);
+            const int k = filter0 + (b0 + b) * 16 + (CHANNELS_LAST ? 4 * t : row8 + 8 * r);
             if (p >= g.p || q >= g.q || k >= g.filters)
                 continue;
             float v[4] = {sums[m][b][0][2 * r], sums[m][b][0][2 * r + 1], sums[m][b][1][2 * r],
@@ -185,12 +192,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             }
             __global STORAGE(X_TYPE) *y = image + p * g.y_h + q * g.y_w + k * g.y_c;
-            const int apart = LAST ? g.y_c : g.y_w, count = VEC == 4 ? 4 : min(4, LAST ? g.filters - k : g.q - q);
+            const int y_step = CHANNELS_LAST ? g.y_c : g.y_w;
+            const int count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
 #pragma unroll
             for (int l = 0; l < 4; l++) {
                 v[l] *= alpha;
                 if (beta != 0 && l < count)
-                    v[l] += beta * LOAD(X_TYPE)(y, l * apart);
+                    v[l] += beta * LOAD(X_TYPE)(y, l * y_step);
             }
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             if (VEC == 4 && ((ulong)y & 15) == 0)
@@ -199,30 +207,33 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     if (l < count)
-                        y[l * apart] = v[l];
+                        y[l * y_step] = v[l];
 #else
             uint2 four;
-            MX_NARROW(four.x, v[0], v[1]);
-            MX_NARROW(four.y, v[2], v[3]);
+            MX_ROUND_PAIR(four.x, v[0], v[1]);
+            MX_ROUND_PAIR(four.y, v[2], v[3]);
             if (VEC == 4 && ((ulong)y & 7) == 0)
                 *(__global uint2 *)y = four;
             else
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     if (l < count)
-                        y[l * apart] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
+                        y[l * y_step] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
 #endif
         }
 #pragma unroll 1
         for (int i = 0; again != 0; i++, again >>= 1)
             if (again & 1) {
-                const int p = p0 + (i >> 1 & 1), q = q0 + (LAST ? row8 + 8 * (i & 1) : 4 * t);
-                const int k = filter0 + (b0 + (i >> 2)) * 16 + (LAST ? 4 * t : row8 + 8 * (i & 1));
+                const int p = p0 + (i >> 1 & 1), q = q0 + (CHANNELS_LAST ? row8 + 8 * (i & 1) : 4 * t);
+                const int k = filter0 + (b0 + (i >> 2)) * 16 + (CHANNELS_LAST ? 4 * t : row8 + 8 * (i & 1));
 #pragma unroll 1
                 for (int l = 0; l < 4; l++)
-                    if (LAST ? k + l < g.filters : q + l < g.q)
-                        STORE_MIXED(X_TYPE, image, p * g.y_h + (LAST ? q : q + l) * g.y_w + (LAST ? k + l : k) * g.y_c,
-                                    mx_exactly(X, W, g, n, p, LAST ? q : q + l, LAST ? k + l : k), alpha, beta);
+                    if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q)
+                        STORE_MIXED(X_TYPE, image,
+                                    p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                                        + (CHANNELS_LAST ? k + l : k) * g.y_c,
+                                    mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k),
+                                    alpha, beta);
             }
         MX_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);

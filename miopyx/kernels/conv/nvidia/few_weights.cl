@@ -1,12 +1,15 @@
-/* Backward weights of few channels in 16 bits on NVIDIA's tensor cores: parts[worker][k][tap][c], which another launch
- * adds up; see conv/nvidia/few.h.
+/* Backward weights of few channels in 16 bits on tensor cores: partial[worker][k][tap][c], split-K over tiles of
+ * pixels; conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/few.h.
  *
- * A warp sums 64 filters by EACH * 8 neighbours of the axis of taps and channels, over the pixels of tile after tile, a
- * row of 16 at a time.  dy's pixels of a tile lie in local memory too, zeros for what is not in y, pixels last or
- * channels last as there.  A sum that is not finite is computed anew, since it may be what infinity and zeros made.
- * NDRange: one axis, local 256, global 256 * sets * workers.
+ *   work-group (set, worker): 64 filters x all of K, over tiles worker, worker + workers, ... of 8 x 16 pixels
+ *   warp: 64 filters x EACH * 8 of K, a row of 16 pixels at a time
+ *
+ * Grid: one axis, local 256, global 256 * sets * workers.
+ * Local memory: two stages of x's pixels of a tile, with halo, and of dy's, zeros outside y, in y's layout.
+ * A sum that is not finite is computed again, since infinity times a zero outside x may have made it.
+ * Bound by: reading dy.
  */
-#ifndef CHUNKED /* 8 neighbours of dy lie in it together or not at all, 16 bytes apart */
+#ifndef CHUNKED /* 8 neighbours of dy are all inside it or all outside, and 16-byte aligned */
 #define CHUNKED 1
 #endif
 #define THREADS 256
@@ -22,8 +25,8 @@
 
 #define EACH ((2 * STEPS + 7) / 8)
 #define PIXELS (TILE_H * TILE_W)
-#define PITCH (LAST ? 144 : 272) /* bytes of a pixel's filters, or of a filter's pixels */
-#define DY_BYTES (LAST ? PIXELS * 144 : 64 * 272)
+#define PITCH (CHANNELS_LAST ? 144 : 272) /* bytes of a pixel's filters, or of a filter's pixels */
+#define DY_BYTES (CHANNELS_LAST ? PIXELS * 144 : 64 * 272)
 
 /* One sum over the tiles of a worker, without what is outside x. */
 static inline float mx_exactly(__global const ushort *X, __global const ushort *Y, const mx_nv_few g, int worker,
@@ -38,7 +41,7 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
             const int p = (line - n * g.down) * TILE_H + l / TILE_W, q = (tile - line * g.across) * TILE_W + l % TILE_W;
             const int h = p * g.step_h + g.first_h + i * g.tap_h, w = q * g.step_w + g.first_w + j * g.tap_w;
             if (p < g.p && q < g.q && (uint)h < (uint)g.h && (uint)w < (uint)g.w)
-                sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (LAST ? w * g.channels : w)),
+                sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (CHANNELS_LAST ? w * g.channels : w)),
                           LOAD(X_TYPE)(Y, n * g.y_n + k * g.y_c + p * g.y_h + q * g.y_w), sum);
         }
     }
@@ -47,41 +50,41 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_few_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_few g)
+    __global float *restrict partial, long partial_offset, const mx_nv_few g)
 {
-    __local ushort pixels[2][ROOM] __attribute__((aligned(16)));
+    __local ushort pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local uint4 gradients[2][DY_BYTES / 16] __attribute__((aligned(128)));
     __local int in_x[STEPS * 16], in_w[STEPS * 16];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
-    const int unit = LAST ? g.channels : 1, taps = g.taps_h * g.taps_w;
+    const int unit = CHANNELS_LAST ? g.channels : 1, taps = g.taps_h * g.taps_w;
 
     X += x_offset, Y += y_offset;
     const uint pixels_at = mx_shared(pixels), dy_at = mx_shared(gradients);
     const bool chunked = CHUNKED && ((ulong)Y & 15) == 0;
     /* Eight filters of a pixel, or eight pixels of a filter. */
-#define COPY_DY(stage, number)                                                                                  \
-    do {                                                                                                        \
-        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down); \
-        const int p0 = (line_ - n * g.down) * TILE_H, q0 = (tile_ - line_ * g.across) * TILE_W;                 \
-        _Pragma("unroll 1") for (int i = item; i < 8 * PIXELS; i += THREADS)                                    \
-        {                                                                                                       \
-            const int pixel = LAST ? i >> 3 : (i & 15) * 8, filter = LAST ? (i & 7) * 8 : i >> 4;               \
-            const int p = p0 + pixel / TILE_W, q = q0 + pixel % TILE_W, k = filter0 + filter;                   \
-            const bool some = p < g.p && q < g.q && k < g.filters;                                              \
-            __global const ushort *from = Y + (some ? n * g.y_n + p * g.y_h + q * g.y_w + k * g.y_c : 0);       \
-            const uint to = dy_at + (stage)*DY_BYTES                                                            \
-                            + (LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);                 \
-            if (chunked)                                                                                        \
-                MX_COPY16(to, from, some);                                                                      \
-            else                                                                                                \
-                _Pragma("unroll 1") for (int l = 0; l < 8; l++)                                                 \
-                {                                                                                               \
-                    const bool valid = some && (LAST ? k + l < g.filters : q + l < g.q);                        \
-                    const ushort value = valid ? from[l * (LAST ? g.y_c : g.y_w)] : (ushort)0;                  \
-                    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * l), "h"(value) : "memory");           \
-                }                                                                                               \
-        }                                                                                                       \
+#define COPY_DY(stage, number)                                                                                         \
+    do {                                                                                                               \
+        const int tile_ = (number), line_ = mx_quotient(tile_, g.by_across), n = mx_quotient(line_, g.by_down);        \
+        const int p0 = (line_ - n * g.down) * TILE_H, q0 = (tile_ - line_ * g.across) * TILE_W;                        \
+        _Pragma("unroll 1") for (int i = item; i < 8 * PIXELS; i += THREADS)                                           \
+        {                                                                                                              \
+            const int pixel = CHANNELS_LAST ? i >> 3 : (i & 15) * 8, filter = CHANNELS_LAST ? (i & 7) * 8 : i >> 4;    \
+            const int p = p0 + pixel / TILE_W, q = q0 + pixel % TILE_W, k = filter0 + filter;                          \
+            const bool some = p < g.p && q < g.q && k < g.filters;                                                     \
+            __global const ushort *from = Y + (some ? n * g.y_n + p * g.y_h + q * g.y_w + k * g.y_c : 0);              \
+            const uint to = dy_at + (stage)*DY_BYTES                                                                   \
+                            + (CHANNELS_LAST ? pixel * PITCH + filter * 2 : filter * PITCH + pixel * 2);               \
+            if (chunked)                                                                                               \
+                MX_COPY16(to, from, some);                                                                             \
+            else                                                                                                       \
+                _Pragma("unroll 1") for (int l = 0; l < 8; l++)                                                        \
+                {                                                                                                      \
+                    const bool valid = some && (CHANNELS_LAST ? k + l < g.filters : q + l < g.q);                      \
+                    const ushort value = valid ? from[l * (CHANNELS_LAST ? g.y_c : g.y_w)] : (ushort)0;                \
+                    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * l), "h"(value) : "memory");                  \
+                }                                                                                                      \
+        }                                                                                                              \
     } while (0)
     COPY_DY(0, worker);
     MX_COMMIT();
@@ -90,18 +93,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     MX_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    const int first = warp * EACH * 8, next_row = g.step_h * g.pitch, apart = g.step_w * unit;
+    const int first = warp * EACH * 8, next_row = g.step_h * g.pitch, pixel_step = g.step_w * unit;
     int base[EACH];
     float sums[EACH][4][4];
 #pragma unroll
     for (int b = 0; b < EACH; b++) {
         const int k = first + b * 8 + row8;
-        base[b] = (k < STEPS * 16 ? in_x[k] : 0) + 2 * t * apart;
+        base[b] = (k < STEPS * 16 ? in_x[k] : 0) + 2 * t * pixel_step;
 #pragma unroll
         for (int i = 0; i < 16; i++)
             sums[b][i >> 2][i & 3] = 0;
     }
-    const uint a_base = dy_at + (LAST ? ((lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 16
+    const uint a_base = dy_at + (CHANNELS_LAST ? ((lane & 7) + (lane >> 4) * 8) * PITCH + (lane >> 3 & 1) * 16
                                       : (lane & 15) * PITCH + (lane >> 4) * 16);
     int stage = 0;
 #pragma unroll 1
@@ -115,19 +118,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             __local const ushort *from = pixels[stage];
             uint a_at = a_base + stage * DY_BYTES;
 #pragma unroll 1
-            for (int row = 0; row < TILE_H; row++, from += next_row, a_at += LAST ? 16 * PITCH : 32) {
+            for (int row = 0; row < TILE_H; row++, from += next_row, a_at += CHANNELS_LAST ? 16 * PITCH : 32) {
                 uint a[4][4];
 #pragma unroll
                 for (int m = 0; m < 4; m++)
-                    if (LAST)
+                    if (CHANNELS_LAST)
                         MX_LDMATRIX_T(a[m][0], a[m][1], a[m][2], a[m][3], a_at + m * 32);
                     else
                         MX_LDMATRIX(a[m][0], a[m][1], a[m][2], a[m][3], a_at + m * 16 * PITCH);
 #pragma unroll
                 for (int b = 0; b < EACH; b++) {
                     __local const ushort *one = from + base[b];
-                    const uint b0 = (uint)one[0] | (uint)one[apart] << 16;
-                    const uint b1 = (uint)one[8 * apart] | (uint)one[9 * apart] << 16;
+                    const uint b0 = (uint)one[0] | (uint)one[pixel_step] << 16;
+                    const uint b1 = (uint)one[8 * pixel_step] | (uint)one[9 * pixel_step] << 16;
 #pragma unroll
                     for (int m = 0; m < 4; m++)
                         MX_ADD_PRODUCT(sums[b][m], a[m][0], a[m][1], a[m][2], a[m][3], b0, b1);
@@ -138,7 +141,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    parts += parts_offset + (long)worker * g.filters * taps * g.channels;
+    partial += partial_offset + (long)worker * g.filters * taps * g.channels;
     ulong again = 0;
 #pragma unroll
     for (int b = 0; b < EACH; b++)
@@ -151,7 +154,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 if (at < 0 || k >= g.filters)
                     continue;
                 if (isfinite(sums[b][m][l]))
-                    parts[k * taps * g.channels + at] = sums[b][m][l];
+                    partial[k * taps * g.channels + at] = sums[b][m][l];
                 else
                     again |= 1ul << (b * 16 + m * 4 + l);
             }
@@ -161,7 +164,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             const int column = first + (i >> 4) * 8 + 2 * t + (i & 1);
             const int k = filter0 + (i >> 2 & 3) * 16 + row8 + 8 * (i >> 1 & 1), at = in_w[column];
             const int tap = at / g.channels;
-            parts[k * taps * g.channels + at] =
+            partial[k * taps * g.channels + at] =
                 mx_exactly(X, Y, g, worker, k, at - tap * g.channels, tap / g.taps_w, tap % g.taps_w);
         }
 }

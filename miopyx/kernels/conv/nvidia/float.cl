@@ -1,9 +1,18 @@
-/* Implicit GEMM with float operands on NVIDIA's tensor cores: y = alpha * x w + beta * y.
+/* Implicit GEMM with float operands on tensor cores: y = alpha * x w + beta * y.
  *
- * A float is split into two tf32 numbers, hi + lo, and a product is lo hi + hi lo + hi hi.  The tensor cores truncate
- * when they add, so a sum starts anew every DEPTH channels, small terms first, and goes into a float sum that rounds.
- * x has any strides; channels beyond `channels` and below `reduced`, a multiple of 4, are zeros.
- * NDRange: one axis, local THREADS, global THREADS * ceil(filters / BM) * ceil(pixels / BN) * groups.
+ * A float is a pair of tf32 numbers, hi + lo, and a product is lo hi + hi lo + hi hi.  Tensor cores truncate when they
+ * add, so a sum starts anew every K-slice, small terms first, and is added to a float sum, which rounds.
+ *
+ *              pixels ->  BN             A work-group computes one tile of BM filters x BN pixels of one group;
+ *   filters  +--------+--------+         WARPS_M x WARPS_N warps, each 64 x 32 of it in registers.
+ *     BM     | tile 0 | tile 2 |
+ *            +--------+--------+
+ *            | tile 1 | tile 3 |
+ *
+ * Grid: one axis, local THREADS, global THREADS * ceil(filters / BM) * ceil(pixels / BN) * groups.
+ * x has any strides and is copied 4 bytes at a time; channels from `channels` to `reduced`, a multiple of 4, are zeros.
+ * Local memory: a ring of STAGES K-slices of 16; rows are padded (W_PITCH, X_PITCH) so that banks do not conflict.
+ * Bound by: three products for one, and the integer work of splitting; 229 registers.
  */
 #ifndef WARPS_M /* a warp owns 64 filters x 32 pixels */
 #define WARPS_M 2
@@ -14,8 +23,8 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
-#ifndef AT_ONCE /* rows of fragments whose products are interleaved: 2 takes 60 registers less */
-#define AT_ONCE 1
+#ifndef INTERLEAVE /* rows of fragments whose products are interleaved: 2 takes 60 registers less */
+#define INTERLEAVE 1
 #endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1 or 2 */
 #define VEC 1
@@ -128,7 +137,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         const uint a_at = a_row + stage * STAGE_BYTES;
         __local const uint *b_from = (__local const uint *)slices + stage * (STAGE_BYTES / 4) + b_at;
         stage = stage == STAGES - 1 ? 0 : stage + 1;
-        float part[WM / 16][WN / 8][4];
+        float slice_sums[WM / 16][WN / 8][4];
 #pragma unroll
         for (int k = 0; k < DEPTH / 8; k++) {
             uint b_hi[WN / 8][2], b_lo[WN / 8][2];
@@ -137,43 +146,43 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
                 for (int l = 0; l < 2; l++) {
                     const uint value = b_from[(k * 8 + l * 4) * X_PITCH + j * 8];
-                    SPLIT(value, b_hi[j][l], b_lo[j][l]);
+                    MX_TF32_PAIR(value, b_hi[j][l], b_lo[j][l]);
                 }
 #pragma unroll
-            for (int i = 0; i < WM / 16; i += AT_ONCE) {
-                uint a_hi[AT_ONCE][4], a_lo[AT_ONCE][4];
+            for (int i = 0; i < WM / 16; i += INTERLEAVE) {
+                uint a_hi[INTERLEAVE][4], a_lo[INTERLEAVE][4];
 #pragma unroll
-                for (int o = 0; o < AT_ONCE; o++) {
+                for (int o = 0; o < INTERLEAVE; o++) {
                     uint a[4];
                     MX_LDMATRIX(a[0], a[1], a[2], a[3], a_at + ((i + o) * 16 * W_PITCH + k * 8) * 4);
 #pragma unroll
                     for (int l = 0; l < 4; l++)
-                        SPLIT(a[l], a_hi[o][l], a_lo[o][l]);
+                        MX_TF32_PAIR(a[l], a_hi[o][l], a_lo[o][l]);
                 }
 #pragma unroll
-                for (int o = 0; o < AT_ONCE; o++)
+                for (int o = 0; o < INTERLEAVE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++) {
                         const uint *a = a_lo[o], *b = b_hi[j];
                         if (k == 0)
-                            MX_PRODUCT(part[i + o][j], a[0], a[1], a[2], a[3], b[0], b[1]);
+                            MX_PRODUCT(slice_sums[i + o][j], a[0], a[1], a[2], a[3], b[0], b[1]);
                         else
-                            MX_MULTIPLY(part[i + o][j], a, b);
+                            MX_MULTIPLY(slice_sums[i + o][j], a, b);
                     }
 #pragma unroll
-                for (int o = 0; o < AT_ONCE; o++)
+                for (int o = 0; o < INTERLEAVE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_lo[j]);
+                        MX_MULTIPLY(slice_sums[i + o][j], a_hi[o], b_lo[j]);
 #pragma unroll
-                for (int o = 0; o < AT_ONCE; o++)
+                for (int o = 0; o < INTERLEAVE; o++)
 #pragma unroll
                     for (int j = 0; j < WN / 8; j++)
-                        MX_MULTIPLY(part[i + o][j], a_hi[o], b_hi[j]);
+                        MX_MULTIPLY(slice_sums[i + o][j], a_hi[o], b_hi[j]);
             }
         }
         MX_EACH_SUM(i, j, l, 1)
-            sums[i][j][l] += part[i][j][l];
+            sums[i][j][l] += slice_sums[i][j][l];
     }
 
     if (slices_all == 0)

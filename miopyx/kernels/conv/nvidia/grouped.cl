@@ -1,12 +1,14 @@
-/* Convolution of few channels a group in 16 bits on NVIDIA's tensor cores, forward or backward data:
- * y = alpha * x w + beta * y; see conv/nvidia/grouped.h.
+/* Convolution of few channels a group in 16 bits on tensor cores, forward or backward data:
+ * y = alpha * x w + beta * y.  See conv/nvidia/grouped.h.
  *
- * A warp owns STEPS * 16 pixels of one block of 16 outputs.  Any filter and stride: ldmatrix takes each pixel's
- * address.
- * The weights of all taps lie in local memory for all tiles of a work-group, with the outputs in an order that gives
- * each work-item four neighbours.  A sum that is not finite is computed anew, since it may be what infinity and a zero
- * between groups, or outside x, made.
- * NDRange: one axis, local 256, global 256 * sets * workers.
+ *   work-group (set, worker): BLOCKS * 16 outputs, over tiles worker, worker + workers, ... of the grid
+ *   warp: STEPS * 16 pixels x one block of 16 outputs; any filter and stride, since ldmatrix takes each pixel's address
+ *
+ * Grid: one axis, local 256, global 256 * sets * workers.
+ * Local memory: STAGES times the pixels of x that a tile reads, with halo; the weights of all taps for the life of the
+ * work-group (resident), outputs in an order that gives each work-item four neighbours.
+ * A sum that is not finite is computed again, since infinity times a zero between groups or outside x may have made it.
+ * Bound by: memory; by ldmatrix where there are many taps.
  */
 #ifndef TRANSPOSED /* outputs are channels of w, not filters */
 #define TRANSPOSED 0
@@ -22,7 +24,7 @@
 static inline float mx_exactly(__global const ushort *X, __global const ushort *W, const mx_nv_grouped g,
                                mx_nv_pixel at, int output)
 {
-    const int group = output / g.each * g.each;
+    const int group = output / g.group_channels * g.group_channels;
     float sum = 0;
 #pragma unroll 1
     for (int i = 0; i < g.taps_h; i++)
@@ -32,7 +34,7 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
             if ((uint)h >= (uint)g.h || (uint)w >= (uint)g.w)
                 continue;
 #pragma unroll 1
-            for (int c = 0; c < g.each; c++) {
+            for (int c = 0; c < g.group_channels; c++) {
                 const int k = TRANSPOSED ? group + c : output, from = TRANSPOSED ? output - group : c;
                 sum = fma(LOAD(X_TYPE)(X, at.n * g.x_n + h * g.x_h + w * g.x_w + group + c),
                           LOAD(X_TYPE)(W, k * g.w_k + from * g.w_c + i * g.w_h + j * g.w_w), sum);
@@ -46,7 +48,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     __global ushort *restrict Y, long y_offset, const mx_nv_grouped g, const float alpha, const float beta)
 {
     __local uint4 pixels[STAGES * SLOTS * PITCH / 16] __attribute__((aligned(128)));
-    __local uint4 weights[BLOCKS * IN * TAPS * 32] __attribute__((aligned(128)));
+    __local uint4 weights[BLOCKS * IN_BLOCKS * TAPS * 32] __attribute__((aligned(128)));
     __local int places[PIXELS]; /* of the tile's pixels in y, -1 for what is not on the grid */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, channel0 = set * 16 * BLOCKS;
@@ -65,24 +67,26 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     MX_COMMIT();
 
     /* The weights: 16 rows, filters, of 16 channels a block and tap, 8 channels at a time. */
-    const bool runs = g.each >= 8 && g.w_c == 1 && (((ulong)W & 15) == 0) && ((g.w_k | g.w_h | g.w_w) & 7) == 0;
+    const bool runs = g.group_channels >= 8 && g.w_c == 1 && (((ulong)W & 15) == 0)
+                      && ((g.w_k | g.w_h | g.w_w) & 7) == 0;
 #pragma unroll 2
-    for (int i = item; i < BLOCKS * IN * taps * 32; i += THREADS) {
+    for (int i = item; i < BLOCKS * IN_BLOCKS * taps * 32; i += THREADS) {
         const int part = i & 1, row = i >> 1 & 15, b = mx_quotient(i >> 5, g.by_taps), tap = (i >> 5) - b * taps;
-        const int tap_h = mx_quotient(tap, g.by_taps_w), own = channel0 / 16 + b / IN, other = own / IN * IN + b % IN;
+        const int tap_h = mx_quotient(tap, g.by_taps_w), own = channel0 / 16 + b / IN_BLOCKS;
+        const int other = own / IN_BLOCKS * IN_BLOCKS + b % IN_BLOCKS;
         const int k = 16 * (TRANSPOSED ? other : own) + row, c = 16 * (TRANSPOSED ? own : other) + 8 * part;
-        const int in_group = c - (k & -g.each); /* of the first; `each` is a power of two */
+        const int in_group = c - (k & -g.group_channels); /* of the first; `each` is a power of two */
         __global const ushort *from =
             W + k * g.w_k + tap_h * g.w_h + (tap - tap_h * g.taps_w) * g.w_w + in_group * g.w_c;
         uint pairs[4] = {0, 0, 0, 0};
-        if (k < g.channels && in_group > -8 && in_group < g.each) {
+        if (k < g.channels && in_group > -8 && in_group < g.group_channels) {
             if (runs) {
                 const uint4 all = *(__global const uint4 *)from;
                 pairs[0] = all.x, pairs[1] = all.y, pairs[2] = all.z, pairs[3] = all.w;
             } else
 #pragma unroll
                 for (int l = 0; l < 8; l++)
-                    if ((uint)(in_group + l) < (uint)g.each)
+                    if ((uint)(in_group + l) < (uint)g.group_channels)
                         pairs[l / 2] |= (uint)from[l * g.w_c] << l % 2 * 16;
         }
         /* Output 4 t + 2 j + l of a block is column 2 t + l of the half j. */
@@ -102,11 +106,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
         const int i = pixel0 + m * 16 + (lane & 15);
         const mx_nv_pixel in = mx_within(i < g.tile_n * g.tile_p * g.tile_q ? i : 0, g);
         base[m] = x_at + ((in.n * g.rows + in.p * g.step_h) * g.columns + in.q * g.step_w) * PITCH
-                  + block / IN * IN * 32 + (lane >> 4) * 16;
+                  + block / IN_BLOCKS * IN_BLOCKS * 32 + (lane >> 4) * 16;
     }
     const int w_row = TRANSPOSED ? lane & 15 : (lane & 7) + (lane >> 4) * 8;
     const int w_chunk = TRANSPOSED ? lane >> 4 : lane >> 3 & 1;
-    const uint w_base = w_at + block * IN * taps * 512 + w_row * 32 + ((w_chunk ^ (w_row >> 2 & 1)) << 4);
+    const uint w_base = w_at + block * IN_BLOCKS * taps * 512 + w_row * 32 + ((w_chunk ^ (w_row >> 2 & 1)) << 4);
     const int tap_pitch = g.tap_w * PITCH, line_pitch = g.tap_h * g.columns * PITCH - g.taps_w * tap_pitch;
     const int origin = -(g.low_h * g.columns + g.low_w) * PITCH;
     const int output = channel0 + block * 16 + (lane & 3) * 4;
@@ -133,7 +137,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                     sums[m][j][l] = 0;
         uint w_from = w_base;
 #pragma unroll
-        for (int b = 0; b < IN; b++) {
+        for (int b = 0; b < IN_BLOCKS; b++) {
             int at = origin + stage * (SLOTS * PITCH) + b * 32;
             for (int i = 0; i < g.taps_h; i++, at += line_pitch)
 #pragma unroll 1
@@ -176,8 +180,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                         v[l] += beta * LOAD(X_TYPE)(y, l);
                 }
                 uint2 four;
-                MX_NARROW(four.x, v[0], v[1]);
-                MX_NARROW(four.y, v[2], v[3]);
+                MX_ROUND_PAIR(four.x, v[0], v[1]);
+                MX_ROUND_PAIR(four.y, v[2], v[3]);
                 if (wide)
                     *(__global uint2 *)y = four;
                 else {

@@ -1,19 +1,21 @@
 /* What the tensor-core kernels for few channels a group share, after include/common.h and conv/nvidia/ptx.h.
  *
  * Channels are taken 16 at a time, whatever the groups: a block of 16 x 16 weights a tap, zeros where a filter and a
- * channel are of different groups.  Tensors of 16 bits have their channels closest, a multiple of 8; `each`, those of a
+ * channel are of different groups.  Tensors of 16 bits are channels last, a multiple of 8; `each`, those of a
  * group, is a power of two.  A work-group takes BLOCKS neighbouring blocks of tile after tile: tile_n images of tile_p
  * x tile_q pixels of the grid, for which it copies the pixels of x that they read into local memory, `slots` of PITCH
  * bytes: 8 neighbours meet every bank once.
  */
+#include "conv/nvidia/grouped_args.h"
+
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
 #ifndef BLOCKS /* 1, 2 or 4 */
 #define BLOCKS 4
 #endif
-#ifndef IN /* blocks of channels that a block of filters reads: more than 1 in groups of more than 16 channels */
-#define IN 1
+#ifndef IN_BLOCKS /* blocks of channels that a block of filters reads: more than 1 in groups of more than 16 channels */
+#define IN_BLOCKS 1
 #endif
 #ifndef STEPS /* pixels of a warp, in sixteens */
 #define STEPS 4
@@ -29,22 +31,6 @@
 #define CHUNKS (2 * BLOCKS) /* of 16 bytes, of a pixel */
 #define PITCH (16 * CHUNKS + 16)
 #define PIXELS (WARPS / BLOCKS * STEPS * 16)
-
-typedef struct {
-    int images, p, q; /* of the grid */
-    int h, w; /* of x */
-    int channels, each; /* all of them, and those of a group */
-    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w; /* as in mx_nv_conv */
-    int low_h, low_w; /* of the taps, the lowest i * tap_h and j * tap_w */
-    int x_n, x_h, x_w; /* strides in elements */
-    int y_first, y_n, y_h, y_w;
-    int w_first, w_k, w_c, w_h, w_w; /* w_k from one filter of all to the next, w_c between channels of a group */
-    int tile_n, tile_p, tile_q; /* of the grid, of a tile */
-    int rows, columns; /* of x that a tile reads of an image */
-    int tiles, across, down;
-    int sets, workers; /* groups of BLOCKS blocks; work-groups of each */
-    mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w;
-} mx_nv_grouped;
 
 typedef struct {
     int n, p, q;

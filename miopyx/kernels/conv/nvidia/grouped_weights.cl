@@ -1,23 +1,27 @@
-/* Backward weights of few channels a group in 16 bits on NVIDIA's tensor cores: parts[worker][k][r][s][c], which
- * another launch adds up; see conv/nvidia/grouped.h.
+/* Backward weights of few channels a group in 16 bits on tensor cores: partial[worker][k][r][s][c], split-K over
+ * tiles of pixels; conv/nvidia/sum.cl adds the workers up.  See conv/nvidia/grouped.h.
  *
- * A warp sums one block of 16 filters x 16 channels for LINES rows of the filter, over its pixels of tile after tile;
- * dy's pixels of a tile lie in local memory beside those of x, zeros for what is not on the grid.  Both are read
- * transposed.  A sum that is not finite is computed anew, since it may be what infinity and a zero outside x made.
- * NDRange: one axis, local 256, global 256 * sets * IN * ceil(R / LINES) * workers.
+ *   work-group (set, block of channels, TAP_ROWS rows of the filter, worker): over tiles worker, worker + workers, ...
+ *   warp: one block of 16 filters x 16 channels for TAP_ROWS rows of the filter
+ *
+ * Grid: one axis, local 256, global 256 * sets * IN_BLOCKS * ceil(R / TAP_ROWS) * workers.
+ * Local memory: STAGES times the pixels of x that a tile reads, with halo, and dy's, zeros outside the grid; both are
+ * read transposed.
+ * A sum that is not finite is computed again, since infinity times a zero outside x may have made it.
+ * Bound by: memory.
  */
-#ifndef S /* columns of the filter */
-#define S 3
+#ifndef TAPS_W /* columns of the filter */
+#define TAPS_W 3
 #endif
-#ifndef LINES
-#define LINES 3
+#ifndef TAP_ROWS
+#define TAP_ROWS 3
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/grouped.h"
 
 #define STAGE_BYTES ((SLOTS + PIXELS) * PITCH)
-#define TAPS (LINES * S)
+#define TAPS (TAP_ROWS * TAPS_W)
 
 /* One sum over the tiles of a worker, without what is outside x. */
 static inline float mx_exactly(__global const ushort *X, __global const ushort *Y, const mx_nv_grouped g, int worker,
@@ -42,18 +46,18 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_grouped_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_grouped g)
+    __global float *restrict partial, long partial_offset, const mx_nv_grouped g)
 {
     __local uint4 pixels[STAGES * STAGE_BYTES / 16] __attribute__((aligned(128)));
     __local float shares[WARPS][256] __attribute__((aligned(16)));
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
-    const int lines = (g.taps_h + LINES - 1) / LINES;
+    const int lines = (g.taps_h + TAP_ROWS - 1) / TAP_ROWS;
     int group = get_group_id(0);
     const int set = group % g.sets;
     group /= g.sets;
-    const int other = group % IN;
-    group /= IN;
-    const int line0 = group % lines * LINES, worker = group / lines, channel0 = set * 16 * BLOCKS;
+    const int other = group % IN_BLOCKS;
+    group /= IN_BLOCKS;
+    const int line0 = group % lines * TAP_ROWS, worker = group / lines, channel0 = set * 16 * BLOCKS;
     const int block = warp % BLOCKS, pixel0 = warp / BLOCKS * (STEPS * 16), count = g.tile_n * g.tile_p * g.tile_q;
 
     X += x_offset;
@@ -84,7 +88,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
         const int i = pixel0 + m * 16 + (lane & 15);
         const mx_nv_pixel in = mx_within(i < count ? i : 0, g);
         base[m] = at + ((in.n * g.rows + in.p * g.step_h) * g.columns + in.q * g.step_w + lowest) * PITCH
-                  + (block / IN * IN + other) * 32 + (lane >> 4) * 16;
+                  + (block / IN_BLOCKS * IN_BLOCKS + other) * 32 + (lane >> 4) * 16;
     }
     const uint dy_base = at + (SLOTS + pixel0 + (lane & 7) + (lane >> 4) * 8) * PITCH + block * 32
                          + (lane >> 3 & 1) * 16;
@@ -110,10 +114,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
 #pragma unroll
             for (int t = 0; t < TAPS; t++) {
                 uint b[2][2];
-                if (line0 + t / S >= g.taps_h)
+                if (line0 + t / TAPS_W >= g.taps_h)
                     break;
                 MX_LDMATRIX_T(b[0][0], b[0][1], b[1][0], b[1][1],
-                              base[m] + stage * STAGE_BYTES + (t / S * g.tap_h * g.columns + t % S * g.tap_w) * PITCH);
+                              base[m] + stage * STAGE_BYTES
+                                  + (t / TAPS_W * g.tap_h * g.columns + t % TAPS_W * g.tap_w) * PITCH);
                 MX_MULTIPLY(sums[t][0], a, b[0]);
                 MX_MULTIPLY(sums[t][1], a, b[1]);
             }
@@ -122,19 +127,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
     }
 
     /* The warps' sums of each tap, one after the other, of what is in a group. */
-    const int taps = g.taps_h * S, row = item >> 4, column = item & 15;
-    parts += parts_offset + (long)worker * g.channels * g.each * taps;
+    const int taps = g.taps_h * TAPS_W, row = item >> 4, column = item & 15;
+    partial += partial_offset + (long)worker * g.channels * g.group_channels * taps;
     ulong again = 0;
     int places[BLOCKS]; /* of the first tap's, -1 for what is in no group */
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
-        const int k = channel0 + b * 16 + row, c = channel0 + (b / IN * IN + other) * 16 + column;
-        const int in_group = c - (k & -g.each); /* `each` is a power of two */
-        places[b] = k < g.channels && (uint)in_group < (uint)g.each ? k * g.each * taps + in_group : -1;
+        const int k = channel0 + b * 16 + row, c = channel0 + (b / IN_BLOCKS * IN_BLOCKS + other) * 16 + column;
+        const int in_group = c - (k & -g.group_channels); /* `each` is a power of two */
+        places[b] =
+            k < g.channels && (uint)in_group < (uint)g.group_channels ? k * g.group_channels * taps + in_group : -1;
     }
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-        if (line0 + t / S >= g.taps_h)
+        if (line0 + t / TAPS_W >= g.taps_h)
             break;
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
@@ -156,14 +162,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
             if (!isfinite(sum))
                 again |= 1ul << (t * BLOCKS + b);
             else
-                parts[places[b] + ((line0 + t / S) * S + t % S) * g.each] = sum;
+                partial[places[b] + ((line0 + t / TAPS_W) * TAPS_W + t % TAPS_W) * g.group_channels] = sum;
         }
     }
 #pragma unroll 1
     for (int i = 0; again != 0; i++, again >>= 1)
         if (again & 1) {
-            const int b = i % BLOCKS, r = line0 + i / BLOCKS / S, s = i / BLOCKS % S;
-            const int k = channel0 + b * 16 + row, c = channel0 + (b / IN * IN + other) * 16 + column;
-            parts[(k * taps + r * S + s) * g.each + c - (k & -g.each)] = mx_exactly(X, Y, g, worker, k, c, r, s);
+            const int b = i % BLOCKS, r = line0 + i / BLOCKS / TAPS_W, s = i / BLOCKS % TAPS_W;
+            const int k = channel0 + b * 16 + row, c = channel0 + (b / IN_BLOCKS * IN_BLOCKS + other) * 16 + column;
+            partial[(k * taps + r * TAPS_W + s) * g.group_channels + c - (k & -g.group_channels)] =
+                mx_exactly(X, Y, g, worker, k, c, r, s);
         }
 }

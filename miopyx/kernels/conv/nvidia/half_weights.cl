@@ -1,16 +1,19 @@
-/* Backward weights with half or bfloat16 operands as implicit GEMM on NVIDIA's tensor cores: the sums, in float, of
- * dy x over the pixels of one split.
+/* Backward weights with half or bfloat16 operands by mma.sync: partial sums, in float, of split-K over pixels.
  *
- * Rows are filters, columns are (i, j, c) with `reduced` channels a tap, the sum runs over pixels.  x and dy have their
- * channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel; padding
- * of `filters` to a multiple of 8 is there to be read.  The operands lie the wrong way round, one pixel's channels in a
- * row: ldmatrix transposes them on the way to mma.sync.
- * parts[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
- * pixels.
- * NDRange: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
- * Local memory: STAGES slices of BM / 64 + BN / 64 blocks of DEPTH rows of 64 channels; 16-byte chunk c of row r lies
- * at chunk c ^ (r % 8), so that copies and reads meet every bank once.  Where the pixels of a slice lie is worked out
- * once, a slice ahead, into `places`.
+ *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns (i, j, c) ->  BN    A work-group computes one tile of BM filters x BN columns for one split:
+ *   filters  +--------+--------+           `slices` K-slices of DEPTH pixels.  A warp has WM x WN of it in registers.
+ *     BM     | tile 0 | tile 2 |           A column block has `reduced` channels a tap.
+ *            +--------+--------+           conv/nvidia/sum.cl adds the splits up in a fixed order.
+ *
+ * Grid: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
+ * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels: 16 bytes are 8 channels of one pixel.
+ * Padding of `filters` to a multiple of 8 may be read.  Both operands are transposed (a row is one pixel's channels);
+ * ldmatrix turns them on the way to mma.sync.
+ * Local memory: a ring of STAGES slices of BM / 64 + BN / 64 blocks of DEPTH rows of 64 channels, swizzled: chunk c of
+ * row r is at c ^ (r % 8).  `places` holds the offsets of the next slice's pixels.
+ * Bound by: L2 (42 KB a microsecond and compute unit) for small tiles, tensor cores for large ones.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -39,25 +42,19 @@
 #define WN 64
 #endif
 #define THREADS (BM / WM * (BN / WN) * 32)
-#define AHEAD (STAGES - 1)
+#define PREFETCH (STAGES - 1)
 #define ROWS_AT_ONCE (THREADS / 8)
 #define COPIES ((DEPTH + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_half_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits each */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int columns = g.taps_h * g.taps_w * g.reduced;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
 
     X += x_offset + (long)group * g.x_g;
     Y += y_offset + (long)group * g.y_g;
@@ -74,18 +71,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     int pixel = split * slices * DEPTH + item;
 
-#define PLACE_SLICE(number)                                                                                           \
-    do {                                                                                                              \
-        if (item < DEPTH) {                                                                                           \
-            const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);                                \
-            const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                               \
-            const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                     \
-            const bool inside = pixel < g.pixels;                                                                     \
-            places[(number)&1][item] =                                                                                \
-                (int4)(inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1, n * g.x_n + h * g.x_h + w * g.x_w,            \
-                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000, 0);                            \
-            pixel += DEPTH;                                                                                           \
-        }                                                                                                             \
+#define PLACE_SLICE(number)                                                                                            \
+    do {                                                                                                               \
+        if (item < DEPTH) {                                                                                            \
+            const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                              \
+            const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                             \
+            const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                      \
+            const bool inside = pixel < g.pixels;                                                                      \
+            places[(number)&1][item] =                                                                                 \
+                (int4)(inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1, n * g.x_n + h * g.x_h + w * g.x_w,             \
+                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000, 0);                             \
+            pixel += DEPTH;                                                                                            \
+        }                                                                                                              \
     } while (0)
 #define COPY_SLICE_BY(COPY16, number, stage)                                                                          \
     do {                                                                                                              \
@@ -115,7 +112,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     } while (0)
 
     PLACE_SLICE(0);
-    for (int ahead = 0; ahead < AHEAD; ahead++) {
+    for (int ahead = 0; ahead < PREFETCH; ahead++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         PLACE_SLICE(ahead + 1);
         if (ahead < own_slices)
@@ -131,13 +128,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     MX_EACH_SUM(i, j, l, 1)
         sums[i][j][l] = 0;
 
-    int stage = 0, fill = AHEAD;
+    int stage = 0, fill = PREFETCH;
     for (int slice = 0; slice < own_slices; slice++) {
-        MX_WAIT(AHEAD - 1);
+        MX_WAIT(PREFETCH - 1);
         barrier(CLK_LOCAL_MEM_FENCE);
-        PLACE_SLICE(slice + AHEAD + 1);
-        if (slice + AHEAD < own_slices)
-            COPY_SLICE(slice + AHEAD, fill);
+        PLACE_SLICE(slice + PREFETCH + 1);
+        if (slice + PREFETCH < own_slices)
+            COPY_SLICE(slice + PREFETCH, fill);
         MX_COMMIT();
         fill = fill == STAGES - 1 ? 0 : fill + 1;
         const uint at = stage * STAGE_BYTES;
@@ -158,11 +155,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
-    parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
+    partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
     const int m_first = m0 + warp_m + (lane >> 2), n_first = n0 + warp_n + (lane & 3) * 2;
     MX_EACH_SUM(i, j, l, 2) {
         const int m = m_first + i * 16 + l * 4, n = n_first + j * 8;
         if (m < g.filters && n < columns)
-            *(__global float2 *)(parts + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
+            *(__global float2 *)(partial + (long)m * columns + n) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
     }
 }

@@ -1,25 +1,33 @@
 /* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
- * Backward data with a stride may take all its residues in one launch: they differ in their taps and where they begin.
  *
- * x has its channels closest (x_c == 1), so 16 bytes are 8 channels of one pixel; `channels` and `reduced` are the
- * same multiple of 8.  A slice is 64 numbers of the reduced axis of BP pixels and BF filters, a row of 128 bytes each.
- * Or an operand lies across: 16 bytes are 8 pixels of one channel (X_ACROSS: one tap, no stride, images of multiples of
- * X_RUN pixels without gaps, copied X_RUN at a time) or 8 filters (W_ACROSS: multiples of 8 filters and of 64
- * channels, w_k from one channel to the next), and a slice is 64 rows of the reduced axis for every 64 of them.
+ *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
  *
- * The rows of a product are pixels where y has its channels closest (LAST), else filters: either way a work-item ends
- * up with neighbours in y.  The last 128 work-items copy slices into a ring of STAGES, from tile to tile without a
- * pause; the others multiply: together one tile, or in turns a tile each (IN_TURNS), so that one half stores while the
- * other multiplies.  A pair of mbarriers for each stage, full and empty, keeps them apart.  Slices of w that are
- * RESIDENT come with the first tile only.
- * NDRange: one axis, local THREADS, global THREADS * any number.
- * Local memory: the ring, then what is RESIDENT; 16-byte chunk c of row r lies at chunk c ^ (r % 8).
+ *              filters ->  BF          Persistent: as many work-groups as run at once, each from tile to tile.
+ *            +--------+--------+       Last warpgroup: the producer, fills the ring across tiles without a pause.
+ *   pixels   | tile 0 | tile 1 |       The others: consumers.  Either they share a tile,
+ *     BP     +--------+--------+           warpgroup 0: rows 0..   warpgroup 1: rows ROWS / 2..  (or halves of columns)
+ *            | tile 2 | tile 3 |       or each has its own (PING_PONG): one multiplies while the other stores.
+ *
+ * Rows of the product are pixels where y is channels last (CHANNELS_LAST), else filters: a work-item's sums are
+ * neighbours in y either way.
+ * Grid: one axis, local THREADS, global THREADS * any number.
+ * A K-slice is 64 numbers of K for BP pixels and BF filters, a row of 128 bytes each.  x is channels last (x_c == 1),
+ * and `channels` and `reduced` the same multiple of 8.  Or an operand is transposed, and a slice has 64 rows of K for
+ * each 64 of them:
+ *     X_TRANSPOSED: 16 bytes are 8 pixels of one channel; one tap, no stride, images of multiples of X_RUN pixels
+ *     without gaps, copied X_RUN at a time.
+ *     W_TRANSPOSED: 16 bytes are 8 filters; multiples of 8 filters and 64 channels; w_k: one channel to the next.
+ * Backward data with a stride may take all phases of the stride in one launch (PHASES): they differ in their taps and
+ * in where they begin.
+ * Local memory: a ring of STAGES slices, then the RESIDENT slices of w, swizzled: chunk c of row r is at c ^ (r % 8).
+ * Two mbarriers a stage, full and empty.
+ * Bound by: tensor cores for tiles of 128 x 256 and long K; the producer's copies for small tiles; memory for 1x1.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef LAST /* 1: y has its channels closest, 0: its pixels */
-#define LAST 1
+#ifndef CHANNELS_LAST /* 1: y is channels last, 0: its pixels */
+#define CHANNELS_LAST 1
 #endif
 #ifndef BP
 #define BP 128
@@ -39,8 +47,8 @@
 #ifndef RESIDENT /* slices of w, all of them, that stay in local memory; `across` divides the number of groups */
 #define RESIDENT 0
 #endif
-#ifndef IN_TURNS
-#define IN_TURNS 0
+#ifndef PING_PONG
+#define PING_PONG 0
 #endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1, 2, 4 or 8 */
 #define VEC 1
@@ -48,33 +56,34 @@
 #ifndef TAPS_INNER /* 1: all taps of 64 channels, then the next 64; `reduced` is a multiple of 64 */
 #define TAPS_INNER 0
 #endif
-#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
-#define NEAR 0
+#ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
+#define X_THROUGH_L1 0
 #endif
-#ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_ACROSS */
+#ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_TRANSPOSED */
 #define FLAT 0
 #endif
-#ifndef X_ACROSS
-#define X_ACROSS 0
+#ifndef X_TRANSPOSED
+#define X_TRANSPOSED 0
 #endif
 #ifndef X_RUN /* 4 or 8 */
 #define X_RUN 8
 #endif
-#ifndef W_ACROSS
-#define W_ACROSS 0
+#ifndef W_TRANSPOSED
+#define W_TRANSPOSED 0
 #endif
-#ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest and gets them through local memory, not from registers */
-#define RUNS_OF_PIXELS 0
+#ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels and gets them through local memory, not from registers */
+#define LOCAL_EPILOGUE 0
 #endif
-#ifndef RESIDUES /* of backward data's stride, whose tiles follow each other; they have equal grids */
-#define RESIDUES 1
+#ifndef PHASES /* of backward data's stride, whose tiles follow each other; they have equal grids */
+#define PHASES 1
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
+#include "conv/nvidia/hopper_args.h"
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/hopper.h"
 
-#if LAST
+#if CHANNELS_LAST
 #define ROWS BP
 #define COLUMNS BF
 #else
@@ -87,8 +96,8 @@
 #define WN 128 /* of 256, the only ones that are shared */
 #endif
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
-#define GROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
-#define CONSUMERS (IN_TURNS ? 2 : GROUPS)
+#define WARPGROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
+#define CONSUMERS (PING_PONG ? 2 : WARPGROUPS)
 #define THREADS (128 * CONSUMERS + 128)
 #define W_BYTES (BF * ROW_BYTES)
 #define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
@@ -98,58 +107,46 @@
 #define X_BLOCKS (BP / 64)
 #define W_BLOCKS (BF / 64)
 
-#if LAST
-#define A_ACROSS X_ACROSS
-#define B_ACROSS W_ACROSS
+#if CHANNELS_LAST
+#define A_TRANSPOSED X_TRANSPOSED
+#define B_TRANSPOSED W_TRANSPOSED
 #else
-#define A_ACROSS W_ACROSS
-#define B_ACROSS X_ACROSS
+#define A_TRANSPOSED W_TRANSPOSED
+#define B_TRANSPOSED X_TRANSPOSED
 #endif
 #define MX_TEXT_(a) #a
 #define MX_TEXT(a) MX_TEXT_(a)
-#define TRANS MX_TEXT(A_ACROSS) ", " MX_TEXT(B_ACROSS)
-#define A_STEP (A_ACROSS ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
-#define B_STEP (B_ACROSS ? 16 * ROW_BYTES : 32)
+#define TRANS MX_TEXT(A_TRANSPOSED) ", " MX_TEXT(B_TRANSPOSED)
+#define A_STEP (A_TRANSPOSED ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
+#define B_STEP (B_TRANSPOSED ? 16 * ROW_BYTES : 32)
 #define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
-#define A_AT (LAST ? stage * STAGE_BYTES : W_AT)
-#define B_AT (LAST ? W_AT : stage * STAGE_BYTES)
+#define A_AT (CHANNELS_LAST ? stage * STAGE_BYTES : W_AT)
+#define B_AT (CHANNELS_LAST ? W_AT : stage * STAGE_BYTES)
 
 #define RUNS (64 / X_RUN) /* of a row of 64 pixels */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
 
-/* What a residue has of its own, instead of what the problem says; w_first and y_first come on top of that. */
 typedef struct {
-    int taps_h, taps_w, first_h, first_w, w_first, y_first;
-} mx_nv_residue;
-
-/* Tiles: of a residue first those with the same pixels, then the next pixels, then the next group. */
-typedef struct {
-    int each, across, down; /* tiles of a residue, with the same pixels, with the same filters of a group */
-    mx_nv_divisor by_each, by_across, by_down;
-    mx_nv_residue residues[RESIDUES];
-} mx_nv_tiles;
-
-typedef struct {
-    mx_nv_residue residue;
+    mx_nv_phase phase;
     int group, m0, n0; /* the first pixel and filter */
 } mx_nv_tile;
 
 static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
 {
-    const int residue = RESIDUES > 1 ? mx_quotient(tile, o->by_each) : 0, rest = tile - residue * o->each;
+    const int phase = PHASES > 1 ? mx_quotient(tile, o->by_tiles) : 0, rest = tile - phase * o->tiles;
     const int above = mx_quotient(rest, o->by_across), group = mx_quotient(above, o->by_down);
     const mx_nv_tile found = {
-        o->residues[residue], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};
+        o->phases[phase], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};
     return found;
 }
 
-#define SLICES(tile) (((tile).residue.taps_h * (tile).residue.taps_w * g.reduced + 63) / 64)
+#define SLICES(tile) (((tile).phase.taps_h * (tile).phase.taps_w * g.reduced + 63) / 64)
 
-/* Where a pixel and a filter of y lie in y, -1 behind the last. */
+/* Offsets in y of a pixel and of a filter, -1 behind the last. */
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
 {
-    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
-    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     return m < g->pixels ? n * g->y_n + p * g->y_h + q * g->y_w : -1;
 }
 
@@ -159,9 +156,9 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 }
 
 #define MX_PROBLEM mx_nv_conv
-#define SPREAD (LAST && !W_ACROSS) /* where the columns are filters that are copied one by one */
+#define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
 #include "conv/nvidia/hopper_store.h"
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
 #endif
 
@@ -172,11 +169,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int tiles = RESIDUES * order.each;
+    const int tiles = PHASES * order.tiles;
 
     X += x_offset;
     W += w_offset + g.w_first;
@@ -187,10 +184,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
     const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-    /* With SPREAD the other 16 filters of 32 lie 4 rows further on, so that their chunks change places with the 4th. */
-    const int w_row0 = SPREAD ? mx_spread(row0) : row0;
+    /* With PERMUTE_FILTERS the other 16 filters of 32 are 4 rows further on, so their chunks swap with the 4th. */
+    const int w_row0 = PERMUTE_FILTERS ? mx_permuted(row0) : row0;
     const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
-#if X_ACROSS
+#if X_TRANSPOSED
     /* Neighbours copy neighbouring pixels: always run item % RUNS of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
     const int run = item % RUNS, run_row0 = (item & 127) / RUNS;
     const uint x_to = shared + run_row0 * ROW_BYTES + ((run * X_RUN / 8 ^ (run_row0 & 7)) << 4) + run * 2 * X_RUN % 16;
@@ -207,29 +204,29 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
 #if TAPS_INNER
 #define NEXT_SLICE()                                                                                                  \
-    if (++tap_w == own.residue.taps_w) {                                                                              \
+    if (++tap_w == own.phase.taps_w) {                                                                              \
         tap_w = 0;                                                                                                    \
-        if (++tap_h == own.residue.taps_h)                                                                            \
+        if (++tap_h == own.phase.taps_h)                                                                            \
             tap_h = 0, c += 64;                                                                                       \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
     c += 64;                                                                                                          \
-    while (c >= g.reduced && tap_h < own.residue.taps_h) {                                                            \
+    while (c >= g.reduced && tap_h < own.phase.taps_h) {                                                            \
         c -= g.reduced;                                                                                               \
-        if (++tap_w == own.residue.taps_w)                                                                            \
+        if (++tap_w == own.phase.taps_w)                                                                            \
             tap_w = 0, tap_h++;                                                                                       \
     }
-#define SOME (tap_h < own.residue.taps_h)
+#define SOME (tap_h < own.phase.taps_h)
 #endif
 
-/* Where a tile's pixels lie, and their first tap. */
-#if X_ACROSS
-#define BEGIN_PIXELS(group, m0)                                                                                       \
-    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                            \
-        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.image);                                       \
-        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                \
+/* The offsets of a tile's pixels, at their first tap. */
+#if X_TRANSPOSED
+#define BEGIN_PIXELS(group, m0)                                                                                        \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++) {                                                             \
+        const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.by_image);                                     \
+        base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                 \
     }
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
     _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
@@ -251,16 +248,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, x_from + (long)g.x_w * (i * ROWS_AT_ONCE),    \
                i * ROWS_AT_ONCE < some_pixels);
 #else
-#define BEGIN_PIXELS(group, m0)                                                                                       \
-    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                           \
-    for (int i = chunk; i < X_ROWS; i += 8) {                                                                         \
-        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);        \
-        const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + own.residue.first_h, w = q * g.step_w + own.residue.first_w;                     \
-        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                           \
-            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                 \
-                   m < g.pixels ? mx_taps_inside(h, w, own.residue.taps_h, own.residue.taps_w, &g) : 0);              \
-    }                                                                                                                 \
+#define BEGIN_PIXELS(group, m0)                                                                                        \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                            \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                          \
+        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);      \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                 \
+        const int h = p * g.step_h + own.phase.first_h, w = q * g.step_w + own.phase.first_w;                          \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] =                                                            \
+            (int2)((group)*g.x_g + n * g.x_n + h * g.x_h + w * g.x_w,                                                  \
+                   m < g.pixels ? mx_taps_inside(h, w, own.phase.taps_h, own.phase.taps_w, &g) : 0);                   \
+    }                                                                                                                  \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 /* The next four pixels' places come from local memory before the copies of these four. */
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
@@ -278,58 +275,59 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define COPY_PIXEL(COPY16, at, i, place, inside) \
     COPY16((at) + (i)*ROWS_AT_ONCE * ROW_BYTES, x_from + (place), ((inside)&tap) == tap);
 #endif
-#if W_ACROSS
+#if W_TRANSPOSED
 #define COPY_FILTERS(COPY16, at)                                                                                      \
     _Pragma("unroll") for (int i = 0; i < 64 / ROWS_AT_ONCE; i++)                                                     \
         _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++)                                                          \
             COPY16((at) + b * BLOCK_BYTES + i * ROWS_AT_ONCE * ROW_BYTES,                                             \
                    w_from + b * 64 + (long)w_k * (i * ROWS_AT_ONCE), b * 64 < some_left);
 #else
-#define COPY_FILTERS(COPY16, at)                                                                                      \
-    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                \
-        COPY16(((at) + (SPREAD ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES) ^ (SPREAD ? i % 2 * 64 : 0), \
+#define COPY_FILTERS(COPY16, at)                                                                                       \
+    _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                 \
+        COPY16(((at) + (PERMUTE_FILTERS ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES)                     \
+                   ^ (PERMUTE_FILTERS ? i % 2 * 64 : 0),                                                              \
                w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
-#define BEGIN_TILE()                                                                                                  \
-    do {                                                                                                              \
-        const int filter = own.n0 + (W_ACROSS ? chunk * 8 : row0);                                                    \
-        BEGIN_PIXELS(own.group, own.m0);                                                                              \
-        filters_left = g.filters - filter;                                                                            \
-        w_base = own.residue.w_first + own.group * g.w_g                                                              \
-                 + (W_ACROSS ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                                 \
-        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                     \
-        if (!TAPS_INNER)                                                                                              \
-            NEXT_SLICE();                                                                                             \
+#define BEGIN_TILE()                                                                                                   \
+    do {                                                                                                               \
+        const int filter = own.n0 + (W_TRANSPOSED ? chunk * 8 : row0);                                                 \
+        BEGIN_PIXELS(own.group, own.m0);                                                                               \
+        filters_left = g.filters - filter;                                                                             \
+        w_base = own.phase.w_first + own.group * g.w_g                                                                 \
+                 + (W_TRANSPOSED ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                              \
+        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                      \
+        if (!TAPS_INNER)                                                                                               \
+            NEXT_SLICE();                                                                                              \
     } while (0)
 #define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
 /* What is not copied is not read either, wherever its address points. */
-#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                     \
-    do {                                                                                                              \
-        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                     \
-        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                  \
-        COPY_PIXELS(COPY16X, stage, slice)                                                                            \
-        if (!has_filters) {                                                                                           \
-            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                     \
-            MX_OPAQUE(some_left);                                                                                     \
-            MX_OPAQUE(w_k);                                                                                           \
-            __global const ushort *w_from =                                                                           \
-                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_ACROSS ? c * g.w_k : c));                            \
-            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                     \
-        }                                                                                                             \
+#define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                      \
+    do {                                                                                                               \
+        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                      \
+        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                   \
+        COPY_PIXELS(COPY16X, stage, slice)                                                                             \
+        if (!has_filters) {                                                                                            \
+            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                      \
+            MX_OPAQUE(some_left);                                                                                      \
+            MX_OPAQUE(w_k);                                                                                            \
+            __global const ushort *w_from =                                                                            \
+                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
+            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                      \
+        }                                                                                                              \
     } while (0)
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, 128, IN_TURNS ? 4 : 4 * CONSUMERS);
+        mx_ring_begin(full, STAGES, 128, PING_PONG ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
 #if MANY_SUMS
-        MX_WG_FEWER(COPIER_REGISTERS);
+        MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
-        int stage = 0, phase = 1;
+        int stage = 0, parity = 1;
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(copy_tile, &order);
             const int slices_all = SLICES(own);
@@ -337,7 +335,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 continue;
             BEGIN_TILE();
             for (int slice = 0; slice < slices_all; slice++) {
-                mx_barrier_wait(empty + 8 * stage, phase);
+                mx_barrier_wait(empty + 8 * stage, parity);
                 if (aligned) {
                     COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);
                     mx_barrier_arrive_copied(full + 8 * stage);
@@ -347,7 +345,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 }
                 NEXT_SLICE();
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
+                    stage = 0, parity ^= 1;
             }
             has_filters = RESIDENT;
         }
@@ -355,44 +353,46 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if MANY_SUMS
         MX_WG_MORE(CONSUMER_REGISTERS);
 #endif
-        const int warpgroup = IN_TURNS ? 0 : role / WG_COLUMNS, column0 = IN_TURNS ? 0 : role % WG_COLUMNS * WN;
+        const int warpgroup = PING_PONG ? 0 : role / WG_COLUMNS, column0 = PING_PONG ? 0 : role % WG_COLUMNS * WN;
         const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
         const ulong a_matrix =
-            mx_wg_matrix((LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
-        const ulong b_matrix = mx_wg_matrix((LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+            mx_wg_matrix((CHANNELS_LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+        const ulong b_matrix = 
+            mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
-        int stage = 0, phase = 0, skip = IN_TURNS && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
-        for (int tile = get_group_id(0) + (IN_TURNS ? role * get_num_groups(0) : 0); tile < tiles;
-             tile += (IN_TURNS ? 2 : 1) * get_num_groups(0)) {
+        int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
+        for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
+             tile += (PING_PONG ? 2 : 1) * get_num_groups(0)) {
             while (skip >= STAGES)
-                skip -= STAGES, phase ^= 1;
+                skip -= STAGES, parity ^= 1;
             stage += skip;
             if (stage >= STAGES)
-                stage -= STAGES, phase ^= 1;
+                stage -= STAGES, parity ^= 1;
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices_all = SLICES(own);
             float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0;
-            if (IN_TURNS && turns > 0)
+            if (PING_PONG && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
             turns++;
             MX_MULTIPLY_SLICES(sums, slices_all);
-            if (IN_TURNS && lane == 0)
+            if (PING_PONG && lane == 0)
                 mx_barrier_arrive(turn + 8 * (1 - role));
             MX_WG_WAIT(0);
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
-            skip = IN_TURNS && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+            skip = PING_PONG && tile + get_num_groups(0) < tiles
+                       ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            __global ushort *y = Y + own.residue.y_first + (long)own.group * g.y_g;
-            const int m0 = own.m0 + (LAST ? 0 : column0), n0 = own.n0 + (LAST ? column0 : 0);
+            __global ushort *y = Y + own.phase.y_first + (long)own.group * g.y_g;
+            const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
                 mx_store_runs(sums, y, m0, n0, &g, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
 #else
                 mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);

@@ -4,7 +4,7 @@
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 
-/* How X_RUN elements of either operand are copied, those of x with NEAR through the first-level cache. */
+/* How X_RUN elements of either operand are copied, those of x with X_THROUGH_L1 through the L1. */
 #if X_RUN == 4
 #define MX_COPY_RUN MX_COPY8
 #define MX_COPY_RUN_UNALIGNED mx_copy_four
@@ -12,8 +12,8 @@
 #define MX_COPY_RUN MX_COPY16
 #define MX_COPY_RUN_UNALIGNED mx_copy_halves
 #endif
-#if X_RUN == 8 && NEAR
-#define MX_COPY_RUN_OF_X MX_COPY16_NEAR
+#if X_RUN == 8 && X_THROUGH_L1
+#define MX_COPY_RUN_OF_X MX_COPY16_L1
 #else
 #define MX_COPY_RUN_OF_X MX_COPY_RUN
 #endif
@@ -21,10 +21,10 @@
 /* More than 128 sums: registers move from the 128 work-items that copy to the 256 others. */
 #define MANY_SUMS (WG_ROWS * WN > 256)
 #define CONSUMER_REGISTERS 224
-#define COPIER_REGISTERS 56 /* 384 have 168 each when they begin */
+#define PRODUCER_REGISTERS 56 /* 384 have 168 each when they begin */
 
-/* Which taps of a pixel lie in x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.  A
- * tap asks for two bits, MX_NO_TAP for one that no pixel has. */
+/* Which taps of a pixel are inside x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.
+ * A tap asks for two bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))
 #define MX_NO_TAP 0x80000000u
 static inline uint mx_taps_beside(int h, int w, const mx_nv_conv *g)
@@ -59,7 +59,7 @@ static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx
  * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
-        mx_barrier_wait(full + 8 * stage, phase);                                                                     \
+        mx_barrier_wait(full + 8 * stage, parity);                                                                     \
         MX_WG_PUBLISH();                                                                                              \
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
@@ -72,5 +72,5 @@ static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx
             mx_barrier_arrive(before);                                                                                \
         before = empty + 8 * stage;                                                                                   \
         if (++stage == STAGES)                                                                                        \
-            stage = 0, phase ^= 1;                                                                                    \
+            stage = 0, parity ^= 1;                                                                                    \
     }

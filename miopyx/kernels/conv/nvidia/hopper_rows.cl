@@ -1,16 +1,18 @@
-/* Implicit GEMM with half or bfloat16 operands by wgmma where one copy of x in local memory serves all taps: no
- * stride, up to 64 filters, and 64 channels or, with CHUNKS, up to four.  Sums in float: y = alpha * x w + beta * y.
- * Needs SM_90A.
+/* Implicit GEMM by wgmma where one copy of x in local memory serves all taps: no stride, up to 64 filters, and 64
+ * channels or, with CHUNKS, up to four.  Half or bfloat16, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
  *
- * Positions are the pixels of images with their padding, which neighbours share, in rows of `pitch`: position + a
- * constant is where a tap of it lies, so that the rows of a product begin anywhere in x as it is.  The last 128
- * work-items copy x, 64 positions a block, into a ring; the others multiply 64 positions each of a tile of BP, all
- * taps of them, and store.  A pair of mbarriers for each block, full and empty, keeps them apart; w is copied once.
+ *   positions: pixels of padded images, rows of `pitch`, halos shared; tap (i, j) of position m is at m + constant
  *
- * A position is a row of 64 channels, 128 bytes, 16-byte chunk c of row r at chunk c ^ (r % 8).  With CHUNKS x is a
- * packed copy (pack_narrow), PLANES for the rows that a vertical stride takes in turns, and a position one chunk of
- * two pixels by four channels; CHUNKS of them, `tap_w` apart, are the taps of a row.
- * NDRange: one axis, local THREADS, global THREADS * ceil(tiles / each).
+ *   | work-group 0: tiles 0 .. group_tiles - 1 | work-group 1 ...    a tile is BP = 256 positions x all filters
+ *   |-- 64 positions a block -->                                     4 consumers: 64 positions of it each, all taps
+ *   ring: | block | block | block | ... | mirror of the first |      1 producer: copies each block of x once
+ *
+ * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
+ * Without CHUNKS a position is a row of 64 channels, swizzled: chunk c of row r is at c ^ (r % 8).  With CHUNKS x is a
+ * packed copy (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two
+ * pixels by four channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
+ * Local memory: a ring of BLOCKS of x, and all of w.  Two mbarriers a block, full and empty.
+ * Bound by: reading x once from memory, and storing y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -18,7 +20,7 @@
 #ifndef BF /* 32 or 64 */
 #define BF 64
 #endif
-#ifndef CHUNKS /* even; 0: channels lie 64 in a row */
+#ifndef CHUNKS /* even; 0: rows of 64 channels */
 #define CHUNKS 0
 #endif
 #ifndef PLANES /* 1 or 2 */
@@ -30,17 +32,18 @@
 #ifndef DEPTHS /* of w: 64 numbers of the reduced axis */
 #define DEPTHS 9
 #endif
-#ifndef W_ACROSS /* 1: w_k leads from one channel to the next, filters are closest; BF is 64 */
-#define W_ACROSS 0
+#ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are contiguous; BF is 64 */
+#define W_TRANSPOSED 0
 #endif
 #ifndef VEC
 #define VEC 1
 #endif
-#ifndef RUNS_OF_PIXELS /* 1: y has its pixels closest, not its channels */
-#define RUNS_OF_PIXELS 0
+#ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels, not its channels */
+#define LOCAL_EPILOGUE 0
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
+#include "conv/nvidia/hopper_args.h"
 #include "conv/nvidia/wgmma.h"
 
 #define BP 256
@@ -49,7 +52,7 @@
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #if CHUNKS
 #define POSITION_BYTES 16
-#define MIRRORED 2 /* blocks that lie behind the ring once more: a product's rows may begin in its last block */
+#define MIRRORED 2 /* blocks that are repeated behind the ring: a product's rows may begin in its last block */
 #else
 #define POSITION_BYTES 128
 #define MIRRORED 1
@@ -57,7 +60,7 @@
 #define BLOCK_BYTES (64 * POSITION_BYTES)
 #define PLANE_BYTES ((BLOCKS + MIRRORED) * BLOCK_BYTES)
 #define W_BYTES (BF * ROW_BYTES)
-#if W_ACROSS
+#if W_TRANSPOSED
 #define TRANS "0, 1"
 #define B_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
 #else
@@ -65,17 +68,10 @@
 #define B_STEP 32
 #endif
 
-typedef struct {
-    mx_nv_conv conv; /* `image` and `row` divide by rows * pitch and pitch */
-    int images, rows, pitch; /* positions of an image: rows of `pitch` */
-    int low, span; /* the first tap lies at position + low, the last at position + low + span */
-    int tiles, each;
-} mx_nv_rows;
-
 static inline int mx_pixel_in_y(int m, const mx_nv_rows *g)
 {
-    const int n = mx_quotient(m, g->conv.image), rest = m - n * (g->rows * g->pitch);
-    const int p = mx_quotient(rest, g->conv.row), q = rest - p * g->pitch;
+    const int n = mx_quotient(m, g->conv.by_image), rest = m - n * (g->rows * g->pitch);
+    const int p = mx_quotient(rest, g->conv.by_row), q = rest - p * g->pitch;
     const bool inside = n < g->images && p < g->conv.p && q < g->conv.q;
     return inside ? n * g->conv.y_n + p * g->conv.y_h + q * g->conv.y_w : -1;
 }
@@ -85,13 +81,13 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
     return k < g->conv.filters ? k * g->conv.y_c : -1;
 }
 
-#define LAST 1
+#define CHANNELS_LAST 1
 #define WN BF
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
-#define SPREAD (!W_ACROSS && !RUNS_OF_PIXELS)
+#define PERMUTE_FILTERS (!W_TRANSPOSED && !LOCAL_EPILOGUE)
 #include "conv/nvidia/hopper_store.h"
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
 #endif
 
@@ -102,11 +98,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __local uint4 ring[PLANES * PLANE_BYTES / 16] __attribute__((aligned(1024)));
     __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * BLOCKS]; /* full, empty */
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
     __local uint4 runs[CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(1024)));
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int first = get_group_id(0) * g.each, count = min(g.each, g.tiles - first);
+    const int first = get_group_id(0) * g.group_tiles, count = min(g.group_tiles, g.tiles - first);
     const int blocks = (count * BP + g.span + 63) / 64;
     const uint shared = mx_shared(ring), w_shared = mx_shared(filters);
     const uint full = mx_shared(barriers), empty = full + 8 * BLOCKS;
@@ -119,12 +115,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         mx_ring_begin(full, BLOCKS, 128, 4 * CONSUMERS);
     for (int i = item; i < DEPTHS * W_BYTES / 16; i += THREADS) {
         const int chunk = i & 7, row = i / 8 % BF, depth = i / (8 * BF);
-        const int k = W_ACROSS ? depth * 64 : depth * 64 + chunk * 8, tap = k / g.conv.reduced;
+        const int k = W_TRANSPOSED ? depth * 64 : depth * 64 + chunk * 8, tap = k / g.conv.reduced;
         const int c = k - tap * g.conv.reduced, tap_h = tap / g.conv.taps_w, tap_w = tap - tap_h * g.conv.taps_w;
-        const bool valid = tap_h < g.conv.taps_h && (W_ACROSS ? chunk * 8 : row) < g.conv.filters;
+        const bool valid = tap_h < g.conv.taps_h && (W_TRANSPOSED ? chunk * 8 : row) < g.conv.filters;
         __global const ushort *from =
-            W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w + (W_ACROSS ? chunk * 8 : c) : 0);
-        const int place = SPREAD ? mx_spread(row) : row;
+            W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w
+                          + (W_TRANSPOSED ? chunk * 8 : c) : 0);
+        const int place = PERMUTE_FILTERS ? mx_permuted(row) : row;
         const uint to = w_shared + depth * W_BYTES + place * ROW_BYTES + ((chunk ^ (place & 7)) << 4);
         if (w_aligned)
             MX_COPY16(to, from, valid);
@@ -137,7 +134,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
-        int slot = 0, phase = 1;
+        int slot = 0, parity = 1;
 #if CHUNKS
         const int plane = (item & 127) >> 6, row = item & 63;
         const uint to = shared + plane * PLANE_BYTES + row * POSITION_BYTES;
@@ -150,10 +147,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         int position = first * BP + g.low + image + row;
         for (int block = 0; block < blocks; block++) {
 #if CHUNKS
-            const int n = mx_quotient(position, g.conv.image), rest = position - n * image;
+            const int n = mx_quotient(position, g.conv.by_image), rest = position - n * image;
             const bool valid = n >= 1 && n <= g.images;
             __global const ushort *from = X + (valid ? (((n - 1) * PLANES + plane) * image + rest) * 8 : 0);
-            mx_barrier_wait(empty + 8 * slot, phase);
+            mx_barrier_wait(empty + 8 * slot, parity);
             for (int again = 0; again < (slot < MIRRORED ? 2 : 1); again++) {
                 const uint at = to + (slot + again * BLOCKS) * BLOCK_BYTES;
                 if (plane < PLANES && x_aligned)
@@ -166,12 +163,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             bool valid[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int at = position + i * 16, n = mx_quotient(at, g.conv.image), rest = at - n * image;
-                const int h = mx_quotient(rest, g.conv.row), w = rest - h * g.pitch;
+                const int at = position + i * 16, n = mx_quotient(at, g.conv.by_image), rest = at - n * image;
+                const int h = mx_quotient(rest, g.conv.by_row), w = rest - h * g.pitch;
                 valid[i] = n >= 1 && n <= g.images && h < g.conv.h && w < g.conv.w;
                 from[i] = valid[i] ? (n - 1) * g.conv.x_n + h * g.conv.x_h + w * g.conv.x_w + chunk * 8 : 0;
             }
-            mx_barrier_wait(empty + 8 * slot, phase);
+            mx_barrier_wait(empty + 8 * slot, parity);
             for (int again = 0; again < (slot < MIRRORED ? 2 : 1); again++) {
                 const uint at = to + (slot + again * BLOCKS) * BLOCK_BYTES;
 #pragma unroll
@@ -188,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 mx_barrier_arrive(full + 8 * slot);
             position += 64;
             if (++slot == BLOCKS)
-                slot = 0, phase ^= 1;
+                slot = 0, parity ^= 1;
         }
     } else {
 #if CHUNKS
@@ -198,13 +195,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong a_matrix = mx_wg_matrix(shared, 0);
 #endif
         const ulong b_matrix = mx_wg_matrix(w_shared, 64 * ROW_BYTES);
-        int slot = 0, phase = 0, ready = 0, freed = 0, at = role * 64; /* where this tile's positions lie in the ring */
+        int slot = 0, parity = 0, ready = 0, freed = 0, at = role * 64; /* this tile's first position in the ring */
         for (int tile = 0; tile < count; tile++) {
             const int need = (tile * BP + BP - 1 + g.span) / 64 + 1;
             for (; ready < min(need, blocks); ready++) {
-                mx_barrier_wait(full + 8 * slot, phase);
+                mx_barrier_wait(full + 8 * slot, parity);
                 if (++slot == BLOCKS)
-                    slot = 0, phase ^= 1;
+                    slot = 0, parity ^= 1;
             }
             float sums[WG_ROWS][BF / 2];
 #pragma unroll
@@ -252,7 +249,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
             const int m0 = (first + tile) * BP;
             if (alpha == 1 && beta == 0 && ((ulong)Y & (2 * VEC - 1)) == 0)
-#if RUNS_OF_PIXELS
+#if LOCAL_EPILOGUE
                 mx_store_runs(sums, Y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
 #else
                 mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role);

@@ -1,7 +1,7 @@
-/* How a tile of wgmma's sums goes to y where its pixels lie closest: filter by filter through local memory,
- * neighbouring lanes beside each other in y.  After conv/nvidia/hopper_store.h, for alpha = 1, beta = 0 and y aligned.
+/* How a tile of wgmma's sums goes to y where its pixels are contiguous: filter by filter through local memory,
+ * neighbouring lanes next to each other in y.  After conv/nvidia/hopper_store.h, for alpha = 1, beta = 0 and y aligned.
  */
-#if LAST || VEC == 1
+#if CHANNELS_LAST || VEC == 1
 #define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory")
 #elif VEC == 2
 #define MX_LOAD_RUN(value, from) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory")
@@ -14,9 +14,9 @@
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from) : "memory")
 #endif
 
-#if LAST
+#if CHANNELS_LAST
 /* Rows of the product are pixels, 64 of them with WN filters a warpgroup: 8 x 8 numbers are turned in registers, and
- * chunk c of 16 bytes of a filter's row lies at c ^ (filter % 8). */
+ * chunk c of 16 bytes of a filter's row is at c ^ (filter % 8). */
 #define RUN_BYTES (128 * WN) /* of local memory for each warpgroup */
 
 /* `shared`: where the warpgroup's part of local memory is. */
@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             uint pair;
-            MX_NARROW(pair, sums[0][j * 4 + i * 2], sums[0][j * 4 + i * 2 + 1]);
+            MX_ROUND_PAIR(pair, sums[0][j * 4 + i * 2], sums[0][j * 4 + i * 2 + 1]);
             asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));
             asm volatile("st.shared.u32 [%0 + %2], %1;" ::"r"(to ^ i << 4), "r"(pair), "n"(j * 1024) : "memory");
         }
@@ -57,7 +57,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 }
 #else
 /* Rows of the product are filters: each warp turns 8 of them at a time into runs of WN pixels, VEC stored at once. */
-#define RUN_BYTES (16 * WN) /* of local memory for each warp; chunk c of 16 bytes of row r lies at c ^ r */
+#define RUN_BYTES (16 * WN) /* of local memory for each warp; chunk c of 16 bytes of row r is at c ^ r */
 #define RUN_ROWS (WN < 32 * VEC ? 32 * VEC / WN : 1) /* stored at once */
 #define RUN_PLACES (WN > 32 * VEC ? WN / (32 * VEC) : 1) /* of a lane in a row */
 
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #pragma unroll
         for (int j = 0; j < WN / 8; j++) {
             uint pair;
-            MX_NARROW(pair, sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
+            MX_ROUND_PAIR(pair, sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
             asm volatile("st.shared.u32 [%0 + %2], %1;" ::"r"(to ^ j % 8 << 4), "r"(pair), "n"(j / 8 * 128) : "memory");
         }
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");

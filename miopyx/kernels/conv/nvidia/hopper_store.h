@@ -1,10 +1,11 @@
 /* How a tile of wgmma's sums goes to y, for the kernels of sm_90a in 16 bits.
  *
- * Expects LAST, WN, WG_ROWS and VEC as conv/nvidia/hopper.cl explains them, MX_PROBLEM, and where a pixel and a
- * filter of one lie in y, -1 for nowhere: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
- * SPREAD: of 32 columns of the product, column mx_spread(k) is filter k, so that a work-item has 8 neighbours in y.
+ * Expects CHANNELS_LAST, WN, WG_ROWS and VEC as conv/nvidia/hopper.cl explains them, MX_PROBLEM, and the offsets in y
+ * of a pixel and a filter, -1 for none: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
+ * PERMUTE_FILTERS: of 32 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 8
+ * neighbours in y.
  */
-static inline int mx_spread(int k)
+static inline int mx_permuted(int k)
 {
     return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
 }
@@ -57,13 +58,13 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
-    int row_at[2 * WG_ROWS]; /* where rows and columns of the product lie in y, -1: nowhere */
+    int row_at[2 * WG_ROWS]; /* offsets in y of rows and columns of the product, -1: none */
 #pragma unroll
     for (int i = 0; i < 2 * WG_ROWS; i++) {
         const int r = row + i / 2 * 64 + i % 2 * 8;
-        row_at[i] = LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
+        row_at[i] = CHANNELS_LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
     }
-#define COLUMN_AT(n) (LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
+#define COLUMN_AT(n) (CHANNELS_LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
     const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
 #pragma unroll
     for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
@@ -87,7 +88,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
                         const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
                         run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
                     }
-                if (!SPREAD)
+                if (!PERMUTE_FILTERS)
                     run.all = mx_turn(run.all, lane);
 #pragma unroll
                 for (int l = 0; l < 8; l++)
@@ -96,9 +97,9 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
             uint pairs[4];
 #pragma unroll
             for (int l = 0; l < 4; l++)
-                MX_NARROW(pairs[l], sum[l * 4], sum[l * 4 + 1]);
+                MX_ROUND_PAIR(pairs[l], sum[l * 4], sum[l * 4 + 1]);
             run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
-            if (!SPREAD)
+            if (!PERMUTE_FILTERS)
                 run.all = mx_turn(run.all, lane);
 #pragma unroll
             for (int l = 0; l < 8 / VEC; l++)

@@ -1,11 +1,15 @@
-/* The sum of what conv/nvidia/hopper_weights.cl leaves, in order: dw = alpha * sum + beta * dw.
+/* The sum of the partial sums of conv/nvidia/hopper_weights.cl, in order: dw = alpha * sum + beta * dw.
  *
- * parts[slot][WG_ROWS][BN / 8][work-item][4]; those of a tile are `tiles` apart, `splits` of them, or where `splits` is
- * zero beside each other (ON_AND_ON).  Column (tap * reduced + c) of a row: `folded` channels of each of reduced /
- * folded taps beside each other in a row of taps, of which those behind the last are zeros.
- * 256 / SHARES neighbouring fours of sums and SHARES of the parts a group of work-items: each share is added up in
- * order, then the shares.
- * NDRange: one axis, local 256, global SHARES * tiles * BM * BN / 4.
+ *   partial[slot][WG_ROWS][BN / 8][work-item][4]; a tile's slots are `tiles` slots from one to the next, `splits` of
+ *   them, or next to each other where `splits` is zero (PERSISTENT).
+ *
+ *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring fours of sums
+ *                each share adds up its slots in order, then share 0 adds up the shares.
+ *
+ * Column tap * reduced + c: a tap of the product is reduced / folded taps of w in a row, `folded` channels each; those
+ * behind the last are zeros.
+ * Grid: one axis, local 256, global SHARES * tiles * BM * BN / 4.
+ * Bound by: memory; each partial sum is read once.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -19,27 +23,20 @@
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
-#ifndef SHARES /* 1 to 8; many parts need many work-items for each element */
+#ifndef SHARES /* 1 to 8; many partial sums need many work-items for each element */
 #define SHARES 1
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
-
-typedef struct {
-    int channels, taps_w; /* of dw */
-    int filters, columns, reduced, folded, taps_across; /* of a group; taps in a row */
-    int down, across, tiles, slices, splits;
-    int w_k, w_c, w_h, w_w; /* strides */
-    mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_each;
-} mx_nv_tiles;
+#include "conv/nvidia/hopper_args.h"
 
 #define WIDTH (256 / SHARES)
 #define FOURS (BM * BN / 4) /* of a tile */
 #define ITEMS (BM / WG_ROWS * 2) /* that multiplied it */
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
-    __global const float *restrict parts, long parts_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
-    const mx_nv_tiles g, const float alpha, const float beta)
+    __global const float *restrict partial, long partial_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
+    const mx_nv_tile_sum g, const float alpha, const float beta)
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
@@ -55,17 +52,17 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     if (inside) {
         int first = tile, count = g.splits;
         if (count == 0) {
-            const int begin = mx_quotient(tile * g.slices, g.by_each);
+            const int begin = mx_quotient(tile * g.slices, g.by_split_slices);
             first = begin + tile;
-            count = mx_quotient((tile + 1) * g.slices - 1, g.by_each) - begin + 1;
+            count = mx_quotient((tile + 1) * g.slices - 1, g.by_split_slices) - begin + 1;
         }
         const long step = (long)(g.splits ? g.tiles : 1) * FOURS;
         const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
         __global const float4 *from =
-            (__global const float4 *)(parts + parts_offset) + (long)first * FOURS + i * ITEMS + item;
+            (__global const float4 *)(partial + partial_offset) + (long)first * FOURS + i * ITEMS + item;
 #pragma unroll 4
-        for (int part = share * own; part < end; part++)
-            sum += from[part * step];
+        for (int split = share * own; split < end; split++)
+            sum += from[split * step];
     }
 #if SHARES > 1
     shares[share][get_local_id(0) % WIDTH] = sum;
@@ -90,7 +87,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
             continue;
         if (pairs) {
             uint word;
-            MX_NARROW(word, sums[l], sums[l + 1]);
+            MX_ROUND_PAIR(word, sums[l], sums[l + 1]);
             *(__global uint *)to = word;
         } else {
             for (int e = 0; e < 2; e++)

@@ -1,34 +1,40 @@
-/* Backward weights with half or bfloat16 operands by wgmma: parts of the sums, in float, of dy x over pixels.  Needs
+/* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels.  Needs
  * SM_90A.
  *
- * Rows of a product are filters, columns are taps with their `reduced` channels; a slice is 64 pixels.  x and dy have
- * their channels closest (x_c == y_c == 1) and multiples of 8 of them, so that 16 bytes are 8 channels of one pixel;
- * padding of `filters` to a multiple of 8 is there to be read.  With PIXELS_CLOSEST, one tap without stride, 16 bytes
- * are 8 pixels of one channel, and images are a multiple of PIXELS_CLOSEST pixels without gaps.
+ *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]; columns: `reduced` channels a tap
  *
- * The last 128 work-items copy slices into a ring of STAGES, the others multiply; a pair of mbarriers for each stage,
- * full and empty, keeps them apart.  A group of work-items has `each` slices: with ON_AND_ON the next `each` of all
- * tiles' slices in a row, from tile to tile without a pause, else those of one tile.
- * parts[slot][WG_ROWS][BN / 8][work-item][4], as the work-items that multiply have them (MX_WGMMA), one for each group
- * and tile it works on: slot is the group's number, ON_AND_ON plus the tile's.
- * NDRange: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / each)).
- * Local memory: STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes; 16-byte chunk c of row
- * r lies at chunk c ^ (r % 8).
+ *   K-slices of 64 pixels ->
+ *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile
+ *   tile 1 |= group 3 =| ...
+ *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row,
+ *   tile 1 |= group 1 =|= group 2 =====|              the next `split_slices` each, from tile to tile
+ *
+ * A tile is BM filters x BN columns.  Last warpgroup: the producer; the others: consumers, WG_ROWS * 64 filters each.
+ * partial[slot][WG_ROWS][BN / 8][work-item][4], in the order of the consumers' registers (MX_WGMMA), one slot for each
+ * group and tile it works on: slot is the group's number, plus the tile's if PERSISTENT.  conv/nvidia/hopper_sum.cl
+ * adds them up.
+ * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
+ * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
+ * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
+ * multiples of CONTIGUOUS_PIXELS pixels without gaps.
+ * Local memory: a ring of STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes, swizzled:
+ * chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage, full and empty.
+ * Bound by: L2 for small tiles, tensor cores for large ones, memory where filters and columns are few.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef PIXELS_CLOSEST /* 4 or 8, so many are copied at once: x and dy have their pixels closest */
-#define PIXELS_CLOSEST 0
+#ifndef CONTIGUOUS_PIXELS /* 4 or 8, so many are copied at once: x and dy have contiguous pixels */
+#define CONTIGUOUS_PIXELS 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
 #define FLAT 0
 #endif
-#ifndef DILATED /* 1: taps are not beside each other */
+#ifndef DILATED /* 1: taps are not next to each other */
 #define DILATED 0
 #endif
-#ifndef ON_AND_ON
-#define ON_AND_ON 0
+#ifndef PERSISTENT
+#define PERSISTENT 0
 #endif
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
@@ -42,14 +48,14 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
-#ifndef NEAR /* 1: x comes through the first-level cache, since taps share much of it */
-#define NEAR 0
+#ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
+#define X_THROUGH_L1 0
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
 
-#define X_RUN (PIXELS_CLOSEST == 4 ? 4 : 8)
+#define X_RUN (CONTIGUOUS_PIXELS == 4 ? 4 : 8)
 #include "conv/nvidia/hopper.h"
 
 #define DEPTH 64
@@ -60,10 +66,10 @@
 #define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
-#define RUNS (PIXELS_CLOSEST ? 64 / PIXELS_CLOSEST : 8) /* of a row of local memory, that are copied at once */
+#define RUNS (CONTIGUOUS_PIXELS ? 64 / CONTIGUOUS_PIXELS : 8) /* of a row of local memory, that are copied at once */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
-#if PIXELS_CLOSEST
+#if CONTIGUOUS_PIXELS
 #define TRANS "0, 0"
 #define A_STEP 32 /* bytes to the next 16 pixels */
 #else
@@ -81,7 +87,7 @@ static inline int mx_from_lane(int value, int lane)
     return other;
 }
 
-/* Where a pixel lies in dy, -1 behind the last, its first tap in x, and which of its taps are inside. */
+/* A pixel's offset in dy, -1 behind the last, its first tap's in x, and which of its taps are inside. */
 typedef struct {
     int y, x;
     uint taps;
@@ -89,8 +95,8 @@ typedef struct {
 
 static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const mx_nv_conv *g)
 {
-    const int n = mx_quotient(pixel, g->image), rest = pixel - n * (g->p * g->q);
-    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int n = mx_quotient(pixel, g->by_image), rest = pixel - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     const int h = p * g->step_h + g->first_h, w = q * g->step_w + g->first_w;
     const uint taps = DILATED ? mx_taps_inside(h, w, g->taps_h, g->taps_w, g) : mx_taps_beside(h, w, g);
     const mx_nv_places found = {pixel < g->pixels ? y_group + n * g->y_n + p * g->y_h + q * g->y_w : -1,
@@ -100,7 +106,7 @@ static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const 
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int each)
+    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int split_slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
@@ -109,9 +115,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN, tiles = down * across * g.groups;
     const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
     /* The first tile and slice of this group, and how many slices it has. */
-    int tile = ON_AND_ON ? number * each / slices : number % tiles;
-    int first = ON_AND_ON ? number * each - tile * slices : number / tiles * each;
-    int left = min(each, ON_AND_ON ? tiles * slices - number * each : slices - first);
+    int tile = PERSISTENT ? number * split_slices / slices : number % tiles;
+    int first = PERSISTENT ? number * split_slices - tile * slices : number / tiles * split_slices;
+    int left = min(split_slices, PERSISTENT ? tiles * slices - number * split_slices : slices - first);
 
     X += x_offset;
     Y += y_offset;
@@ -122,20 +128,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
     if (role == CONSUMERS) {
 #if MANY_SUMS
-        MX_WG_FEWER(COPIER_REGISTERS);
+        MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
         const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
-        int stage = 0, phase = 1;
+        int stage = 0, parity = 1;
         for (; left > 0; tile++, first = 0) {
             const int end = first + min(left, slices - first), group = tile / (down * across);
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             const int y_group = group * g.y_g, x_group = group * g.x_g;
             left -= end - first;
-#if PIXELS_CLOSEST
-            int pixel = first * DEPTH + run * PIXELS_CLOSEST;
+#if CONTIGUOUS_PIXELS
+            int pixel = first * DEPTH + run * CONTIGUOUS_PIXELS;
 #else
             const int filters_left = g.filters - m0 - chunk * 8;
 #if FLAT
@@ -161,8 +167,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
             for (int slice = first; slice < end; slice++) {
                 const uint at = to + stage * STAGE_BYTES;
-#if PIXELS_CLOSEST
-                const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);
+#if CONTIGUOUS_PIXELS
+                const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);
                 const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
                 const bool inside = pixel < g.pixels;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
@@ -177,7 +183,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }                                                                                                             \
     } while (0)
 #else
-/* Without `whole`, which says that nothing lies outside but taps, each copy is asked. */
+/* Without `whole`, which says that nothing but taps is outside, each copy is asked. */
 #if FLAT
 #define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
     const bool inside = pixel + (i)*ROWS_AT_ONCE < g.pixels;                                                          \
@@ -207,8 +213,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 const bool whole = aligned && m0 + BM <= g.filters && (!FLAT || n0 + X_BLOCKS * 64 <= columns)
                                    && (slice + 1) * DEPTH <= g.pixels;
 #endif
-                mx_barrier_wait(empty + 8 * stage, phase);
-#if !PIXELS_CLOSEST
+                mx_barrier_wait(empty + 8 * stage, parity);
+#if !CONTIGUOUS_PIXELS
                 if (whole) {
                     COPY_SLICE_OF(MX_COPY_RUN_OF_X, MX_COPY_RUN, true);
                     mx_barrier_arrive_copied(full + 8 * stage);
@@ -225,11 +231,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if FLAT
                 y_from += g.y_w * DEPTH;
                 x_from += g.x_w * DEPTH;
-#elif !PIXELS_CLOSEST
+#elif !CONTIGUOUS_PIXELS
                 places = mx_places(pixel, y_group, x_group, &g); /* while the copies are under way */
 #endif
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
+                    stage = 0, parity ^= 1;
             }
         }
     } else {
@@ -239,7 +245,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong a_matrix = mx_wg_matrix(shared + role * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix = mx_wg_matrix(shared + Y_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
         const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
-        int stage = 0, phase = 0;
+        int stage = 0, parity = 0;
         for (; left > 0; tile++, first = 0) {
             const int own = min(left, slices - first);
             left -= own;
@@ -255,8 +261,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
-            const long slot = ON_AND_ON ? number + tile : number;
-            __global float4 *to = (__global float4 *)(parts + parts_offset) + slot * (BM * BN / 4) + item;
+            const long slot = PERSISTENT ? number + tile : number;
+            __global float4 *to = (__global float4 *)(partial + partial_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)
                 if (m0 + row + i * 64 < g.filters)

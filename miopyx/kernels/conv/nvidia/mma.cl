@@ -1,12 +1,22 @@
-/* Implicit GEMM with operands of 16 or 8 bits on NVIDIA's tensor cores by mma.sync: y = alpha * x w + beta * y.  Sums
- * of half or bfloat16 are float; those of int8 int, all bits exact.
+/* Implicit GEMM with operands of 16 or 8 bits by mma.sync: y = alpha * x w + beta * y.
  *
- * x has its channels closest (x_c == 1), so 16 bytes are CHUNK channels of one pixel; `channels` and `reduced` are the
- * same multiple of them.  Else a kernel that packs copies it first, and weights likewise.  Nothing like a column matrix
- * exists: each chunk is copied from where it lies, or as zeros.
- * NDRange: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
- * Local memory: STAGES slices of BM + BN rows of 128 bytes; the finished tile reuses it.
- * A 16-byte chunk c of row r lies at chunk c ^ (r % 8): copies and ldmatrix meet every bank once.
+ *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
+ *
+ *              filters ->  BN                  A work-group computes one tile of BM pixels x BN filters of one group;
+ *            +--------+--------+               WARPS_M x WARPS_N warps, each WM x WN of it in registers.
+ *   pixels   | tile 0 | tile 1 |               Neighbouring work-groups take the same pixels and the next filters,
+ *     BM     +--------+--------+               so that they share x in L2.
+ *            | tile 2 | tile 3 |
+ *
+ * Grid: one axis, local THREADS, global THREADS * ceil(pixels / BM) * ceil(filters / BN) * groups.
+ * K is walked in K-slices of DEPTH; all work-items copy a slice (cp.async) while an earlier one is multiplied.
+ * x is channels last (x_c == 1): 16 bytes are CHUNK channels of one pixel, `channels` and `reduced` the same multiple
+ * of CHUNK; else conv/nvidia/pack.cl copies x, and w, first.  There is no column matrix: each chunk is read in place,
+ * or is zeros.
+ * Local memory: a ring of STAGES slices, BM + BN rows of 128 bytes, swizzled: chunk c of row r is at c ^ (r % 8), so
+ * that copies and ldmatrix meet every bank once.  The epilogue stages the tile there in y's layout.
+ * Sums: float for half and bfloat16; int, exact, for int8.
+ * Bound by: tensor cores where K is long (254 registers, 2 work-groups a compute unit); by L2 where it is short.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -29,8 +39,8 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
-#ifndef LAST /* 1: y has its channels closest, 0: its pixels */
-#define LAST 1
+#ifndef CHANNELS_LAST /* 1: y is channels last, 0: its pixels */
+#define CHANNELS_LAST 1
 #endif
 #ifndef VEC /* elements of y that are stored at once where y's address allows: 1, 2, 4 or 8; int8: 1 or 4 */
 #define VEC 1
@@ -65,11 +75,11 @@
 #define COPY_UNALIGNED mx_copy_halves
 #define QUOTIENT(n, d, by) ((n) / (d)) /* all registers are taken, and 12 bytes spilled: nothing else was timed */
 #endif
-#define PITCH ((LAST ? BN : BM) + (int)(16 / sizeof(OUT)))
-#define OUT_BYTES ((int)sizeof(OUT) * PITCH * (LAST ? BM : BN))
+#define PITCH ((CHANNELS_LAST ? BN : BM) + (int)(16 / sizeof(OUT)))
+#define OUT_BYTES ((int)sizeof(OUT) * PITCH * (CHANNELS_LAST ? BM : BN))
 #define LOCAL_BYTES (STAGES * STAGE_BYTES > OUT_BYTES ? STAGES * STAGE_BYTES : OUT_BYTES)
 
-/* For tensors that do not begin at a multiple of 16 bytes: little code, for it lies amid what runs fast. */
+/* For tensors that do not begin at a multiple of 16 bytes: kept short, within the hot loop. */
 static inline void mx_copy_bytes(uint to, __global const char *from, bool valid)
 {
 #pragma unroll 1
@@ -105,14 +115,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_m
 #pragma unroll
     for (int i = 0; i < X_ROWS; i++) {
         const int m = m0 + row0 + i * ROWS_AT_ONCE;
-        const int n = QUOTIENT(m, g.p * g.q, g.image), rest = m - n * (g.p * g.q), p = QUOTIENT(rest, g.q, g.row);
+        const int n = QUOTIENT(m, g.p * g.q, g.by_image), rest = m - n * (g.p * g.q), p = QUOTIENT(rest, g.q, g.by_row);
         const int q = rest - p * g.q, h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;
         base[i] = n * g.x_n + h * g.x_h + w * g.x_w;
         corner[i] = m < g.pixels ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000;
     }
     for (int i = item; i < BM; i += THREADS) {
         const int m = m0 + i;
-        const int n = QUOTIENT(m, g.p * g.q, g.image), rest = m - n * (g.p * g.q), p = QUOTIENT(rest, g.q, g.row);
+        const int n = QUOTIENT(m, g.p * g.q, g.by_image), rest = m - n * (g.p * g.q), p = QUOTIENT(rest, g.q, g.by_row);
         const int q = rest - p * g.q;
         places[i] = m < g.pixels ? n * g.y_n + p * g.y_h + q * g.y_w : -1;
     }
@@ -186,7 +196,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_m
 #if MX_INTEGER_ACC
     MX_EACH_SUM(i, j, l, 1) {
         const int m = warp_m + i * 16 + (l >> 1) * 8 + (lane >> 2), n = warp_n + j * 8 + (lane & 3) * 2 + (l & 1);
-        out[LAST ? m * PITCH + n : n * PITCH + m] = sums[i][j][l];
+        out[CHANNELS_LAST ? m * PITCH + n : n * PITCH + m] = sums[i][j][l];
     }
 #else
     MX_EACH_SUM(i, j, l, 2) {
@@ -200,8 +210,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_m
                 second += beta * LOAD(X_TYPE)(Y, place + (long)(n0 + n + 1) * g.y_c);
         }
         uint pair;
-        MX_NARROW(pair, first, second);
-        if (LAST)
+        MX_ROUND_PAIR(pair, first, second);
+        if (CHANNELS_LAST)
             *(__local uint *)(out + m * PITCH + n) = pair;
         else {
             out[n * PITCH + m] = (ushort)pair;
@@ -210,11 +220,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_m
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int along = LAST ? BN : BM;
+    const int along = CHANNELS_LAST ? BN : BM;
     const bool wide = (!MX_INTEGER_ACC || (alpha == 1 && beta == 0)) && ((ulong)Y & (VEC * sizeof(*Y) - 1)) == 0;
     for (int i = item; i < BM * BN / VEC; i += THREADS) {
         const int major = i / (along / VEC), minor = i % (along / VEC) * VEC;
-        const int m = LAST ? major : minor, n = LAST ? minor : major;
+        const int m = CHANNELS_LAST ? major : minor, n = CHANNELS_LAST ? minor : major;
         const int place = places[m];
         if (place < 0 || n0 + n >= g.filters)
             continue; /* VEC divides the filters, or the pixels of an image, so that no vector is cut */

@@ -1,48 +1,46 @@
-/* Copies that bring operands into the order the tensor-core kernels read: the reduced axis closest, zeros behind it;
- * and one that brings a result out of the order they write.
+/* Copies that bring operands into the order that the tensor-core kernels read, and results out of the order that they
+ * write.  All are bound by memory.  Elements of 2 bytes are only moved; pack_weights takes 4 too.
  *
- * Elements of 2 bytes only move; pack_weights takes 4 too.
- * pack_weights: to[group][row][tap][reduced], rows the filters or, for backward data, the channels of a group; one
- *     work-item an element.  A tap of the copy is reduced / folded neighbours in a row, of `folded` channels each.
- * pack_merged_weights: to[residue of the stride][channel of x][tap][filter] for backward data of all residues in one
- *     product, rows up to `rows`; one work-item an element.
- * pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels: two pixels, `apart` each other, `every` so
- *     many pixels, padding included, the rows spread over planes in turns; one work-item a chunk; 16 bits only.
- * pack_pixels: to[image][pixel][group][reduced] from any strides, through tiles of up to 128 pixels, of all images in a
- *     row, x 64 channels; 16 bits only; local 256, global 256 * ceil(pixels of all images / many) * blocks.
- * pack_two: the same of two tensors, the first in the first `tiles` groups of work-items.
- * turn_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups are
- *     one.
- * spread_residues: from[image][p][q][residue][channel], what merged residues give, to any strides; one work-item for
- *     those of a row.
- * gather_pixels: to[plane][p][q], planes the channels of all images, from every step_w th pixel of rows stride_h apart;
- *     one work-item for VEC pixels, which divide a plane, of `each` planes; 16 bits only.
- * spread_pixels: the way back, zeros between and behind them, y = alpha * from + beta * y.
+ * Weights, the reduced axis contiguous, zeros behind it.  Grid: one work-item an element of the copy.
+ *     pack_weights: to[group][row][tap][reduced]; rows: filters or, for backward data, channels of a group.  A tap
+ *         of the copy is reduced / folded taps of w in a row, of `folded` channels each.
+ *     pack_merged_weights: to[phase of the stride][channel of x][tap][filter], rows up to `rows`: backward data of all
+ *         phases in one product.
+ *
+ * Images, channels last.
+ *     pack_narrow: to[image][plane][row][chunk][2][4] from up to 4 channels.  A chunk has two pixels, `pixel_step` from
+ *         each other; the next begins `chunk_step` pixels on, padding included.  Rows go to the planes in turn.
+ *         Grid: one work-item a chunk.
+ *     pack_pixels: to[image][pixel][group][reduced] from any strides, through local memory:
+ *
+ *              pixels of all images ->  tile_pixels      A work-group transposes one tile of up to 128 pixels x 64
+ *         channels   +------+------+                     channels of one group.
+ *            64      |  0   |  2   |                     Grid: one axis, local 256,
+ *                    +------+------+                     global 256 * ceil(pixels / tile_pixels) * blocks.
+ *
+ *     pack_two: the same of two tensors; the first `tiles` work-groups take the first.
+ *     unpack_pixels: the way back, from[image][pixel][reduced] to any strides, y = alpha * from + beta * y; all groups
+ *         count as one.
+ *
+ * Strides.
+ *     scatter_phases: from[image][p][q][phase][channel], what merged phases give, to any strides.
+ *         Grid: one work-item for the phases of a row at one (p, q).
+ *     gather_pixels: to[plane][p][q], planes the channels of all images, from pixels (p * step_h, q * step_w).
+ *         Grid: one work-item for VEC pixels, which divide a plane, of item_planes planes.
+ *     scatter_pixels: the way back, zeros elsewhere, y = alpha * from + beta * y.
  */
 #ifndef X_TYPE
 #define X_TYPE half
 #endif
-#ifndef RUN /* pixels that pack_pixels, pack_two and turn_pixels read or write at once: see mx_load_runs */
+#ifndef RUN /* pixels that pack_pixels, pack_two and unpack_pixels read or write at once: see mx_load_runs */
 #define RUN 1
 #endif
 #ifndef SECOND_RUN /* the same of pack_two's second tensor */
 #define SECOND_RUN 1
 #endif
 #include "include/common.h"
+#include "conv/nvidia/pack_args.h"
 #include "conv/nvidia/quotient.h"
-
-typedef struct {
-    int groups, rows, taps_h, taps_w, channels, reduced; /* taps of the copy */
-    int folded, limit; /* channels of one of the neighbours in a tap; taps in a row */
-    int from_g, from_row, from_h, from_w, from_c; /* strides */
-} mx_nv_weights;
-
-typedef struct {
-    int images, groups, h, w, channels, reduced;
-    int from_n, from_g, from_c, from_h, from_w; /* of turn_pixels: where it goes to */
-    int many, blocks;                           /* pixels of a tile, blocks of 64 channels of all groups */
-    mx_nv_divisor by_image, by_row, by_blocks;  /* h * w, w, blocks */
-} mx_nv_pixels;
 
 __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
                            __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_weights g)
@@ -64,12 +62,6 @@ __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long f
                                     + c * g.from_c] : (STORAGE(X_TYPE))0;
 }
 
-typedef struct {
-    int rows, channels, taps_h, taps_w, filters, reduced; /* taps of the product */
-    int step_h, step_w, shift_h, shift_w, limit_h, limit_w; /* tap of w: residue + shift - step * tap of the product */
-    int from_c, from_h, from_w, from_k; /* strides */
-} mx_nv_merged;
-
 __kernel void pack_merged_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
                                   __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_merged g)
 {
@@ -82,19 +74,13 @@ __kernel void pack_merged_weights(__global const STORAGE(X_TYPE) *restrict from,
     const int u = i % g.taps_h, row = i / g.taps_h;
     if (row >= g.rows)
         return;
-    const int c = row % g.channels, residue = row / g.channels;
-    const int h = residue / g.step_w + g.shift_h - g.step_h * u, w = residue % g.step_w + g.shift_w - g.step_w * v;
-    const bool valid = residue < g.step_h * g.step_w && k < g.filters && h >= 0 && h < g.limit_h && w >= 0
+    const int c = row % g.channels, phase = row / g.channels;
+    const int h = phase / g.step_w + g.shift_h - g.step_h * u, w = phase % g.step_w + g.shift_w - g.step_w * v;
+    const bool valid = phase < g.step_h * g.step_w && k < g.filters && h >= 0 && h < g.limit_h && w >= 0
                        && w < g.limit_w;
     to[to_offset + at] = valid ? from[from_offset + (long)k * g.from_k + (long)c * g.from_c + h * g.from_h
                                       + w * g.from_w] : (STORAGE(X_TYPE))0;
 }
-
-typedef struct {
-    int images, channels, h, w; /* of x */
-    int planes, rows, chunks, every, apart, pad_h, pad_w; /* rows of a plane */
-    int from_n, from_c, from_h, from_w; /* strides */
-} mx_nv_narrow;
 
 #if MX_TYPE(X_TYPE) != MX_TYPE_float
 __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
@@ -110,7 +96,7 @@ __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long fr
     uint words[4];
 #pragma unroll
     for (int half_of = 0; half_of < 2; half_of++) {
-        const int w = chunk * g.every + half_of * g.apart - g.pad_w;
+        const int w = chunk * g.chunk_step + half_of * g.pixel_step - g.pad_w;
         const bool inside = (uint)h < (uint)g.h && (uint)w < (uint)g.w;
         const int place = inside ? h * g.from_h + w * g.from_w : 0;
         uint values[4];
@@ -130,14 +116,8 @@ __kernel void pack_narrow(__global const STORAGE(X_TYPE) *restrict from, long fr
         to[i] = (STORAGE(X_TYPE))(words[i / 2] >> i % 2 * 16);
 }
 
-typedef struct {
-    int images, h, w, channels; /* of the result */
-    int p, q, reduced, step_h, step_w;
-    int to_n, to_c, to_h, to_w; /* strides */
-} mx_nv_spread;
-
-__kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
-                              __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_spread g,
+__kernel void scatter_phases(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
+                              __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_scatter g,
                               const float alpha, const float beta)
 {
     uint i = get_global_id(0);
@@ -161,22 +141,14 @@ __kernel void spread_residues(__global const STORAGE(X_TYPE) *restrict from, lon
         }
 }
 
-typedef struct {
-    int planes, channels; /* of all images, of one */
-    int h, w, p, q, step_h, step_w; /* of the strided rows, of the packed ones */
-    int stride_n, stride_c, stride_h; /* of the former */
-    int each; /* planes of a work-item */
-    mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
-} mx_nv_stepped;
-
 #ifndef VEC /* 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef STEP /* of the VEC pixels to spread only each of so many meets anything; 2: those to gather lie in one row, \
-                2 columns apart and with one more behind the last, and all rows begin at multiples of 2 VEC */
+#ifndef STEP /* scatter: of VEC pixels each STEPth may be other than zero; gather: 2 where those of a work-item are \
+                every second of one row, with one more behind the last, and rows begin at multiples of 2 VEC */
 #define STEP 1
 #endif
-/* VEC elements that lie one after the other in words, to an address that is a multiple of their size. */
+/* VEC contiguous elements, in words, to an address that is a multiple of their size. */
 #define STORE_PIXELS MX_JOIN(STORE_PIXELS_, VEC)
 #define STORE_PIXELS_1(to, words) *(to) = (ushort)(words)[0]
 #define STORE_PIXELS_2(to, words) *(__global uint *)(to) = (words)[0]
@@ -212,7 +184,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
                             long to_offset, const mx_nv_stepped g)
 {
     const int image = g.p * g.q, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.each, g.planes);
+    const int position = (i - group * (image / VEC)) * VEC, end = min((group + 1) * g.item_planes, g.planes);
     int from_at[VEC];
     EACH_PIXEL (l) {
         const int p = mx_quotient(position + l, g.by_row), q = position + l - p * g.q;
@@ -221,7 +193,7 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool aligned = ((ulong)to & (2 * VEC - 1)) == 0, pairs = STEP == 2 && ((ulong)from & (4 * VEC - 1) & 15) == 0;
-    EACH_PLANE (plane, group * g.each, end) {
+    EACH_PLANE (plane, group * g.item_planes, end) {
         __global const ushort *at = from + mx_plane_at(plane, &g);
         uint words[4] = {0, 0, 0, 0};
         if (pairs) {
@@ -240,11 +212,11 @@ __kernel void gather_pixels(__global const ushort *restrict from, long from_offs
     }
 }
 
-__kernel void spread_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
+__kernel void scatter_pixels(__global const ushort *restrict from, long from_offset, __global ushort *restrict to,
                             long to_offset, const mx_nv_stepped g, const float alpha, const float beta)
 {
     const int runs = g.h * g.w / VEC, i = get_global_id(0), group = mx_quotient(i, g.by_runs);
-    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.each, g.planes);
+    const int position = (i - group * runs) * VEC, end = min((group + 1) * g.item_planes, g.planes);
     int from_at[VEC]; /* -1: nowhere */
 #pragma unroll
     for (int l = 0; l < VEC; l += STEP) {
@@ -255,7 +227,7 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
     from += from_offset;
     to += to_offset + position;
     const bool plain = alpha == 1 && beta == 0 && ((ulong)to & (2 * VEC - 1)) == 0;
-    EACH_PLANE (plane, group * g.each, end) {
+    EACH_PLANE (plane, group * g.item_planes, end) {
         __global const ushort *at = from + (long)plane * (g.p * g.q);
         uint words[4] = {0, 0, 0, 0};
         EACH_PIXEL (l)
@@ -281,9 +253,9 @@ __kernel void spread_pixels(__global const ushort *restrict from, long from_offs
 #define WHOLE_PITCH (CHANNELS / 2 + 1)
 #define TILE_WORDS (TILE * WHOLE_PITCH)
 
-/* Where word `pair` of a tile's pixel lies: chunk c of it at c ^ (p / run), so that neither words of pixels `run` apart
- * nor chunks of one pixel meet in a bank.  Where single elements are written, run 0, pixels lie an odd number of words
- * apart. */
+/* The address of word `pair` of a tile's pixel.  Swizzled, chunk c at c ^ (p / run): neither words of every `run`th
+ * pixel nor chunks of one pixel conflict.  Where single elements are written, run 0, a pixel has an odd number of
+ * words. */
 static inline int mx_in_tile(int p, int pair, int run)
 {
     return run == 0 ? p * WHOLE_PITCH + pair
@@ -308,12 +280,12 @@ static inline mx_tile mx_tile_of(int number, const mx_nv_pixels *g)
     const int down = (g->reduced + CHANNELS - 1) / CHANNELS;
     t.group = g->groups == 1 ? 0 : block / down;
     t.c0 = (block - t.group * down) * CHANNELS;
-    t.m0 = tile * g->many;
-    t.many = min(g->many, g->images * g->h * g->w - t.m0);
+    t.m0 = tile * g->tile_pixels;
+    t.many = min(g->tile_pixels, g->images * g->h * g->w - t.m0);
     return t;
 }
 
-/* Where `run` pixels lie in the strided tensor, -1: nowhere. */
+/* The offset of `run` pixels in the strided tensor, -1: none. */
 static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels *g, int run)
 {
     const int m = t->m0 + p, n = mx_quotient(m, g->by_image), rest = m - n * (g->h * g->w);
@@ -323,8 +295,8 @@ static inline int mx_place_of_pixels(int p, const mx_tile *t, const mx_nv_pixels
     return n * g->from_n + (run > 1 ? rest : h * g->from_h + (rest - h * g->w) * g->from_w);
 }
 
-/* run: so many pixels are read or written at once, since they lie closest and equally aligned in every row: 8, 4, 2 or
- * 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
+/* run: so many pixels are read or written at once, since they are contiguous and equally aligned in every row: 8, 4, 2
+ * or 1; 0: all channels of whole images, 16 bytes at once.  A constant. */
 #define EACH_RUN(run, l, k)                                                        \
     _Pragma("unroll") for (int l = 0; l < TILE / 64; l++)                          \
         _Pragma("unroll") for (int k = 0; k < CHANNELS / 2 * 64 / ((run) * ITEMS); k++)
@@ -420,7 +392,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 }
 
 /* Whole images: the channels of one are a run of multiples of 8 elements.  Each chunk of 16 bytes of a tile's images:
- * its image in the tile, its channel and pixel, and where it lies. */
+ * its image in the tile, its channel and pixel, and its offset. */
 #define EACH_CHUNK(l) _Pragma("unroll") for (int l = 0; l < TILE * CHANNELS / 8 / ITEMS; l++)
 typedef struct {
     int n, c, p, at;
@@ -439,7 +411,7 @@ static inline mx_chunk mx_chunk_of(int l, const mx_tile *t, const mx_nv_pixels *
     return k;
 }
 
-/* Half words to the next of the chunk's elements, which lie in a tile by pixels. */
+/* Half words to the next of the chunk's elements, where a tile is ordered by pixels. */
 #define NEXT_ELEMENT(at, p)                                                     \
     do {                                                                        \
         at += 2 * WHOLE_PITCH;                                                  \
@@ -488,7 +460,7 @@ static inline __attribute__((always_inline)) void mx_store_whole(
     }
 }
 
-/* Chunks of a tile's pixels, channels closest; with `reduced` a multiple of 8 there are only whole ones. */
+/* Chunks of a tile's pixels, contiguous channels; with `reduced` a multiple of 8 there are only whole ones. */
 #define EACH_CHUNK_OF_PIXELS(l, p, chunk, of)                                                             \
     const int chunk = get_local_id(0) % (CHANNELS / 8);                                                   \
     if (t.c0 + chunk * 8 < (of))                                                                          \
@@ -551,7 +523,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_two(
         mx_store_packed(second_to + second_to_offset, tile, second_t, &second_g, SECOND_RUN);
 }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void turn_pixels(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void unpack_pixels(
     __global const ushort *restrict from, long from_offset, __global ushort *restrict to, long to_offset,
     const mx_nv_pixels g, const float alpha, const float beta)
 {

@@ -1,16 +1,20 @@
-/* Tensors of int8 as conv/nvidia/mma.cl reads them: to[image][pixel][group][reduced] from any strides, zeros behind the
- * channels, through tiles of 64 pixels x 64 channels; weights are images of taps.  `to` begins at a multiple of 16
- * bytes.
- * NDRange: one axis, local 256, global 256 * ceil(pixels / 64) * ceil(reduced / 64) * groups * images.
+/* int8 tensors as conv/nvidia/mma.cl reads them: channels last with zeros behind the channels of each group,
+ *
+ *   to[image][pixel][group][reduced] = from, any strides; weights are images of taps.  `to` is 16-byte aligned.
+ *
+ *              pixels ->  64           A work-group transposes one tile of 64 pixels x 64 channels through local
+ *   channels +------+------+           memory; a work-item 4 x 4 bytes of it.
+ *      64    |  0   |  1   |
+ *            +------+------+
+ *
+ * Grid: one axis, local 256, global 256 * ceil(pixels / 64) * ceil(reduced / 64) * groups * images.
+ * Local memory: 64 rows of 17 words (one word of padding against bank conflicts).
+ * Bound by: memory.
  */
+#define X_TYPE int8
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
-
-typedef struct {
-    int images, groups, pixels, w, channels, reduced;
-    int from_n, from_g, from_c, from_h, from_w;
-    mx_nv_divisor by_w;
-} mx_nv_bytes;
+#include "conv/nvidia/pack_args.h"
 
 #define SIDE 64
 #define PITCH (SIDE / 4 + 1)

@@ -1,13 +1,20 @@
 /* Implicit GEMM with float operands as pairs of halves by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
  *
- * Rows of a product are filters, columns pixels, a slice is one tap and 64 channels.  The weights were packed into
- * pairs (conv/nvidia/pairs_pack.cl), blocks of 64 filters as they lie in local memory, each filter scaled by its own
- * power of two; w_* of the problem are their strides before.  x has any strides and is read in place: the last 256
- * work-items, 128 for every other slice, have a pixel each, load its 64 channels, scale them by their largest and store
- * them as pairs.  The others multiply 64 filters each 128 of them, and add the slices up in float.  A pair of mbarriers
- * for each stage, full and empty, keeps them apart; loads run a slice ahead, from tile to tile without a pause.
- * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
- * NDRange: one axis, local THREADS, global THREADS * any number.
+ *   y[filter][pixel] = sum over K-slices of one tap and 64 channels; conv/nvidia/pairs.h says how floats become pairs
+ *
+ *              filters ->  BF          Persistent: as many work-groups as run at once, each from tile to tile.
+ *            +--------+--------+       A tile is BP = 128 pixels x BF filters of one group.
+ *   pixels   | tile 0 | tile 1 |       Warpgroups 0, 1: consumers, 64 filters each (BF 64: 64 pixels each).
+ *     BP     +--------+--------+       Warpgroups 2, 3: producers, every other K-slice each, one pixel a work-item:
+ *            | tile 2 | tile 3 |       load its 64 channels, scale by their largest, store them as pairs.
+ *
+ * Grid: one axis, local THREADS, global THREADS * any number.
+ * Weights come from conv/nvidia/pairs_pack.cl: blocks of 64 filters as local memory has them, one power of two a
+ * filter; w_* of the problem are their strides before.  x has any strides and is read in place.
+ * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.  Loads run one slice ahead,
+ * across tiles.
+ * Slices are added up in float.  A sum that is not finite is computed again, product by product, as floats give it.
+ * Bound by: the producers' loads and conversions, then three products for one.
  */
 #ifndef BF /* filters of a tile: 64 or 128 */
 #define BF 128
@@ -23,10 +30,11 @@
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/pairs.h"
+#include "conv/nvidia/pairs_args.h"
 
 #define BP 128
 #define CONSUMERS 2
-#define PRODUCERS 2 /* in turns, a slice each */
+#define PRODUCERS 2 /* they take slices in turn */
 #define THREADS (128 * (CONSUMERS + PRODUCERS))
 #define F_BLOCKS (BF / 64)
 #if BF == 64 /* columns of a warpgroup: BP * F_BLOCKS / CONSUMERS */
@@ -38,13 +46,7 @@
 #define X_BYTES (2 * BP * ROW_BYTES)
 #define W_BLOCK (2 * BLOCK_BYTES)
 #define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
-#define TILES_AHEAD (STAGES + 1)
-
-typedef struct {
-    mx_nv_conv g;
-    int w_c; /* stride of the weights along the reduced axis */
-    int tap, tap_row, tap_column, taps; /* of the packed weights: the first, to the next down and right, all */
-} mx_nv_pairs;
+#define TILES_IN_FLIGHT (STAGES + 1)
 
 /* Where a producer is: its pixel and what it loads next. */
 typedef struct {
@@ -57,8 +59,8 @@ typedef struct {
 static inline void mx_begin_tile(mx_loader *at, const mx_nv_conv *g, int down, int across, int item)
 {
     const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
-    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->image);
-    const int rest = m - n * (g->p * g->q), p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->by_image);
+    const int rest = m - n * (g->p * g->q), p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     at->filters = group * blocks + first;
     at->count = min(F_BLOCKS, blocks - first);
     at->inside = m < g->pixels;
@@ -87,8 +89,8 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
                                int k)
 {
     const mx_nv_conv *g = &o->g;
-    const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
-    const int p = mx_quotient(rest, g->row), q = rest - p * g->q;
+    const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
+    const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     float sum = 0;
     for (int i = 0; i < g->taps_h; i++)
         for (int j = 0; j < g->taps_w; j++) {
@@ -104,7 +106,7 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
     return sum;
 }
 
-/* The usual way, and short: pairs of neighbours without alpha and beta.  Rows are `below` elements apart. */
+/* The usual way, and short: pairs of neighbours without alpha and beta.  `below`: elements to the row 8 down. */
 static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y, int below)
 {
 #pragma unroll
@@ -138,7 +140,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BP]; /* what takes the products of a pixel back */
-    __local int places[TILES_AHEAD][BP]; /* of pixels in y, -1: none */
+    __local int places[TILES_IN_FLIGHT][BP]; /* of pixels in y, -1: none */
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const mx_nv_conv g = o.g;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
@@ -187,16 +189,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
             v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
     }
-#define MOVE()                                                                                                        \
-    do                                                                                                                \
-        if (mx_next_slice(&at, &g)) {                                                                                 \
-            at.tile += get_num_groups(0);                                                                             \
-            if (++slot == TILES_AHEAD)                                                                                \
-                slot = 0;                                                                                             \
-            mx_begin_tile(&at, &g, down, across, row);                                                                \
-        }                                                                                                             \
+#define MOVE()                                                                                                         \
+    do                                                                                                                 \
+        if (mx_next_slice(&at, &g)) {                                                                                  \
+            at.tile += get_num_groups(0);                                                                              \
+            if (++slot == TILES_IN_FLIGHT)                                                                             \
+                slot = 0;                                                                                              \
+            mx_begin_tile(&at, &g, down, across, row);                                                                 \
+        }                                                                                                              \
     while (0)
-        int slot = 0, stage = 0, phase = 1;
+        int slot = 0, stage = 0, parity = 1;
         if (turn == 1) {
             MOVE();
             stage = 1;
@@ -211,7 +213,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         while (at.tile < tiles) {
             const int block = at.filters * o.taps + o.tap + at.tap_h * o.tap_row + at.tap_w * o.tap_column;
             const int count = at.count, c_slice = at.c / 64, place = at.place, place_slot = slot;
-            mx_barrier_wait(empty + 8 * stage, phase);
+            mx_barrier_wait(empty + 8 * stage, parity);
             if (row == 0) {
                 const uint bar = full + 8 * stage;
                 asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count * W_BLOCK)
@@ -252,7 +254,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             mx_barrier_arrive(full + 8 * stage);
             stage += PRODUCERS;
             if (stage >= STAGES)
-                stage -= STAGES, phase ^= 1;
+                stage -= STAGES, parity ^= 1;
         }
     } else {
 #if COLUMNS == 128
@@ -261,7 +263,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         const int f_block = role % F_BLOCKS, column0 = role / F_BLOCKS * COLUMNS, pair = (lane & 3) * 2;
         const ulong a_hi = mx_wg_matrix(shared + X_BYTES + f_block * W_BLOCK, BLOCK_BYTES);
         const ulong b_hi = mx_wg_matrix(shared + column0 * ROW_BYTES, BLOCK_BYTES);
-        int stage = 0, phase = 0, slot = 0;
+        int stage = 0, parity = 0, slot = 0;
         for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
             const int above = tile / across, group = above / down;
             const int k0 = (tile - above * across) * BF + f_block * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
@@ -273,24 +275,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             for (int j = 0; j < COLUMNS / 2; j++)
                 sums[j] = 0;
             for (int slice = 0; slice < slices_all; slice++) {
-                float part[COLUMNS / 2];
-                mx_barrier_wait(full + 8 * stage, phase);
+                float slice_sums[COLUMNS / 2];
+                mx_barrier_wait(full + 8 * stage, parity);
                 const uint at = stage * STAGE_BYTES >> 4;
-                MX_MULTIPLY_PAIRS(WGMMA, part, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
+                MX_MULTIPLY_PAIRS(WGMMA, slice_sums, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
                                   b_hi + at + (BP * ROW_BYTES >> 4));
 #pragma unroll
                 for (int j = 0; j < COLUMNS / 2; j += 4) {
                     const float2 inverse = *(__local const float2 *)(inverses[stage] + column0 + j * 2 + pair);
-                    sums[j] = fma(part[j], inverse.x, sums[j]);
-                    sums[j + 1] = fma(part[j + 1], inverse.y, sums[j + 1]);
-                    sums[j + 2] = fma(part[j + 2], inverse.x, sums[j + 2]);
-                    sums[j + 3] = fma(part[j + 3], inverse.y, sums[j + 3]);
+                    sums[j] = fma(slice_sums[j], inverse.x, sums[j]);
+                    sums[j + 1] = fma(slice_sums[j + 1], inverse.y, sums[j + 1]);
+                    sums[j + 2] = fma(slice_sums[j + 2], inverse.x, sums[j + 2]);
+                    sums[j + 3] = fma(slice_sums[j + 3], inverse.y, sums[j + 3]);
                 }
                 asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
                 if (lane == 0)
                     mx_barrier_arrive(empty + 8 * stage);
                 if (++stage == STAGES)
-                    stage = 0, phase ^= 1;
+                    stage = 0, parity ^= 1;
             }
 
 #pragma unroll
@@ -319,7 +321,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             else
                 mx_store(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
                          beta);
-            if (++slot == TILES_AHEAD)
+            if (++slot == TILES_IN_FLIGHT)
                 slot = 0;
         }
     }

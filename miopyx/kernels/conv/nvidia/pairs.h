@@ -18,39 +18,39 @@ static inline uint2 mx_pair(float a, float b)
 {
     uint2 pair;
     float hi_a, hi_b;
-    MX_NARROW(pair.x, a, b);
+    MX_ROUND_PAIR(pair.x, a, b);
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
         : "=f"(hi_a), "=f"(hi_b) : "r"(pair.x));
     a = (a - hi_a) * MX_LO;
     b = (b - hi_b) * MX_LO;
-    MX_NARROW(pair.y, a, b);
+    MX_ROUND_PAIR(pair.y, a, b);
     return pair;
 }
 
-/* part (64 x 2 COUNT floats) = the products of a slice: rows of A at a_hi and a_lo, columns of B likewise. */
-#define MX_MULTIPLY_PAIRS(WGMMA, part, COUNT, a_hi, a_lo, b_hi, b_lo)                                                 \
-    do {                                                                                                              \
-        MX_WG_PUBLISH();                                                                                              \
-        MX_WG_FENCE();                                                                                                \
-        WGMMA(part, a_hi, b_lo, "0", "0, 0");                                                                         \
-        WGMMA(part, a_lo, b_hi, "1", "0, 0");                                                                         \
-        _Pragma("unroll") for (int k = 2; k < 8; k += 2) {                                                            \
-            WGMMA(part, (a_hi) + k, (b_lo) + k, "1", "0, 0");                                                         \
-            WGMMA(part, (a_lo) + k, (b_hi) + k, "1", "0, 0");                                                         \
-        }                                                                                                             \
-        MX_WG_COMMIT();                                                                                               \
-        MX_WG_WAIT(0);                                                                                                \
-        _Pragma("unroll") for (int j = 0; j < (COUNT); j++) {                                                         \
-            MX_WG_HOLD(part[j]);                                                                                      \
-            part[j] *= 1 / MX_LO;                                                                                     \
-        }                                                                                                             \
-        MX_WG_FENCE();                                                                                                \
-        _Pragma("unroll") for (int k = 0; k < 8; k += 2)                                                              \
-            WGMMA(part, (a_hi) + k, (b_hi) + k, "1", "0, 0");                                                         \
-        MX_WG_COMMIT();                                                                                               \
-        MX_WG_WAIT(0);                                                                                                \
-        _Pragma("unroll") for (int j = 0; j < (COUNT); j++)                                                           \
-            MX_WG_HOLD(part[j]);                                                                                      \
+/* slice_sums (64 x 2 COUNT floats) = the products of a slice: rows of A at a_hi and a_lo, columns of B likewise. */
+#define MX_MULTIPLY_PAIRS(WGMMA, slice_sums, COUNT, a_hi, a_lo, b_hi, b_lo)                                            \
+    do {                                                                                                               \
+        MX_WG_PUBLISH();                                                                                               \
+        MX_WG_FENCE();                                                                                                 \
+        WGMMA(slice_sums, a_hi, b_lo, "0", "0, 0");                                                                    \
+        WGMMA(slice_sums, a_lo, b_hi, "1", "0, 0");                                                                    \
+        _Pragma("unroll") for (int k = 2; k < 8; k += 2) {                                                             \
+            WGMMA(slice_sums, (a_hi) + k, (b_lo) + k, "1", "0, 0");                                                    \
+            WGMMA(slice_sums, (a_lo) + k, (b_hi) + k, "1", "0, 0");                                                    \
+        }                                                                                                              \
+        MX_WG_COMMIT();                                                                                                \
+        MX_WG_WAIT(0);                                                                                                 \
+        _Pragma("unroll") for (int j = 0; j < (COUNT); j++) {                                                          \
+            MX_WG_HOLD(slice_sums[j]);                                                                                 \
+            slice_sums[j] *= 1 / MX_LO;                                                                                \
+        }                                                                                                              \
+        MX_WG_FENCE();                                                                                                 \
+        _Pragma("unroll") for (int k = 0; k < 8; k += 2)                                                               \
+            WGMMA(slice_sums, (a_hi) + k, (b_hi) + k, "1", "0, 0");                                                    \
+        MX_WG_COMMIT();                                                                                                \
+        MX_WG_WAIT(0);                                                                                                 \
+        _Pragma("unroll") for (int j = 0; j < (COUNT); j++)                                                            \
+            MX_WG_HOLD(slice_sums[j]);                                                                                 \
     } while (0)
 
 /* A float of global memory, 0 where it is not `valid`; the pointer moves on by `step` bytes.  Loaded here and now: the

@@ -1,21 +1,19 @@
-/* What goes before and after conv/nvidia/pairs.cl.
+/* Before and after conv/nvidia/pairs.cl.
  *
- * Weights into pairs of halves, in blocks of 64 rows as they are copied into local memory.
- * Rows are filters or, for backward data, the channels of a group; each has its own power of two as a scale, and
- * scales[group][row] takes it back.  packed[group][block][tap][slice of 64 channels][hi, lo][row of 64][64 halves],
- * zeros behind the last row and channel.
- * NDRange of pack_pairs: one axis, local 128, global 128 * groups * rows, up to a multiple of 64;
- * of join_residues: one axis, local 256, global columns / at_once * rows * ceil(images / IMAGES) or more.
+ * pack_pairs: weights into pairs of halves, in blocks of 64 rows as local memory has them.
+ *     packed[group][block][tap][K-slice of 64 channels][hi, lo][row of 64][64 halves], zeros behind the last row and
+ *     channel; scales[group][row] undoes the row's power of two.  Rows: filters; channels for backward data.
+ *     Grid: one axis, local 128, global 128 * groups * rows, rows up to a multiple of 64: a work-group has one row.
+ * join_phases: dx of a strided convolution from one packed plane a phase of the stride, zeros for phases without taps.
+ *     Grid: one axis, local 256, global columns / vector * rows * ceil(images / IMAGES) or more: a work-item has
+ *     `vector` neighbours at the same place of IMAGES images.
+ * Both are bound by memory.
  */
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/pairs.h"
-
-typedef struct {
-    int rows, channels, taps_h, taps_w;
-    int from_g, from_row, from_c, from_h, from_w; /* strides */
-} mx_nv_filters;
+#include "conv/nvidia/pairs_args.h"
 
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void pack_pairs(
     __global const float *restrict W, long w_offset, __global float *restrict packs, long packs_offset,
@@ -62,24 +60,15 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void pack_pairs(
     }
 }
 
-typedef struct {
-    int images, channels, rows, columns; /* of y; images: all channels of all images */
-    int y_n, y_c, y_h, y_w; /* strides */
-    int step_h, step_w, plane_rows, plane_columns;
-    int at_once, plane; /* neighbours that a work-item stores, 1 or 2; elements of a plane, all images */
-    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / at_once */
-    ulong met_h, met_w; /* residues of the stride that have products, a bit each */
-} mx_nv_residues;
-
 #define IMAGES 8 /* of a work-item, at the same place */
 
-/* Backward data with a stride: y[n][c][h][w] from planes[residue][n][c][h / step_h][w / step_w], one for each residue
+/* Backward data with a stride: y[n][c][h][w] from planes[phase][n][c][h / step_h][w / step_w], one for each phase
  * that has products, row by row; zeros for the others. */
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_residues(
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_phases(
     __global const float *restrict planes, long planes_offset, __global float *restrict Y, long y_offset,
-    const mx_nv_residues g, const float alpha, const float beta)
+    const mx_nv_phases g, const float alpha, const float beta)
 {
-    const int i = get_global_id(0), above = mx_quotient(i, g.by_columns), column = i * g.at_once - above * g.columns;
+    const int i = get_global_id(0), above = mx_quotient(i, g.by_columns), column = i * g.vector - above * g.columns;
     const int block = mx_quotient(above, g.by_rows), h = above - block * g.rows, p = mx_quotient(h, g.by_step_h);
     const int a = h - p * g.step_h, first = (int)popcount(g.met_h & (1ul << a) - 1) * (int)popcount(g.met_w);
     long from[2];
@@ -87,12 +76,12 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_residues(
 #pragma unroll
     for (int e = 0; e < 2; e++) {
         const int w = column + e, q = mx_quotient(w, g.by_step_w), b = w - q * g.step_w;
-        met[e] = e < g.at_once && (g.met_h >> a & 1) && (g.met_w >> b & 1);
+        met[e] = e < g.vector && (g.met_h >> a & 1) && (g.met_w >> b & 1);
         from[e] = planes_offset + (long)(first + (int)popcount(g.met_w & (1ul << b) - 1)) * g.plane
                   + p * g.plane_columns + q;
     }
     Y += y_offset + h * g.y_h + column * g.y_w;
-    const bool plainly = alpha == 1 && beta == 0 && g.at_once == 2 && g.y_w == 1
+    const bool plainly = alpha == 1 && beta == 0 && g.vector == 2 && g.y_w == 1
                          && (((ulong)Y & 7) | ((g.y_n | g.y_c) & 1)) == 0;
 #pragma unroll
     for (int l = 0; l < IMAGES; l++) {
@@ -107,7 +96,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_residues(
             continue;
         }
         STORE_MIXED(float, y, 0, value.x, alpha, beta);
-        if (g.at_once == 2)
+        if (g.vector == 2)
             STORE_MIXED(float, y, g.y_w, value.y, alpha, beta);
     }
 }

@@ -1,14 +1,18 @@
-/* Backward weights with float operands as pairs of halves by wgmma: the sums of dy x over the pixels of one split.
- * Needs SM_90A.
+/* Backward weights with float operands as pairs of halves by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
  *
- * Rows of a product are filters, columns are taps with their channels, padded to `reduced`, a multiple of 64; a slice
- * is 64 pixels.  x and dy have any strides and are read in place: the last 256 work-items, 128 for each, load rows of
- * 64 pixels, two a work-item, scale each row by its largest value and store it as pairs; the others multiply 64 filters
- * each 128 of them, and add the slices up in float.  Pixels i and i + 32 of a slice lie beside each other, in both
- * operands.  A pair of mbarriers for each stage, full and empty, keeps them apart; loads run a slice ahead.
- * A sum that is not finite is computed anew, one product after the other, so that it is what floats give.
- * parts[split][group][filter][column]: a group of work-items owns a tile of 128 x 128 for `slices` slices.
- * NDRange: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
+ *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns ->  BN         A work-group computes one tile of 128 filters x 128 columns for one split of
+ *   filters  +--------+--------+      `slices` K-slices of 64 pixels.  A column block has `reduced` channels a tap, a
+ *     BM     | tile 0 | tile 2 |      multiple of 64.
+ *            +--------+--------+      Warpgroups 0, 1: consumers, 64 filters each.  Warpgroups 2, 3: producers, of dy
+ *                                     and of x: rows of 64 pixels, two a work-item, scaled by their largest value.
+ *
+ * Grid: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
+ * x and dy have any strides and are read in place.  Pixels i and i + 32 of a slice are neighbours in both operands.
+ * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.
+ * Slices are added up in float.  A sum that is not finite is computed again, product by product, as floats give it.
+ * Bound by: the producers' loads and conversions.
  */
 #ifndef STAGES
 #define STAGES 3
@@ -44,8 +48,8 @@ static inline float mx_exactly(__global const float *X, __global const float *Y,
     float sum = 0;
 #pragma unroll 1
     for (int m = first; m < end && sum == sum; m++) {
-        const int n = mx_quotient(m, g->image), rest = m - n * (g->p * g->q);
-        const int p = mx_quotient(rest, g->row), q = rest - p * g->q, h = p * g->step_h + dh, w = q * g->step_w + dw;
+        const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
+        const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q, h = p * g->step_h + dh, w = q * g->step_w + dw;
         if ((uint)h < (uint)g->h && (uint)w < (uint)g->w)
             sum = fma(X[n * g->x_n + c * g->x_c + h * g->x_h + w * g->x_w],
                       Y[n * g->y_n + k * g->y_c + p * g->y_h + q * g->y_w], sum);
@@ -55,20 +59,14 @@ static inline float mx_exactly(__global const float *X, __global const float *Y,
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs_weights(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BM + BN]; /* what takes the products of a row, and of a column, back */
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
     const int columns = g.taps_h * g.taps_w * g.reduced;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
@@ -93,18 +91,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         ulong from[2]; /* of the slice that is loaded */
         bool valid[2];
         uint a[32], b[32];
-#define LOCATE()                                                                                                      \
-    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                   \
-        const int m = pixel + l * 32, n = mx_quotient(m, g.image), rest = m - n * (g.p * g.q);                        \
-        const int p = mx_quotient(rest, g.row), q = rest - p * g.q, h = p * g.step_h + dh, w = q * g.step_w + dw;     \
-        if (of_y) {                                                                                                   \
-            valid[l] = m < end;                                                                                       \
-            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + p * g.y_h + q * g.y_w + k0 * g.y_c : 0));                   \
-        } else {                                                                                                      \
-            valid[l] = m < end && (uint)h < (uint)g.h && (uint)w < (uint)g.w;                                         \
-            from[l] = (ulong)(X + (valid[l] ? n * g.x_n + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                   \
-        }                                                                                                             \
-    }                                                                                                                 \
+#define LOCATE()                                                                                                       \
+    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                    \
+        const int m = pixel + l * 32, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);                      \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q, h = p * g.step_h + dh, w = q * g.step_w + dw;   \
+        if (of_y) {                                                                                                    \
+            valid[l] = m < end;                                                                                        \
+            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + p * g.y_h + q * g.y_w + k0 * g.y_c : 0));                    \
+        } else {                                                                                                       \
+            valid[l] = m < end && (uint)h < (uint)g.h && (uint)w < (uint)g.w;                                          \
+            from[l] = (ulong)(X + (valid[l] ? n * g.x_n + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                    \
+        }                                                                                                              \
+    }                                                                                                                  \
     pixel += DEPTH;
 #define LOAD_SLICE()                                                                                                  \
     if (rest >= 32) {                                                                                                 \
@@ -120,10 +118,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     }
         LOCATE();
         LOAD_SLICE();
-        int stage = 0, phase = 1;
+        int stage = 0, parity = 1;
         for (int slice = 0; slice < own_slices; slice++) {
             LOCATE();
-            mx_barrier_wait(empty + 8 * stage, phase);
+            mx_barrier_wait(empty + 8 * stage, parity);
             const uint stage_to = to + stage * STAGE_BYTES;
 #pragma unroll
             for (int i = 0; i < 32; i += 4) {
@@ -144,7 +142,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             LOAD_SLICE();
             mx_barrier_arrive(full + 8 * stage);
             if (++stage == STAGES)
-                stage = 0, phase ^= 1;
+                stage = 0, parity ^= 1;
         }
     } else {
         MX_WG_MORE(136);
@@ -155,27 +153,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #pragma unroll
         for (int j = 0; j < BN / 2; j++)
             sums[j] = 0;
-        int stage = 0, phase = 0;
+        int stage = 0, parity = 0;
         for (int slice = 0; slice < own_slices; slice++) {
-            float part[BN / 2];
-            mx_barrier_wait(full + 8 * stage, phase);
+            float slice_sums[BN / 2];
+            mx_barrier_wait(full + 8 * stage, parity);
             const uint at = stage * STAGE_BYTES >> 4;
-            MX_MULTIPLY_PAIRS(MX_WGMMA_128, part, BN / 2, a_hi + at, a_hi + at + (BM * ROW_BYTES >> 4), b_hi + at,
+            MX_MULTIPLY_PAIRS(MX_WGMMA_128, slice_sums, BN / 2, a_hi + at, a_hi + at + (BM * ROW_BYTES >> 4), b_hi + at,
                               b_hi + at + (BN * ROW_BYTES >> 4));
             const float above = inverses[stage][row], below = inverses[stage][row + 8];
 #pragma unroll
             for (int j = 0; j < BN / 2; j += 4) {
                 const float2 inverse = *(__local const float2 *)(inverses[stage] + BM + j * 2 + pair);
-                sums[j] = fma(part[j] * above, inverse.x, sums[j]);
-                sums[j + 1] = fma(part[j + 1] * above, inverse.y, sums[j + 1]);
-                sums[j + 2] = fma(part[j + 2] * below, inverse.x, sums[j + 2]);
-                sums[j + 3] = fma(part[j + 3] * below, inverse.y, sums[j + 3]);
+                sums[j] = fma(slice_sums[j] * above, inverse.x, sums[j]);
+                sums[j + 1] = fma(slice_sums[j + 1] * above, inverse.y, sums[j + 1]);
+                sums[j + 2] = fma(slice_sums[j + 2] * below, inverse.x, sums[j + 2]);
+                sums[j + 3] = fma(slice_sums[j + 3] * below, inverse.y, sums[j + 3]);
             }
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
             if (lane == 0)
                 mx_barrier_arrive(empty + 8 * stage);
             if (++stage == STAGES)
-                stage = 0, phase ^= 1;
+                stage = 0, parity ^= 1;
         }
 
         bool finite;
@@ -197,14 +195,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             for (int j = 0; j < BN / 2; j++)
                 sums[j] = copy[j];
         }
-        parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
+        partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
 #pragma unroll
         for (int j = 0; j < BN / 2; j += 2) {
             const int k = m0 + row + (j & 2) * 4, n = n0 + j / 4 * 8 + pair;
-            __global float *to = parts + (long)k * columns + n;
+            __global float *to = partial + (long)k * columns + n;
             if (k >= g.filters || n >= columns)
                 continue;
-            if (((ulong)parts & 7) == 0)
+            if (((ulong)partial & 7) == 0)
                 *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);
             else
                 to[0] = sums[j], to[1] = sums[j + 1];

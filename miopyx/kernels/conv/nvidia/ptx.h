@@ -1,24 +1,21 @@
-/* What the tensor-core kernels for NVIDIA share, after include/common.h: their problem, and PTX that OpenCL C has no words for.
- *
- * A convolution is a grid of output pixels (n, p, q), each a sum over taps (i, j) and channels c of
- *     x[n, c, p * step_h + first_h + i * tap_h, q * step_w + first_w + j * tap_w] * w[k, i, j, c],
- * which covers backward data too: one grid for every residue of the stride, with the taps that meet it.
+/* What the tensor-core kernels for NVIDIA share, after include/common.h: PTX that OpenCL C has no words for.
+ * conv/nvidia/conv_args.h has the convolution that they take.
  */
+#include "conv/nvidia/conv_args.h"
 #include "conv/nvidia/quotient.h"
 
-typedef struct {
-    int pixels, p, q; /* of the grid: all images, rows, columns */
-    int filters, channels, reduced; /* of one group; `reduced` is channels as w has them, padded with zeros */
-    int groups, taps_h, taps_w;
-    int h, w; /* of x */
-    int step_h, step_w, first_h, first_w, tap_h, tap_w;
-    int x_g, x_n, x_c, x_h, x_w; /* strides in elements */
-    int w_first, w_g, w_k, w_h, w_w; /* w_h and w_w from one tap to the next; c lies closest */
-    int y_first, y_g, y_n, y_c, y_h, y_w;
-    mx_nv_divisor image, row; /* p * q, q */
-} mx_nv_conv;
+/* What a work-group of split-K has, by its number: m0 and n0, the first row and column of its tile, its group and its
+ * split.  Tiles of one split are numbered down, then across, then by group. */
+#define MX_SPLIT_K_TILE(rows, columns, groups)                                             \
+    const int down = ((rows) + BM - 1) / BM, across = ((columns) + BN - 1) / BN;           \
+    int tile = get_group_id(0);                                                            \
+    const int m0 = tile % down * BM;                                                       \
+    tile /= down;                                                                          \
+    const int n0 = tile % across * BN;                                                     \
+    tile /= across;                                                                        \
+    const int group = tile % (groups), split = tile / (groups)
 
-/* Backward weights: where a column, tap * reduced + c, lies in x from a pixel's first tap on, and the tap's h and w
+/* Backward weights: the offset in x of a column, tap * reduced + c, from a pixel's first tap on, and the tap's h and w
  * with 16 bits each, beyond any x behind the last column. */
 static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
 {
@@ -44,14 +41,14 @@ static inline uint mx_shared(__local const void *p)
 /* The type of 16 bits that is multiplied, as PTX calls it, and a word of two floats rounded to it, the first in its
  * lower half.  Of a float X_TYPE these are halves. */
 #if MX_TYPE(X_TYPE) == MX_TYPE_bfloat16
-#define MX_HALF "bf16"
+#define MX_PTX_16BIT "bf16"
 #else
-#define MX_HALF "f16"
+#define MX_PTX_16BIT "f16"
 #endif
-#define MX_NARROW(word, first, second) \
-    asm("cvt.rn." MX_HALF "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
+#define MX_ROUND_PAIR(word, first, second) \
+    asm("cvt.rn." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
 
-/* Of local memory, where operands of 16 or 8 bits lie. */
+/* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128
 
 /* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
@@ -59,8 +56,8 @@ static inline uint mx_shared(__local const void *p)
     asm volatile("cp.async." cache ".shared.global [%0], [%1], " #bytes ", %2;" ::"r"(to), "l"((ulong)(from)),        \
                  "r"((valid) ? bytes : 0) : "memory")
 #define MX_COPY16(to, from, valid) MX_COPY_BYTES("cg", 16, to, from, valid)
-/* The same through the first-level cache, for what is read again soon, and for less than 16 bytes. */
-#define MX_COPY16_NEAR(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
+/* The same through the L1, for what is read again soon, and for less than 16 bytes. */
+#define MX_COPY16_L1(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
 #define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
 #define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)
 #define MX_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
@@ -111,7 +108,7 @@ static inline uint mx_shared(__local const void *p)
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
 #define MX_MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 #else
-#define MX_MMA "mma.sync.aligned.m16n8k16.row.col.f32." MX_HALF "." MX_HALF ".f32"
+#define MX_MMA "mma.sync.aligned.m16n8k16.row.col.f32." MX_PTX_16BIT "." MX_PTX_16BIT ".f32"
 #endif
 #define MX_SUM "f"
 #endif
@@ -132,8 +129,8 @@ static inline uint mx_shared(__local const void *p)
 #define MX_EACH_SUM(i, j, l, step) \
     MX_EACH_PRODUCT(i, j) _Pragma("unroll") for (int l = 0; l < 4; l += (step))
 
-/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: little code, for it lies
- * amid what runs fast. */
+/* 16 bytes, or 8, by 2-byte elements, for tensors that do not begin at a multiple of them: kept short,
+ * within the hot loop. */
 static inline void mx_copy_elements(uint to, __global const ushort *from, bool valid, int count)
 {
 #pragma unroll 1
@@ -148,7 +145,7 @@ static inline void mx_copy_elements(uint to, __global const ushort *from, bool v
 /* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
  * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite
  * value leaves lo a NaN.  cvt.rna.tf32 in place of these operations cost a sixth of the kernels' speed. */
-#define SPLIT(value, hi, lo)                                                        \
+#define MX_TF32_PAIR(value, hi, lo)                                                        \
     do {                                                                            \
         hi = ((value) + 0x1000u) & 0xffffe000u;                                     \
         lo = as_uint((as_float(value) - as_float(hi)) * (1.0f + 0x1.8p-12f));       \

@@ -1,7 +1,5 @@
 /* Quotients by numbers that the host knows. */
-typedef struct {
-    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
-} mx_nv_divisor;
+#include "conv/nvidia/divisor.h"
 
 /* n / d for 0 <= n < 2^31: three instructions where a division takes thirty. */
 static inline int mx_quotient(int n, const mx_nv_divisor by)

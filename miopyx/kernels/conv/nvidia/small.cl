@@ -1,18 +1,28 @@
-/* Small convolutions on NVIDIA's tensor cores, one launch: y = alpha * x w + beta * y, or backward weights.
+/* Small convolutions on tensor cores in one launch, which costs as much as the work: y = alpha * x w + beta * y,
+ * or dw = alpha * dy x + beta * dw.
  *
- * A result is out[m, n], the sum over k of a[m, k] * b[n, k], with a read at row(m) + in_a(k) and b at column(n) +
- * in_b(k), as both lie in memory; b only where bits(n) & bits(k) is zero, that is inside x.
- *   forward and backward data: m are channels of y, times the places of a block of its pixels; n are such blocks, k
- *   taps and channels of x.  A block, of block_h x block_w, covers the stride of backward data, and fills m where
- *   channels are few; it reads all that its pixels read, and a is zero where a place does not meet a tap.
- *   WEIGHTS: m are filters, n taps and channels of x, k pixels of dy.
- * The warps of a work-group share its tile: WARPS_M of them along m, WARPS_N along n, WARPS_K along k; each
- * reads what it multiplies into registers, AHEAD steps ahead, from global memory or from local memory, where the group
- * copied it before (NEAR); the sums are added up in local memory in the order of warps.  With PARTS groups share a
- * tile's sum, too: each leaves its own in the workspace, and the one that ends last adds them up, in one order.
- * Floats are split in two as in conv/nvidia/float.cl; a sum starts anew every step.  A sum that is not finite is
- * computed anew, of a part's products by its group, since it may be what infinity and zeros outside x made.
- * NDRange: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits of k.
+ *   out[m, n] = sum over k of a[m, k] * b[n, k]; a is read at row(m) + in_a(k), b at column(n) + in_b(k), any strides;
+ *   b only where bits(n) & bits(k) is zero, that is inside x.
+ *
+ *              n ->  BN             A work-group computes one tile of BM x BN, of one split of k with SPLIT_K.
+ *            +------+------+        WARPS_M x WARPS_N warps share the tile; WARPS_K of each share its sum, which is
+ *     m  BM  |  0   |  2   |        added up in local memory in the order of warps.
+ *            +------+------+
+ *            |  1   |  3   |
+ *
+ *   Forward, backward data: m: channels of y, times the places of a block of its pixels; n: such blocks; k: taps and
+ *   channels of x.  A block, block_h x block_w, covers the phases of backward data's stride, and fills m where channels
+ *   are few.  It reads all that its pixels read; a is zero where a place does not meet a tap.
+ *   WEIGHTS: m: filters; n: taps and channels of x; k: pixels of dy.
+ *
+ * Grid: one axis, local THREADS, global THREADS * m_tiles * n_tiles * groups * splits.
+ * A warp reads what it multiplies into registers, PREFETCH steps before, from global memory or from local memory, where
+ * the work-group copied it (IN_LOCAL).  With SPLIT_K each work-group leaves its partial sums in the workspace, and the
+ * one that ends last adds them up, in one order.
+ * Local memory: the table of k, LOCAL_WORDS of operands, the warps' sums.
+ * Floats are pairs of tf32 as in conv/nvidia/float.cl; a sum starts anew every step.  A sum that is not finite is
+ * computed again, each split by its work-group, since infinity times a zero outside x may have made it.
+ * Bound by: latency: the launch, one pass through memory, the reduction.
  */
 #ifndef X_TYPE
 #define X_TYPE float
@@ -20,23 +30,23 @@
 #ifndef WEIGHTS
 #define WEIGHTS 0
 #endif
-#ifndef PARTS /* groups share a tile's sum, too; the one that ends last adds up what they left in the workspace */
-#define PARTS 0
+#ifndef SPLIT_K /* 1: split-K: work-groups share a tile's sum; the last of them adds up */
+#define SPLIT_K 0
 #endif
-#ifndef LAST /* of taps and channels, channels run fastest */
-#define LAST 0
+#ifndef CHANNELS_LAST /* of taps and channels, channels run fastest */
+#define CHANNELS_LAST 0
 #endif
 /* How an operand is read: element by element, 16 bytes along k, or 16-bit neighbours along m or n; or floats one by one
- * from local memory, where what the group needs of it lies: rows of x with the zeros around it (b), or w (a). */
+ * from local memory, where the work-group has what it needs: rows of x with the zeros around them (b), or w (a). */
 #define SINGLE 0
 #define RUNS 1
 #define PAIRS 2
-#define NEAR 3
-#ifndef A_WAY
-#define A_WAY SINGLE
+#define IN_LOCAL 3
+#ifndef A_READ
+#define A_READ SINGLE
 #endif
-#ifndef B_WAY
-#define B_WAY SINGLE
+#ifndef B_READ
+#define B_READ SINGLE
 #endif
 #ifndef B_CHUNK /* elements of b, and of a, that are copied to local memory at once */
 #define B_CHUNK 1
@@ -44,17 +54,17 @@
 #ifndef A_CHUNK
 #define A_CHUNK 1
 #endif
-#ifndef NEAR_WORDS /* of local memory for what lies there */
-#define NEAR_WORDS 0
+#ifndef LOCAL_WORDS /* of local memory for operands */
+#define LOCAL_WORDS 0
 #endif
-#ifndef INSIDE /* all that is read of b lies inside x, for all k of a step; if b is NEAR, all k of a step are there */
+#ifndef INSIDE /* all that is read of b is inside x, for all k of a step; if b is IN_LOCAL, all k of a step are there */
 #define INSIDE 0
 #endif
 #ifndef MASKED /* a is zero where bits(m) & bits(k) is not */
 #define MASKED 0
 #endif
-#ifndef M_CLOSEST /* in out, neighbours in m lie closest, not those in n */
-#define M_CLOSEST 0
+#ifndef M_CONTIGUOUS /* out is contiguous along m, not along n */
+#define M_CONTIGUOUS 0
 #endif
 #ifndef VEC /* elements of out that are stored at once where its address allows: 1 or 4 */
 #define VEC 1
@@ -74,54 +84,32 @@
 #ifndef WARPS_K
 #define WARPS_K 8
 #endif
-#ifndef AHEAD /* so many steps are read before they are multiplied */
-#define AHEAD 1
+#ifndef PREFETCH /* steps that are read before they are multiplied */
+#define PREFETCH 1
 #endif
-#ifndef ROOM /* entries of the table of k */
-#define ROOM 1024
+#ifndef TABLE_ENTRIES /* entries of the table of k */
+#define TABLE_ENTRIES 1024
 #endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
+#include "conv/nvidia/small_args.h"
 
 #define WIDE (MX_TYPE(X_TYPE) == MX_TYPE_float)
 #define SIZE (WIDE ? 4 : 2)
 #define LANE_K (16 / SIZE)                     /* of a lane and step: four words of each row */
 #define STEP_K (4 * LANE_K)
-#define UNIT (B_WAY == RUNS ? LANE_K : 1)      /* so many k have one entry in the table */
+#define UNIT (B_READ == RUNS ? LANE_K : 1)      /* so many k have one entry in the table */
 #define ENTRIES (LANE_K / UNIT)                /* of a lane and step */
 #define BM (16 * MB * WARPS_M)
 #define BN (8 * NB * WARPS_N)
 #define THREADS (32 * WARPS_M * WARPS_N * WARPS_K)
-#define RUN (M_CLOSEST ? BM : BN)              /* of a tile's sums: neighbours, and how far such runs are apart */
+#define RUN (M_CONTIGUOUS ? BM : BN)              /* of a tile's sums: neighbours, and how far such runs are apart */
 #define LINES (BM * BN / RUN)
-#define PITCH (RUN + ((M_CLOSEST ? 36 : 40) - RUN % 32) % 32)
+#define PITCH (RUN + ((M_CONTIGUOUS ? 36 : 40) - RUN % 32) % 32)
 #define K_SIDE (1u << 30)                      /* in bits(k), and in bits(n) of an n that there is not */
 #define N_SIDE (1u << 31)                      /* the other way round */
 #define NOWHERE (~0u)
 #define SHARES (WARPS_K * LINES * PITCH)
-
-typedef struct {
-    int m, n, k, each;                           /* of a group; of k, each split */
-    int m_tiles, n_tiles, groups, splits;
-    int p, q, taps_h, taps_w, channels;          /* blocks of pixels; taps of x; channels of x in a group */
-    int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w;
-    int x_g, x_n, x_c, x_h, x_w;                 /* strides in elements */
-    /* a is w, of whose filter_h rows tap u is number place_h + row_h * (the row in a block) + turn_h * u, likewise
-     * columns; or dy. */
-    int filter_h, filter_w, place_h, place_w, row_h, row_w, turn_h, turn_w;
-    int a_g, a_m, a_k, a_n, a_h, a_w;            /* a_m of one channel or filter, a_k of the next k in an entry */
-    int block_h, block_w, outs;                  /* outs: channels of y in a group */
-    int out_g, out_n, out_c, out_h, out_w, out_height, out_width;
-    /* Of NEAR: rows of all images are numbered with those around them, image_rows each, of which a row of pixels reads
-     * `tall`; at most near_rows for a group.  Each is copied from element line_first on, in `chunks`; it has `line`. */
-    int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks;
-    /* w: word where it begins, from one k to the next, elements of it; 0: all k lie together, -1: all m. */
-    int near_a, near_a_k, piece;
-    int a_apart, b_apart; /* channels that are copied at once */
-    mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece;
-    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
-    mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w; /* by_inner: channels if LAST, or taps */
-} mx_nv_small;
 
 typedef struct {
     int a, b, out; /* in elements */
@@ -152,7 +140,7 @@ static inline mx_nv_entry mx_pixel(int i, int near, const mx_nv_small g)
     mx_nv_entry e;
     e.a = n * g.a_n + p * g.a_h + q * g.a_w; /* of dy */
     e.b = near < 0 ? n * g.x_n + h * g.x_h + w * g.x_w
-                   : (n * g.image_rows + p * g.step_h - near) * g.near_h + w * g.near_w - g.line_first;
+                   : (n * g.image_rows + p * g.step_h - near) * g.local_h + w * g.local_w - g.line_first;
     e.bits = mx_outside(h, g.tap_h, g.taps_h, g.h) | mx_outside(w, g.tap_w, g.taps_w, g.w) << 15;
     e.out = n * g.out_n + p * g.block_h * g.out_h + q * g.block_w * g.out_w;
     e.room = min(g.out_height - p * g.block_h, 0xffff) << 16 | min(g.out_width - q * g.block_w, 0xffff);
@@ -165,7 +153,7 @@ static inline mx_nv_entry mx_tap(int i, bool near, const mx_nv_small g)
     const int u = mx_quotient(i, g.by_taps_w), v = i - u * g.taps_w;
     mx_nv_entry e;
     e.a = u * g.turn_h * g.a_h + v * g.turn_w * g.a_w; /* of w */
-    e.b = near ? u * g.tap_h * g.near_h + v * g.tap_w * g.near_w : u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
+    e.b = near ? u * g.tap_h * g.local_h + v * g.tap_w * g.local_w : u * g.tap_h * g.x_h + v * g.tap_w * g.x_w;
     e.bits = 1u << u | 0x8000u << v;
     e.out = u * g.out_h + v * g.out_w; /* of dw */
     e.room = 0;
@@ -174,11 +162,12 @@ static inline mx_nv_entry mx_tap(int i, bool near, const mx_nv_small g)
 
 static inline int2 mx_channel_and_tap(int i, const mx_nv_small g)
 {
-    const int outer = mx_quotient(i, g.by_inner), inner = i - outer * (LAST ? g.channels : g.taps_h * g.taps_w);
-    return LAST ? (int2)(inner, outer) : (int2)(outer, inner);
+    const int outer = mx_quotient(i, g.by_inner), inner = i
+                    - outer * (CHANNELS_LAST ? g.channels : g.taps_h * g.taps_w);
+    return CHANNELS_LAST ? (int2)(inner, outer) : (int2)(outer, inner);
 }
 
-static inline mx_nv_entry mx_entry_n(int n, int near, int near_c, const mx_nv_small g)
+static inline mx_nv_entry mx_entry_n(int n, int near, int local_c, const mx_nv_small g)
 {
     const bool exists = n < g.n;
     mx_nv_entry e;
@@ -186,7 +175,7 @@ static inline mx_nv_entry mx_entry_n(int n, int near, int near_c, const mx_nv_sm
     if (WEIGHTS) {
         const int2 at = mx_channel_and_tap(n, g);
         e = mx_tap(at.y, near >= 0, g);
-        e.b += near < 0 ? at.x * g.x_c : (at.x - near_c) * g.near_c;
+        e.b += near < 0 ? at.x * g.x_c : (at.x - local_c) * g.local_c;
         e.out += at.x * g.out_c;
     } else
         e = mx_pixel(n, near, g);
@@ -226,7 +215,7 @@ static inline mx_nv_entry mx_entry_m(int m, const mx_nv_small g)
 }
 
 /* Of a and b; `near` as in mx_pixel, where w may be in local memory, too, and the first channel there. */
-static inline mx_nv_entry mx_entry_k(int k, int near, int near_c, const mx_nv_small g)
+static inline mx_nv_entry mx_entry_k(int k, int near, int local_c, const mx_nv_small g)
 {
     mx_nv_entry e;
     if (WEIGHTS)
@@ -234,8 +223,8 @@ static inline mx_nv_entry mx_entry_k(int k, int near, int near_c, const mx_nv_sm
     else {
         const int2 at = mx_channel_and_tap(k, g);
         e = mx_tap(at.y, near >= 0, g);
-        e.a += near >= 0 && A_WAY == NEAR ? (at.x - near_c) * g.near_a_k : at.x * g.a_k;
-        e.b += near < 0 ? at.x * g.x_c : (at.x - near_c) * g.near_c;
+        e.a += near >= 0 && A_READ == IN_LOCAL ? (at.x - local_c) * g.local_a_k : at.x * g.a_k;
+        e.b += near < 0 ? at.x * g.x_c : (at.x - local_c) * g.local_c;
     }
     e.bits |= K_SIDE;
     return e;
@@ -352,18 +341,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     __global const STORAGE(X_TYPE) *restrict A, long a_offset, __global const STORAGE(X_TYPE) *restrict B,
     long b_offset, __global STORAGE(X_TYPE) *restrict OUT, long out_offset, const mx_nv_small g, const float alpha,
     const float beta
-#if PARTS
+#if SPLIT_K
     , __global float *workspace, long workspace_offset, const ulong ticket
 #endif
 )
 {
-    __local int in_a[ROOM] __attribute__((aligned(16))), in_b[ROOM] __attribute__((aligned(16)));
-    __local uint in_bits[ROOM] __attribute__((aligned(16)));
+    __local int in_a[TABLE_ENTRIES] __attribute__((aligned(16))), in_b[TABLE_ENTRIES] __attribute__((aligned(16)));
+    __local uint in_bits[TABLE_ENTRIES] __attribute__((aligned(16)));
     /* What was copied here, and the warps' sums when that is not needed any more. */
-    __local uint arena[NEAR_WORDS > SHARES ? NEAR_WORDS : SHARES] __attribute__((aligned(16)));
+    __local uint arena[LOCAL_WORDS > SHARES ? LOCAL_WORDS : SHARES] __attribute__((aligned(16)));
     __local float *shares = (__local float *)arena;
-    __local STORAGE(X_TYPE) *near_b = (__local STORAGE(X_TYPE) *)arena;
-    __local STORAGE(X_TYPE) *near_a = (__local STORAGE(X_TYPE) *)(arena + (A_WAY == NEAR ? g.near_a : 0));
+    __local STORAGE(X_TYPE) *local_b = (__local STORAGE(X_TYPE) *)arena;
+    __local STORAGE(X_TYPE) *local_a = (__local STORAGE(X_TYPE) *)(arena + (A_READ == IN_LOCAL ? g.local_a : 0));
     __local int row_a[BM], row_out[BM], column_b[BN], column_out[BN];
     __local uint row_bits[BM], row_room[BM], column_bits[BN], column_room[BN];
     const int item = get_local_id(0), lane = item & 31, t = lane & 3, r = lane >> 2;
@@ -372,9 +361,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     const int across = mx_quotient(get_group_id(0), g.by_m_tiles), m0 = (get_group_id(0) - across * g.m_tiles) * BM;
     const int rest = mx_quotient(across, g.by_n_tiles), n0 = (across - rest * g.n_tiles) * BN;
     const int split = mx_quotient(rest, g.by_groups), group = rest - split * g.groups;
-    const int begin = split * g.each, end = min(g.k, begin + g.each);
+    const int begin = split * g.split_length, end = min(g.k, begin + g.split_length);
 
-#if PARTS
+#if SPLIT_K
     const int tiles = g.m_tiles * g.n_tiles * g.groups, tile = get_group_id(0) - split * tiles;
     __global ulong *counters = (__global ulong *)(workspace + workspace_offset);
     if (item == THREADS - 1)
@@ -382,45 +371,45 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
     A += a_offset + (long)group * g.a_g;
     B += b_offset + (long)group * g.x_g;
-    const bool a_together = ((ulong)A & (A_WAY == RUNS ? 15 : A_WAY == NEAR ? A_CHUNK * SIZE - 1 : 3)) == 0;
-    const bool b_together = ((ulong)B & (B_WAY == RUNS ? 15 : B_WAY == NEAR ? B_CHUNK * SIZE - 1 : 3)) == 0;
+    const bool a_together = ((ulong)A & (A_READ == RUNS ? 15 : A_READ == IN_LOCAL ? A_CHUNK * SIZE - 1 : 3)) == 0;
+    const bool b_together = ((ulong)B & (B_READ == RUNS ? 15 : B_READ == IN_LOCAL ? B_CHUNK * SIZE - 1 : 3)) == 0;
 
     int first_row = -1, first_c = 0, a_shift = 0;
-#if B_WAY == NEAR
+#if B_READ == IN_LOCAL
     const int first_pixel = WEIGHTS ? begin : n0, last_pixel = WEIGHTS ? end - 1 : min(n0 + BN, g.n) - 1;
     const int first_n = mx_quotient(first_pixel, g.by_image), last_n = mx_quotient(last_pixel, g.by_image);
     first_row = first_n * g.image_rows + mx_quotient(first_pixel - first_n * (g.p * g.q), g.by_row) * g.step_h;
     const int rows = last_n * g.image_rows + mx_quotient(last_pixel - last_n * (g.p * g.q), g.by_row) * g.step_h
                      + g.tall - first_row;
     int channels = 1;
-    if (!LAST) {
+    if (!CHANNELS_LAST) {
         first_c = mx_quotient(WEIGHTS ? n0 : begin, g.by_inner);
         channels = mx_quotient((WEIGHTS ? min(n0 + BN, g.n) : end) - 1, g.by_inner) - first_c + 1;
     }
-    /* A work-item copies the same place of several channels, `b_apart` from one to the next: divisions are slow. */
-    const int b_places = g.near_rows * g.chunks, b_channel = mx_quotient(item, g.by_places);
+    /* A work-item copies the same place of several channels, `b_copied` from one to the next: divisions are slow. */
+    const int b_places = g.local_rows * g.chunks, b_channel = mx_quotient(item, g.by_places);
 #pragma unroll 1
-    for (int i = item - b_channel * b_places; i < b_places && b_channel < g.b_apart; i += THREADS) {
+    for (int i = item - b_channel * b_places; i < b_places && b_channel < g.b_copied; i += THREADS) {
         const int row = mx_quotient(i, g.by_chunks), e = (i - row * g.chunks) * B_CHUNK;
         const int n = mx_quotient(first_row + row, g.by_image_rows);
         const int h = first_row + row - n * g.image_rows + g.first_h;
         const bool inside = (uint)h < (uint)g.h && (uint)(e + g.line_first) < (uint)g.line;
         __global const STORAGE(X_TYPE) *from = B + n * g.x_n + (first_c + b_channel) * g.x_c + h * g.x_h
                                                + g.line_first + e;
-        __local STORAGE(X_TYPE) *to = near_b + b_channel * g.near_c + row * g.near_h + e;
+        __local STORAGE(X_TYPE) *to = local_b + b_channel * g.local_c + row * g.local_h + e;
         if (row >= rows)
             continue;
         if (b_together) {
-            COPY_CHANNELS(b_channel, channels, g.b_apart, B_CHUNK * SIZE, inside, g.near_c, g.x_c);
+            COPY_CHANNELS(b_channel, channels, g.b_copied, B_CHUNK * SIZE, inside, g.local_c, g.x_c);
         } else
 #pragma unroll 1
-            for (int c = b_channel; c < channels; c += g.b_apart) {
+            for (int c = b_channel; c < channels; c += g.b_copied) {
                 for (int o = 0; o < B_CHUNK; o++)
                     to[o] = inside ? from[o] : 0;
-                to += g.b_apart * g.near_c, from += g.b_apart * g.x_c;
+                to += g.b_copied * g.local_c, from += g.b_copied * g.x_c;
             }
     }
-#if A_WAY == NEAR
+#if A_READ == IN_LOCAL
     /* A piece for each channel, or all rows or all channels in one. */
     const bool one = g.piece <= 0;
     const int a_start = g.piece < 0 ? m0 * g.a_m : first_c * g.a_k;
@@ -431,19 +420,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     const int a_places = one ? (a_count + A_CHUNK - 1) / A_CHUNK : g.piece / A_CHUNK;
     const int a_channel = one ? 0 : mx_quotient(item, g.by_piece), a_channels = one ? 1 : channels;
 #pragma unroll 1
-    for (int i = item - a_channel * a_places; i < a_places && a_channel < g.a_apart; i += THREADS) {
+    for (int i = item - a_channel * a_places; i < a_places && a_channel < g.a_copied; i += THREADS) {
         __global const STORAGE(X_TYPE) *from = A + a_first + a_channel * g.a_k + i * A_CHUNK;
-        __local STORAGE(X_TYPE) *to = near_a + a_channel * g.near_a_k + i * A_CHUNK;
+        __local STORAGE(X_TYPE) *to = local_a + a_channel * g.local_a_k + i * A_CHUNK;
         if (i * A_CHUNK >= a_count)
             continue;
         if (a_together) {
-            COPY_CHANNELS(a_channel, a_channels, g.a_apart, A_CHUNK * SIZE, true, g.near_a_k, g.a_k);
+            COPY_CHANNELS(a_channel, a_channels, g.a_copied, A_CHUNK * SIZE, true, g.local_a_k, g.a_k);
         } else
 #pragma unroll 1
-            for (int c = a_channel; c < a_channels; c += g.a_apart) {
+            for (int c = a_channel; c < a_channels; c += g.a_copied) {
                 for (int o = 0; o < A_CHUNK; o++)
                     to[o] = from[o];
-                to += g.a_apart * g.near_a_k, from += g.a_apart * g.a_k;
+                to += g.a_copied * g.local_a_k, from += g.a_copied * g.a_k;
             }
     }
 #endif
@@ -453,11 +442,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #define PACK (WIDE ? 1 : 2)
 #define WITHIN(i) ((i) / PACK % (ENTRIES / PACK) * 4 + (i) / ENTRIES % 4)
 #define K_OF(i) \
-    (UNIT > 1 || A_WAY == RUNS ? (i) * UNIT : ((i) & -(4 * ENTRIES)) + WITHIN(i) * PACK + (i) % PACK)
+    (UNIT > 1 || A_READ == RUNS ? (i) * UNIT : ((i) & -(4 * ENTRIES)) + WITHIN(i) * PACK + (i) % PACK)
 /* What k from `chunk` on add to the places.  Behind the end a is read somewhere, and b taken as zero. */
 #define FILL_TABLE(chunk)                                                                   \
     do {                                                                                    \
-        const int steps_ = (min(end - (chunk), ROOM * UNIT) + STEP_K - 1) / STEP_K;         \
+        const int steps_ = (min(end - (chunk), TABLE_ENTRIES * UNIT) + STEP_K - 1) / STEP_K;         \
         _Pragma("unroll 1") for (int i = item; i < steps_ * 4 * ENTRIES; i += THREADS) {    \
             const int k = (chunk) + K_OF(i);                                                \
             mx_nv_entry e;                                                                  \
@@ -478,20 +467,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             column_room[i - BM] = e.room;
         }
     FILL_TABLE(begin);
-    if (B_WAY == NEAR)
+    if (B_READ == IN_LOCAL)
         WAIT_FOR_COPIES();
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Rows r and r + 8 of each block of m, column r of each block of n; of pairs 2 r and 2 r + 1 of two of them. */
-#if A_WAY == NEAR
-#define A_BASE near_a
+#if A_READ == IN_LOCAL
+#define A_BASE local_a
     __local const STORAGE(X_TYPE) *a_from[MB][2];
 #else
 #define A_BASE A
     __global const STORAGE(X_TYPE) *a_from[MB][2];
 #endif
-#if B_WAY == NEAR
-#define B_BASE near_b
+#if B_READ == IN_LOCAL
+#define B_BASE local_b
     __local const STORAGE(X_TYPE) *b_from[NB];
 #else
 #define B_BASE B
@@ -500,39 +489,39 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     uint a_bits[MB][2], b_bits[NB];
 #pragma unroll
     for (int i = 0; i < 2 * MB; i++) {
-        int row = m_warp + i / 2 * 16 + (A_WAY == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
-        if (A_WAY == PAIRS) /* both of a pair are there */
+        int row = m_warp + i / 2 * 16 + (A_READ == PAIRS ? 2 * r + i % 2 : r + i % 2 * 8);
+        if (A_READ == PAIRS) /* both of a pair are there */
             row = min(row, max(g.m - m0 - 2, 0));
         a_from[i / 2][i % 2] = A_BASE + row_a[row], a_bits[i / 2][i % 2] = MASKED ? row_bits[row] : 0;
     }
 #pragma unroll
     for (int j = 0; j < NB; j++) {
-        int column = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
-        if (B_WAY == PAIRS)
+        int column = n_warp + (B_READ == PAIRS ? j / 2 * 16 + 2 * r + j % 2 : j * 8 + r);
+        if (B_READ == PAIRS)
             column = min(column, max(g.n - n0 - 2, 0) + j % 2);
         b_from[j] = B_BASE + column_b[column];
-        b_bits[j] = INSIDE ? 0 : B_WAY == NEAR ? N_SIDE : column_bits[column];
+        b_bits[j] = INSIDE ? 0 : B_READ == IN_LOCAL ? N_SIDE : column_bits[column];
     }
 
 #define A_MASKS(l) (MASKED ? a_bits[i][half_] & bits[UNIT == 1 ? (l) : 0] : 0)
 #define B_MASKS(l) (INSIDE ? 0 : b_bits[j] & bits[UNIT == 1 ? (l) : 0])
 /* Element by element, from where it lies. */
-#if A_WAY == NEAR
+#if A_READ == IN_LOCAL
 #define LOAD_A(a, l) LOAD_NEAR(a[i][half_][l], a_from[i][half_], ka, l, A_MASKS)
 #else
-#define LOAD_A(a, l) LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_WAY == RUNS ? 1 : g.a_k, l, A_MASKS)
+#define LOAD_A(a, l) LOAD_SINGLE(a[i][half_][l], a_from[i][half_], ka, A_READ == RUNS ? 1 : g.a_k, l, A_MASKS)
 #endif
-#if B_WAY == NEAR
+#if B_READ == IN_LOCAL
 #define LOAD_B(b, l) LOAD_NEAR(b[j][l], b_from[j], kb, l, B_MASKS)
 #else
 #define LOAD_B(b, l) LOAD_SINGLE(b[j][l], b_from[j], kb, 1, l, B_MASKS)
 #endif
-#if A_WAY == PAIRS
+#if A_READ == PAIRS
 #define READ_A_BLOCK(a, i)                                                                                      \
     const int half_ = 0;                                                                                        \
     _Pragma("unroll") for (int l = 0; l < 4; l++)                                                               \
         LOAD_PAIR(a[i][0][l], a[i][1][l], a_from[i][0], ka, g.a_k, l, A_MASKS, a_together)
-#elif A_WAY == RUNS
+#elif A_READ == RUNS
 #define READ_A_BLOCK(a, i)                                                                                      \
     _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) {                                                 \
         if (a_together)                                                                                         \
@@ -545,12 +534,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     _Pragma("unroll") for (int half_ = 0; half_ < 2; half_++) _Pragma("unroll") for (int l = 0; l < 4; l++)     \
         LOAD_A(a, l)
 #endif
-#if B_WAY == PAIRS
+#if B_READ == PAIRS
 #define READ_B_BLOCK(b, j)                                                                                      \
     if (j % 2 == 0)                                                                                             \
         _Pragma("unroll") for (int l = 0; l < 4; l++)                                                           \
             LOAD_PAIR(b[j][l], b[(j + 1) % NB][l], b_from[j], kb, 0, l, B_MASKS, b_together)
-#elif B_WAY == RUNS
+#elif B_READ == RUNS
 #define READ_B_BLOCK(b, j)                                                                                      \
     if (b_together)                                                                                             \
         LOAD_RUN(b[j], b_from[j] + kb[0], B_MASKS(0));                                                          \
@@ -575,14 +564,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
     } while (0)
 
     float sums[MB][NB][4];
-    uint a[AHEAD][MB][2][4], b[AHEAD][NB][4];
+    uint a[PREFETCH][MB][2][4], b[PREFETCH][NB][4];
 #pragma unroll
     for (int i = 0; i < MB * NB * 4; i++)
         sums[i / NB / 4][i / 4 % NB][i % 4] = 0;
 
 #pragma unroll 1
-    for (int chunk = begin; chunk < end; chunk += ROOM * UNIT) {
-        const int steps = (min(end - chunk, ROOM * UNIT) + STEP_K - 1) / STEP_K;
+    for (int chunk = begin; chunk < end; chunk += TABLE_ENTRIES * UNIT) {
+        const int steps = (min(end - chunk, TABLE_ENTRIES * UNIT) + STEP_K - 1) / STEP_K;
         if (chunk != begin) {
             barrier(CLK_LOCAL_MEM_FENCE);
             FILL_TABLE(chunk);
@@ -590,25 +579,25 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         }
         /* The first turns only read. */
 #pragma unroll 1
-        for (int turn = share - AHEAD * WARPS_K; turn < steps; turn += AHEAD * WARPS_K)
+        for (int turn = share - PREFETCH * WARPS_K; turn < steps; turn += PREFETCH * WARPS_K)
 #pragma unroll
-        for (int slot = 0; slot < AHEAD; slot++) {
+        for (int slot = 0; slot < PREFETCH; slot++) {
             const int step = turn + slot * WARPS_K;
-            if (AHEAD > 1 && step >= steps)
+            if (PREFETCH > 1 && step >= steps)
                 break;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             uint a_hi[MB][2][4], a_lo[MB][2][4], b_hi[NB][4], b_lo[NB][4];
             if (step >= 0) {
 #pragma unroll
                 for (int i = 0; i < MB * 8; i++)
-                    SPLIT(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4],
+                    MX_TF32_PAIR(a[slot][i / 8][i / 4 % 2][i % 4], a_hi[i / 8][i / 4 % 2][i % 4],
                           a_lo[i / 8][i / 4 % 2][i % 4]);
 #pragma unroll
                 for (int j = 0; j < NB * 4; j++)
-                    SPLIT(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
+                    MX_TF32_PAIR(b[slot][j / 4][j % 4], b_hi[j / 4][j % 4], b_lo[j / 4][j % 4]);
             }
-            if (step + AHEAD * WARPS_K < steps)
-                READ_STEP(a[slot], b[slot], step + AHEAD * WARPS_K);
+            if (step + PREFETCH * WARPS_K < steps)
+                READ_STEP(a[slot], b[slot], step + PREFETCH * WARPS_K);
             if (step >= 0)
 #pragma unroll
                 for (int i = 0; i < MB; i++) {
@@ -634,8 +623,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #pragma unroll
             for (int j = 0; j < NB * 4; j++)
                 b_now[j / 4][j % 4] = b[slot][j / 4][j % 4];
-            if (step + AHEAD * WARPS_K < steps)
-                READ_STEP(a[slot], b[slot], step + AHEAD * WARPS_K);
+            if (step + PREFETCH * WARPS_K < steps)
+                READ_STEP(a[slot], b[slot], step + PREFETCH * WARPS_K);
             if (step >= 0)
 #pragma unroll
                 for (int i = 0; i < MB * NB * 2; i++)
@@ -647,7 +636,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         }
     }
 
-    if (B_WAY == NEAR)
+    if (B_READ == IN_LOCAL)
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int i = 0; i < MB; i++)
@@ -655,10 +644,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         for (int j = 0; j < NB; j++)
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                const int m = m_warp + i * 16 + (A_WAY == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8);
+                const int m = m_warp + i * 16 + (A_READ == PAIRS ? 2 * r + l / 2 : r + l / 2 * 8);
                 const int column = 2 * t + l % 2;
-                const int n = n_warp + (B_WAY == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
-                shares[share * (LINES * PITCH) + (M_CLOSEST ? n * PITCH + m : m * PITCH + n)] = sums[i][j][l];
+                const int n = n_warp + (B_READ == PAIRS ? j / 2 * 16 + 2 * column + j % 2 : j * 8 + column);
+                shares[share * (LINES * PITCH) + (M_CONTIGUOUS ? n * PITCH + m : m * PITCH + n)] = sums[i][j][l];
             }
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -671,14 +660,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         if (again & 1)                                                                                          \
             _Pragma("unroll 1") for (int l = 0; l < 4; l++) {                                                   \
                 const int line = i / (RUN / 4), first = i % (RUN / 4) * 4 + l;                                  \
-                const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first;                    \
+                const int row = M_CONTIGUOUS ? first : line, column = M_CONTIGUOUS ? line : first;                    \
                 if (m0 + row < g.m && n0 + column < g.n && MEETS(row, column))                                  \
                     __VA_ARGS__;                                                                                \
             }
 /* Whether a place in a block is inside out. */
 #define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
                                         && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
-#if PARTS
+#if SPLIT_K
     __global float *part = workspace + workspace_offset + ((tiles + 1) & ~1) * 2 + (long)tile * g.splits * (BM * BN);
     __local int done;
 #pragma unroll 1
@@ -707,11 +696,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #pragma unroll 2
     for (int turn = 0; turn < (BM * BN / 4 + THREADS - 1) / THREADS; turn++) {
         const int i = item + turn * THREADS, line = i / (RUN / 4), first = i % (RUN / 4) * 4;
-        const int row = M_CLOSEST ? first : line, column = M_CLOSEST ? line : first, m = m0 + row, n = n0 + column;
+        const int row = M_CONTIGUOUS ? first : line, column = M_CONTIGUOUS ? line : first;
+        const int m = m0 + row, n = n0 + column;
         if (i >= BM * BN / 4 || m >= g.m || n >= g.n)
             continue;
         float4 sum;
-#if PARTS
+#if SPLIT_K
         LOAD_PART(sum, part + i * 4);
 #pragma unroll 1
         for (int o = 1; o < g.splits; o += 4) { /* four loads under way */
@@ -731,8 +721,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             sum += *(__local const float4 *)(shares + o * (LINES * PITCH) + line * PITCH + first);
 #endif
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
-        const int count = min(4, M_CLOSEST ? g.m - m : g.n - n);
-#if !PARTS
+        const int count = min(4, M_CONTIGUOUS ? g.m - m : g.n - n);
+#if !SPLIT_K
         if (!IS_FINITE(sum)) {
             again |= 1u << turn;
             continue;
@@ -754,8 +744,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
 #else
             uint2 four;
-            MX_NARROW(four.x, v[0], v[1]);
-            MX_NARROW(four.y, v[2], v[3]);
+            MX_ROUND_PAIR(four.x, v[0], v[1]);
+            MX_ROUND_PAIR(four.y, v[2], v[3]);
             *(__global uint2 *)to = four;
 #endif
             continue;
@@ -763,13 +753,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #endif
 #pragma unroll
         for (int l = 0; l < 4; l++) {
-            const int row_l = M_CLOSEST ? row + l : row, column_l = M_CLOSEST ? column : column + l;
+            const int row_l = M_CONTIGUOUS ? row + l : row, column_l = M_CONTIGUOUS ? column : column + l;
             if (l >= count || !MEETS(row_l, column_l))
                 continue;
             STORE_MIXED(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
         }
     }
-#if !PARTS
+#if !SPLIT_K
     EXACTLY({
         const float sum = mx_exactly(A, B, g, m0 + row, n0 + column, 0, g.k);
         STORE_MIXED(X_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);

@@ -1,8 +1,13 @@
-/* The sum of the parts of backward weights, in their order whatever the device: dw = alpha * sum + beta * dw.
+/* The sum of split-K's partial sums of backward weights: dw = alpha * sum + beta * dw, in a fixed order on any device.
  *
- * parts[split][row][tap * part_tap + c * part_c], rows of all groups, `pitch` elements each.  256 / SHARES neighbouring
- * elements and SHARES of the splits a group of work-items: each share is added up in order, then the shares.
- * NDRange: one axis, local 256, global SHARES * (elements of dw, up to a multiple of 256 / SHARES).
+ *   partial[split][row][tap * partial_tap + c * partial_c], rows of all groups, `pitch` elements each.
+ *
+ *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring elements of dw
+ *                share s adds up splits s * n .. (s + 1) * n - 1 in order; then share 0 adds up the shares in order.
+ *
+ * Grid: one axis, local 256, global SHARES * (elements of dw, up to a multiple of 256 / SHARES).
+ * Local memory: one float a work-item.
+ * Bound by: memory; each partial sum is read once.
  */
 #ifndef X_TYPE
 #define X_TYPE float
@@ -11,27 +16,22 @@
 #define SHARES 1
 #endif
 #include "include/common.h"
-
-typedef struct {
-    int rows, channels, taps_h, taps_w; /* of dw */
-    int splits, pitch, part_c, part_tap;
-    int w_k, w_c, w_h, w_w; /* strides */
-} mx_nv_sum;
+#include "conv/nvidia/conv_args.h"
 
 
 #define WIDTH (256 / SHARES)
 
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_parts(
-    __global const float *restrict parts, long parts_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_partial(
+    __global const float *restrict partial, long partial_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
     const mx_nv_sum g, const float alpha, const float beta)
 {
     __local float shares[SHARES][WIDTH];
     const int taps = g.taps_h * g.taps_w, columns = g.channels * taps, all = g.rows * columns;
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    /* Neighbours among the elements are neighbours among the parts. */
+    /* Neighbours among the elements are neighbours among the partial sums. */
     int c, tap, row = at / columns;
     const int column = at - row * columns;
-    if (g.part_c == 1) {
+    if (g.partial_c == 1) {
         tap = column / g.channels;
         c = column - tap * g.channels;
     } else {
@@ -41,11 +41,11 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_parts(
     float sum = 0;
     if (at < all) {
         const long step = (long)g.rows * g.pitch;
-        parts += parts_offset + (long)row * g.pitch + tap * g.part_tap + c * g.part_c;
+        partial += partial_offset + (long)row * g.pitch + tap * g.partial_tap + c * g.partial_c;
         const int each = (g.splits + SHARES - 1) / SHARES, end = min((share + 1) * each, g.splits);
 #pragma unroll 8
         for (int i = share * each; i < end; i++)
-            sum += parts[i * step];
+            sum += partial[i * step];
     }
     shares[share][get_local_id(0) % WIDTH] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);

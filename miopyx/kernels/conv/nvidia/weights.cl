@@ -1,10 +1,16 @@
-/* Backward weights with float operands as implicit GEMM on NVIDIA's tensor cores: the sums of dy x over the pixels of
- * one split, three products of hi and lo for each, see conv/nvidia/float.cl.
+/* Backward weights with float operands on tensor cores: partial sums of split-K over the pixels of x and dy.
  *
- * Rows are filters, columns are (c, i, j) as in packed KCRS, the sum runs over pixels; x and dy have any strides.
- * parts[split][group][filter][column]: a group of work-items owns a tile of BM x BN for `slices` slices of DEPTH
- * pixels.
- * NDRange: one axis, local 256, global 256 * tiles down * tiles across * groups * splits.
+ *   partial[split][group][filter][(c, i, j)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
+ *
+ *              columns (c, i, j) ->  BN    A work-group computes one tile of BM filters x BN columns for one split:
+ *   filters  +--------+--------+           `slices` K-slices of DEPTH pixels.  8 warps, each 64 x 32 in registers.
+ *     BM     | tile 0 | tile 2 |           conv/nvidia/sum.cl adds the splits up in a fixed order.
+ *            +--------+--------+
+ *
+ * Grid: one axis, local 256, global 256 * tiles down * tiles across * groups * splits.
+ * x and dy have any strides; pairs of tf32 as in conv/nvidia/float.cl.
+ * Local memory: a ring of STAGES K-slices, rows padded to PITCH words against bank conflicts.
+ * Bound by: copies of 4 bytes, and three products for one.
  */
 #define X_TYPE float
 #ifndef WARPS_M /* a warp owns 64 filters x 32 columns */
@@ -28,18 +34,12 @@
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_weights(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
-    __global float *restrict parts, long parts_offset, const mx_nv_conv g, const int slices)
+    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_WORDS / 4] __attribute__((aligned(128)));
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, taps = g.taps_h * g.taps_w;
     const int columns = g.channels * taps;
-    const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN;
-    int tile = get_group_id(0);
-    const int m0 = tile % down * BM;
-    tile /= down;
-    const int n0 = tile % across * BN;
-    tile /= across;
-    const int group = tile % g.groups, split = tile / g.groups;
+    MX_SPLIT_K_TILE(g.filters, columns, g.groups);
 
     X += x_offset + (long)group * g.x_g;
     Y += y_offset + (long)group * g.y_g;
@@ -60,24 +60,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
     int ahead_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const int own_slices = ahead_slices;
 
-#define COPY_SLICE()                                                                                                  \
-    do {                                                                                                              \
-        const int n = mx_quotient(pixel, g.image), rest = pixel - n * (g.p * g.q);                                    \
-        const int p = mx_quotient(rest, g.row), q = rest - p * g.q;                                                   \
-        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                         \
-        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;                 \
-        const bool inside = pixel < g.pixels;                                                                         \
-        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                          \
-            const int k = m0 + row0 + i * 16;                                                                         \
-            const bool valid = inside && k < g.filters;                                                               \
-            MX_COPY4(stage_to + i * 16 * PITCH * 4, Y + (valid ? y_at + k * g.y_c : 0), valid);                       \
-        }                                                                                                             \
-        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                          \
-            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                                    \
-                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                                       \
-            MX_COPY4(stage_to + (BM + i * 16) * PITCH * 4, X + (valid ? x_at + column_at[i] : 0), valid);             \
-        }                                                                                                             \
-        pixel += DEPTH;                                                                                               \
+#define COPY_SLICE()                                                                                                   \
+    do {                                                                                                               \
+        const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);                                  \
+        const int p = mx_quotient(rest, g.by_row), q = rest - p * g.q;                                                 \
+        const int h = p * g.step_h + g.first_h, w = q * g.step_w + g.first_w;                                          \
+        const int y_at = n * g.y_n + p * g.y_h + q * g.y_w, x_at = n * g.x_n + h * g.x_h + w * g.x_w;                  \
+        const bool inside = pixel < g.pixels;                                                                          \
+        _Pragma("unroll") for (int i = 0; i < Y_ROWS; i++) {                                                           \
+            const int k = m0 + row0 + i * 16;                                                                          \
+            const bool valid = inside && k < g.filters;                                                                \
+            MX_COPY4(stage_to + i * 16 * PITCH * 4, Y + (valid ? y_at + k * g.y_c : 0), valid);                        \
+        }                                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < X_ROWS; i++) {                                                           \
+            const bool valid = inside && (uint)(h + (corner[i] >> 16)) < (uint)g.h                                     \
+                               && (uint)(w + (corner[i] & 0xffff)) < (uint)g.w;                                        \
+            MX_COPY4(stage_to + (BM + i * 16) * PITCH * 4, X + (valid ? x_at + column_at[i] : 0), valid);              \
+        }                                                                                                              \
+        pixel += DEPTH;                                                                                                \
     } while (0)
 
     float sums[WM / 16][WN / 8][4];
@@ -102,9 +102,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
             COPY_SLICE();
         MX_COMMIT();
         const uint at = slice % STAGES * STAGE_WORDS * 4;
-        float part[WM / 16][WN / 8][4];
+        float slice_sums[WM / 16][WN / 8][4];
         MX_EACH_SUM(i, j, l, 1)
-            part[i][j][l] = 0;
+            slice_sums[i][j][l] = 0;
 #pragma unroll
         for (int k = 0; k < DEPTH / 8; k++) {
             uint b[WN / 8][2], b_hi[WN / 8][2], b_lo[WN / 8][2];
@@ -116,34 +116,34 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_w
             for (int j = 0; j < WN / 8; j++)
 #pragma unroll
                 for (int l = 0; l < 2; l++)
-                    SPLIT(b[j][l], b_hi[j][l], b_lo[j][l]);
+                    MX_TF32_PAIR(b[j][l], b_hi[j][l], b_lo[j][l]);
 #pragma unroll
             for (int i = 0; i < WM / 16; i++) {
                 uint a[4], a_hi[4], a_lo[4];
                 MX_LDMATRIX(a[0], a[1], a[2], a[3], a_row + at + (i * 16 * PITCH + k * 8) * 4);
 #pragma unroll
                 for (int l = 0; l < 4; l++)
-                    SPLIT(a[l], a_hi[l], a_lo[l]);
+                    MX_TF32_PAIR(a[l], a_hi[l], a_lo[l]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MX_MULTIPLY(part[i][j], a_lo, b_hi[j]);
+                    MX_MULTIPLY(slice_sums[i][j], a_lo, b_hi[j]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MX_MULTIPLY(part[i][j], a_hi, b_lo[j]);
+                    MX_MULTIPLY(slice_sums[i][j], a_hi, b_lo[j]);
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    MX_MULTIPLY(part[i][j], a_hi, b_hi[j]);
+                    MX_MULTIPLY(slice_sums[i][j], a_hi, b_hi[j]);
             }
         }
         MX_EACH_SUM(i, j, l, 1)
-            sums[i][j][l] += part[i][j][l];
+            sums[i][j][l] += slice_sums[i][j][l];
     }
 
-    parts += parts_offset + ((long)split * g.groups + group) * g.filters * columns;
+    partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
     MX_EACH_SUM(i, j, l, 1) {
         const int m = m0 + warp_m + i * 16 + (l >> 1) * 8 + (lane >> 2);
         const int n = n0 + warp_n + j * 8 + (lane & 3) * 2 + (l & 1);
         if (m < g.filters && n < columns)
-            parts[(long)m * columns + n] = sums[i][j][l];
+            partial[(long)m * columns + n] = sums[i][j][l];
     }
 }

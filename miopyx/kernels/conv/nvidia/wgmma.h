@@ -1,17 +1,17 @@
 /* wgmma, which OpenCL C's compiler does not assemble: its lines travel as PTX comments that begin with //@, and the
  * host takes that mark away when it builds the PTX anew for sm_90a.  Needs SM_90A.  After conv/nvidia/ptx.h.
  *
- * A matrix lies in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
+ * A matrix is in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
  * c ^ (r % 8).  Rows of 64 numbers of the summed axis (trans "0, 0"), or rows of one summed index with 64 rows or
- * columns of the product each (trans "1, 1"), the next 64 `apart` bytes further on.
+ * columns of the product each (trans "1, 1"), the next 64 `leading` bytes further on.
  */
 #if !SM_90A
 #error "wgmma needs SM_90A"
 #endif
 
-static inline ulong mx_wg_matrix(uint shared, uint apart)
+static inline ulong mx_wg_matrix(uint shared, uint leading)
 {
-    return (ulong)(shared >> 4 & 0x3fff) | (ulong)(apart >> 4 & 0x3fff) << 16 | (ulong)(1024 >> 4) << 32 | 1ul << 62;
+    return (ulong)(shared >> 4 & 0x3fff) | (ulong)(leading >> 4 & 0x3fff) << 16 | (ulong)(1024 >> 4) << 32 | 1ul << 62;
 }
 
 #define MX_WG_FENCE() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
@@ -27,7 +27,7 @@ static inline ulong mx_wg_matrix(uint shared, uint apart)
 
 /* d (64 x N floats) = a b, plus what d was where `keep` is "1" and not "0": work-item i of 128 has rows i / 32 * 16 +
  * i % 32 / 4 (+ 8 for d[j] with j & 2) and columns j / 4 * 8 + i % 4 * 2 + j % 2. */
-#define MX_WG_TYPE MX_HALF "." MX_HALF
+#define MX_WG_TYPE MX_PTX_16BIT "." MX_PTX_16BIT
 #define MX_FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MX_EIGHT(d, i) MX_FOUR(d, i), MX_FOUR(d, (i) + 4)
 #define MX_WGMMA_32(d, a, b, keep, trans)                                                                             \

@@ -14,12 +14,14 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF,
     mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, is_packed, spatial_size, sum_terms, type_token, vector_lanes,
+    ConvOffer, ConvSolver, capped_product, capped_sum, is_packed, set_offer, spatial_size, sum_terms, type_token,
+    vector_lanes,
 )
 
 cdef enum:
@@ -247,6 +249,39 @@ cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
     return image * t.len[1] * spatial_size(t) * type_size(<int> t.type)
 
 
+cdef int64_t _most_bytes(Device dev, const mx_conv_problem* p, int64_t points, const plan_t* usual) except -1:
+    """The most that any configuration takes."""
+    cdef plan_t a
+    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
+    cdef int64_t most = _bytes(usual), block, round_mib
+    if usual.fused and not weights:
+        return most
+    for block in WEIGHTS_BLOCKS if weights else BLOCKS:
+        for round_mib in WEIGHTS_ROUNDS if weights else ROUNDS:
+            a = _plan(dev, p, points, block, round_mib)
+            if _can(dev, &a, weights):
+                most = max(most, _bytes(&a))
+    return most
+
+
+cdef double _index(const mx_conv_problem* p, const plan_t* a) noexcept:
+    """Products of a direct convolution over what is done here, all in vectors."""
+    cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
+    cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
+    cdef double out_depth = a.g.out_depth, depth = <double> _ceil(a.g.out_depth, a.g.out_slices) * a.g.slices
+    cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
+                          * a.g.out_h * a.g.out_w * out_depth * a.g.taps_d)
+    cdef double filters = c * k_vectors, products = tiles * c * k_vectors
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
+        filters, products = k * c_vectors, tiles * k * c_vectors
+        if a.taps_h * a.taps_w == 25:
+            products += <double> FIVE_COST / p.groups
+    return .9 * direct / (p.groups * a.points_h * a.points_w * (
+        a.g.taps_d * (products * out_depth + filters * (FILTER_COST + SLICE_COST * (out_depth - 1)))
+        + TILE_COST * tiles * (c_vectors * depth + k_vectors * out_depth)))
+
+
 cdef class _Winograd(ConvSolver):
     cdef int64_t points
 
@@ -254,8 +289,19 @@ cdef class _Winograd(ConvSolver):
         self.algorithm = WINOGRAD
         self.dynamic = self.deterministic = self.mixes_tiles = True
 
-    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+    cdef object consider(self, Device dev, ConvProblem problem):
         cdef plan_t a
+        cdef str why = self.judge(dev, &problem.c, &a)
+        cdef ConvOffer offer
+        if why is not None:
+            return why
+        offer = ConvOffer.__new__(ConvOffer)
+        set_offer(offer, self, dev, problem)
+        offer.index, offer.workspace = _index(&problem.c, &a), _most_bytes(dev, &problem.c, self.points, &a)
+        return offer
+
+    cdef str judge(self, Device dev, const mx_conv_problem* p, plan_t* a):
+        """Return why the solver cannot take the problem, or None and its usual plan."""
         cdef int i
         cdef int64_t products
         if not dev.is_cpu:
@@ -281,8 +327,8 @@ cdef class _Winograd(ConvSolver):
             products = p.w.len[1] if p.direction == MX_FORWARD else p.w.len[0] // p.groups
         if products < LEAST_SUM:
             return "too few channels" if p.direction != MX_BACKWARD_WEIGHTS else "too few pixels"
-        a = _usual(dev, p, self.points)
-        if _bytes(&a) > dev.max_alloc:
+        a[0] = _usual(dev, p, self.points)
+        if _bytes(a) > dev.max_alloc:
             return "workspace is beyond the limit"
         if p.direction != MX_BACKWARD_WEIGHTS and products * p.w.len[2] > LARGEST_SUM:
             return "many channels"
@@ -299,36 +345,12 @@ cdef class _Winograd(ConvSolver):
         return TRANSFORMS + min(terms, 256.0) + min(2 * a.blocks * a.g.out_slices, <int64_t> MOST_BLOCKS) + 4 * a.rounds
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """The most that any configuration takes."""
         cdef plan_t a = _usual(dev, p, self.points)
-        cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS
-        cdef int64_t most = _bytes(&a), block, round_mib
-        if a.fused and not weights:
-            return most
-        for block in WEIGHTS_BLOCKS if weights else BLOCKS:
-            for round_mib in WEIGHTS_ROUNDS if weights else ROUNDS:
-                a = _plan(dev, p, self.points, block, round_mib)
-                if _can(dev, &a, weights):
-                    most = max(most, _bytes(&a))
-        return most
+        return _most_bytes(dev, p, self.points, &a)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        """Products of a direct convolution over what is done here, all in vectors."""
         cdef plan_t a = _usual(dev, p, self.points)
-        cdef double tiles = <double> a.g.tiles_h * a.g.tiles_w * p.x.len[0]
-        cdef double c = a.g.c, k = a.g.k, c_vectors = _ceil(a.g.c, a.vec), k_vectors = _ceil(a.g.k, a.vec)
-        cdef double out_depth = a.g.out_depth, depth = <double> _ceil(a.g.out_depth, a.g.out_slices) * a.g.slices
-        cdef double direct = (<double> p.x.len[0] * p.groups * a.taps_h * a.taps_w * c * k / a.vec
-                              * a.g.out_h * a.g.out_w * out_depth * a.g.taps_d)
-        cdef double filters = c * k_vectors, products = tiles * c * k_vectors
-        if p.direction == MX_BACKWARD_WEIGHTS:
-            direct = direct / a.g.out_h / a.g.out_w * p.y.len[3] * p.y.len[4]
-            filters, products = k * c_vectors, tiles * k * c_vectors
-            if a.taps_h * a.taps_w == 25:
-                products += <double> FIVE_COST / p.groups
-        return .9 * direct / (p.groups * a.points_h * a.points_w * (
-            a.g.taps_d * (products * out_depth + filters * (FILTER_COST + SLICE_COST * (out_depth - 1)))
-            + TILE_COST * tiles * (c_vectors * depth + k_vectors * out_depth)))
+        return _index(p, &a)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         if p.direction == MX_BACKWARD_WEIGHTS:

@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
 from miopyx.solvers.conv.nvidia._common cimport (
-    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, up,
+    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_partial, up,
 )
 
 cdef enum:
@@ -596,4 +596,4 @@ cdef class DepthwiseWrw(_Depthwise):
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
         groups = g.sets * (up(p.w.len[3], rows) // rows) * splits
         return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
-                         sum_parts(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))
+                         sum_partial(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Device, Step
+from miopyx._core cimport Arg, Device, Step
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport ConvSolver
 
@@ -14,42 +14,52 @@ cdef enum:
     MMA_PEAK = 12
     WGMMA_PEAK = 16
 
-# The structs of kernels/conv/nvidia/ptx.h, which explains them.
-cdef struct mx_nv_divisor:
-    unsigned int magic, shift
+cdef extern from "miopyx/kernels/conv/nvidia/divisor.h" nogil:
+    ctypedef struct mx_nv_divisor:
+        unsigned int magic, shift
 
-cdef struct mx_nv_conv:
-    int pixels, p, q
-    int filters, channels, reduced
-    int groups, taps_h, taps_w
-    int h, w
-    int step_h, step_w, first_h, first_w, tap_h, tap_w
-    int x_g, x_n, x_c, x_h, x_w
-    int w_first, w_g, w_k, w_h, w_w
-    int y_first, y_g, y_n, y_c, y_h, y_w
-    mx_nv_divisor image, row
+cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
+    ctypedef struct mx_nv_conv:
+        int pixels, p, q
+        int filters, channels, reduced
+        int groups, taps_h, taps_w
+        int h, w
+        int step_h, step_w, first_h, first_w, tap_h, tap_w
+        int x_g, x_n, x_c, x_h, x_w
+        int w_first, w_g, w_k, w_h, w_w
+        int y_first, y_g, y_n, y_c, y_h, y_w
+        mx_nv_divisor by_image, by_row
 
-# The taps of one axis that meet the pixels `residue + i * step` of dx: number first + j * every, j < count, which reads
-# dy at i + start + j * move.
+    ctypedef struct mx_nv_sum:
+        int rows, channels, taps_h, taps_w
+        int splits, pitch, partial_c, partial_tap
+        int w_k, w_c, w_h, w_w
+
+# The taps of one axis that meet the pixels `phase + i * step` of dx: number first + j * every, j < count, which
+# reads dy at i + start + j * move.
 cdef struct taps_t:
     int64_t first, every, count, start, move
 
 
 cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
+cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
 cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
 cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil
 cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t taps_w) noexcept nogil
-cdef void set_residue(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
+cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
-cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil
+cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil
 cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
 cdef int64_t span(const mx_tensor* t) noexcept nogil
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil
 cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
-cdef Step sum_parts(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
+cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
+cdef Arg struct_arg(const void* value, size_t size)
+cdef Arg int_arg(int64_t value)
+cdef Arg float_arg(float value)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)

@@ -1,6 +1,4 @@
-"""What the solvers for NVIDIA's tensor cores share: the problem as their kernels take it, and the sum of parts."""
-
-import struct
+"""What the solvers for NVIDIA's tensor cores share: the problem as their kernels take it, and the sum of split-K."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -38,6 +36,11 @@ cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
     return (value + multiple - 1) // multiple * multiple
 
 
+cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil:
+    """n / d rounded up, for d > 0 and any n."""
+    return (n + d - 1) // d if n > 0 else -(-n // d)
+
+
 cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
     while b:
         a, b = b, a % b
@@ -59,7 +62,7 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
     """The pixels of the grid: `images` times p rows of q."""
     g.p, g.q = <int> p, <int> q
     g.pixels = <int> (images * p * q)
-    g.image, g.row = divisor(p * q), divisor(q)
+    g.by_image, g.by_row = divisor(p * q), divisor(q)
 
 
 cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil:
@@ -93,7 +96,7 @@ cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
 
 
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil:
-    """x, or its copy with `packed` of a group's `channels` closest where that is not zero."""
+    """x, or its copy with `packed` of a group's `channels` contiguous where that is not zero."""
     g.h, g.w = <int> x.len[3], <int> x.len[4]
     if packed:
         g.x_c, g.x_g = 1, <int> packed
@@ -119,8 +122,8 @@ cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t t
     g.w_g = g.w_k * g.filters
 
 
-cdef void set_residue(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
-    """The pixels of dx that leave a, b when divided by the stride, and the taps of each in dy; g has w as it lies."""
+cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
+    """The pixels of dx of phase (a, b) of the stride, and the taps of each in dy; g has w's strides as they are."""
     cdef taps_t th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
     set_grid(g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
              (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
@@ -133,17 +136,17 @@ cdef void set_residue(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_
     g.w_h, g.w_w = <int> th.every * g.w_h, <int> tw.every * g.w_w
 
 
-cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t residue) noexcept nogil:
+cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil:
     cdef taps_t t
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
     memset(&t, 0, sizeof(t))
     t.every = step // gcd(step, dilation)
     t.move = -(dilation * t.every // step)
     for tap in range(min(t.every, p.w.len[2 + axis])):
-        if (residue + p.pad[axis] - tap * dilation) % step == 0:
+        if (phase + p.pad[axis] - tap * dilation) % step == 0:
             t.first = tap
             t.count = (p.w.len[2 + axis] - tap + t.every - 1) // t.every
-            t.start = (residue + p.pad[axis] - tap * dilation) // step
+            t.start = (phase + p.pad[axis] - tap * dilation) // step
             break
     return t
 
@@ -152,14 +155,32 @@ cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil:
     return p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4]
 
 
-cdef Step sum_parts(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap):
-    """Add up the parts at byte `offset` of the workspace: rows of `pitch` elements, channels `c`, taps `tap` apart."""
+cdef Arg struct_arg(const void* value, size_t size):
+    """A struct that a kernel takes by value."""
+    return Arg.value_of((<const unsigned char*> value)[:size])
+
+
+cdef Arg int_arg(int64_t value):
+    cdef int narrow = <int> value
+    return struct_arg(&narrow, sizeof(narrow))
+
+
+cdef Arg float_arg(float value):
+    return struct_arg(&value, sizeof(value))
+
+
+cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap):
+    """Add the partial sums at byte `offset` of the workspace: rows of `pitch` elements, strides `c` and `tap`."""
     cdef int64_t shares = 8 if splits > 16 else 4 if splits > 8 else 1, width = 256 // shares
-    sizes = struct.pack("12i", p.w.len[0], p.w.len[1], p.w.len[3], p.w.len[4], splits, pitch, c, tap,
-                        stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
+    cdef mx_nv_sum g
+    g.rows, g.channels, g.taps_h, g.taps_w = (
+        <int> p.w.len[0], <int> p.w.len[1], <int> p.w.len[3], <int> p.w.len[4])
+    g.splits, g.pitch, g.partial_c, g.partial_tap = <int> splits, <int> pitch, <int> c, <int> tap
+    g.w_k, g.w_c, g.w_h, g.w_w = (
+        <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
-            Arg.value_of(sizes), Arg.alpha(False), Arg.beta(False))
-    return Step(KernelSpec("conv/nvidia/sum.cl", "sum_parts", X_TYPE=type_token(p.w.type), SHARES=shares), args,
+            struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv/nvidia/sum.cl", "sum_partial", X_TYPE=type_token(p.w.type), SHARES=shares), args,
                 (up(weight_count(p), width) // width * 256,), (256,))
 
 

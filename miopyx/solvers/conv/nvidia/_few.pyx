@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, tensor_cores,
-    up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    tensor_cores, up,
 )
 
 cdef enum:
@@ -22,34 +22,34 @@ cdef enum:
     TILE_W = 16
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
-    WEIGHTS = 0            # in place of the blocks of a warp: backward weights
+    WEIGHTS = 0            # instead of a number of blocks: backward weights
     MOST_TILES = LONGEST // (TILE_H * TILE_W)    # of a work-group that sums them
 
-# The struct of kernels/conv/nvidia/few.h, which explains it.
-cdef struct mx_nv_few:
-    int images, p, q
-    int h, w, channels, filters
-    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
-    int x_n, x_c, x_h
-    int y_n, y_c, y_h, y_w
-    int w_k, w_c, w_h, w_w
-    int run
-    int rows, lines, width, pitch
-    int tiles, across, down, sets, workers
-    mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
+cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
+    ctypedef struct mx_nv_few:
+        int images, p, q
+        int h, w, channels, filters
+        int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
+        int x_n, x_c, x_h
+        int y_n, y_c, y_h, y_w
+        int w_k, w_c, w_h, w_w
+        int run
+        int rows, lines, width, pitch
+        int tiles, across, down, sets, workers
+        mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
 
 # What the kernels are compiled for.
 cdef struct plan_t:
     bint last, paired, vector
-    int64_t steps, room, local
+    int64_t steps, tile_elements, local
 
 
 cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Channels closest, then the pixels of a row."""
+    """Channels last, and the pixels of a row without gaps."""
     return (t.len[1] == 1 or t.stride[1] == 1) and (t.len[4] == 1 or t.stride[4] == t.len[1])
 
 
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+cdef bint _rows_contiguous(const mx_tensor* t) noexcept nogil:
     return t.len[4] == 1 or t.stride[4] == 1
 
 
@@ -79,8 +79,8 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     g.lines = g.rows * (1 if k.last else g.channels)
     g.width = <int> (((TILE_W - 1) * g.step_w + (g.taps_w - 1) * g.tap_w + 1) * unit)
     g.pitch = <int> up(g.width + 1, 2)
-    k.room = up(g.lines * <int64_t> g.pitch, 256)
-    k.local = 2 * k.room * size + k.steps * depth * 8
+    k.tile_elements = up(g.lines * <int64_t> g.pitch, 256)
+    k.local = 2 * k.tile_elements * size + k.steps * depth * 8
     k.local += 2 * 18432 if blocks == WEIGHTS else k.steps * 4 * 512 * (size // 2)
     k.paired = size == 2 and g.step_w * unit % 2 == 0
     if k.last:
@@ -131,7 +131,7 @@ cdef class _NvFewChannels(_NvSolver):
         t.launch = 2 if weights else 1
         t.tiles = each * at_once
         t.steps = each * at_once * k.steps
-        t.room = each * at_once * k.room * 1e-3
+        t.room = each * at_once * k.tile_elements * 1e-3
         t.x = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
         t.y = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
         if not (_chunked(&k, &g) if weights else k.vector):
@@ -162,8 +162,8 @@ cdef class _NvFewChannels(_NvSolver):
                 p.dilation[1] * p.w.len[3], p.dilation[2] * p.w.len[4]) > 256:
             return "a large filter, stride or dilation"
         k = _plan(p, max(1, dev.compute_units), 2, &g)
-        if not k.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not k.last and not (_rows_contiguous(&p.x) and _rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         return "a large filter, stride or dilation" if k.local > LOCAL_MEM - 1024 else None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -173,7 +173,7 @@ cdef class _NvFewChannels(_NvSolver):
 
 
 cdef class NvFewChannelsFwd(_NvFewChannels):
-    """Forward in one launch, no workspace."""
+    """Forward, few channels: implicit GEMM, persistent, resident weights; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1118, "NvFewChannelsFwd", MX_FORWARD
@@ -188,16 +188,16 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
-        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type), LAST=int(k.last),
-                          PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps, ROOM=k.room,
-                          BLOCKS=config[0])
+        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type),
+                          CHANNELS_LAST=int(k.last), PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps,
+                          TILE_ELEMENTS=k.tile_elements, BLOCKS=config[0])
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
 
 
 cdef class NvFewChannelsWrw(_NvFewChannels):
-    """Backward weights of 16 bits: parts of the pixels side by side, added up in one order by a second launch."""
+    """Backward weights in 16 bits, few channels: split-K over tiles of pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1119, "NvFewChannelsWrw", MX_BACKWARD_WEIGHTS
@@ -225,8 +225,9 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
         cdef int64_t columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
-                          LAST=int(k.last), CHUNKED=int(_chunked(&k, &g)), STEPS=k.steps, ROOM=k.room)
+                          CHANNELS_LAST=int(k.last), CHUNKED=int(_chunked(&k, &g)), STEPS=k.steps,
+                          TILE_ELEMENTS=k.tile_elements)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+                struct_arg(&g, sizeof(g)))
         return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),
-                         sum_parts(p, g.workers, 0, columns, 1, p.w.len[1])], self.workspace_bytes(dev, p))
+                         sum_partial(p, g.workers, 0, columns, 1, p.w.len[1])], self.workspace_bytes(dev, p))

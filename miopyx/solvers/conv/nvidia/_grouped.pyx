@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, sum_parts, taps_of,
-    taps_t, tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -23,21 +23,21 @@ cdef enum:
     MOST_TAPS = 9          # of backward weights in registers
     WARP_PIXELS = 64       # of a tile, that a warp sums, at most
 
-# The struct of kernels/conv/nvidia/grouped.h, which explains it.
-cdef struct mx_nv_grouped:
-    int images, p, q
-    int h, w
-    int channels, each
-    int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
-    int low_h, low_w
-    int x_n, x_h, x_w
-    int y_first, y_n, y_h, y_w
-    int w_first, w_k, w_c, w_h, w_w
-    int tile_n, tile_p, tile_q
-    int rows, columns
-    int tiles, across, down
-    int sets, workers
-    mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
+cdef extern from "miopyx/kernels/conv/nvidia/grouped_args.h" nogil:
+    ctypedef struct mx_nv_grouped:
+        int images, p, q
+        int h, w
+        int channels, group_channels
+        int taps_h, taps_w, step_h, step_w, first_h, first_w, tap_h, tap_w
+        int low_h, low_w
+        int x_n, x_h, x_w
+        int y_first, y_n, y_h, y_w
+        int w_first, w_k, w_c, w_h, w_w
+        int tile_n, tile_p, tile_q
+        int rows, columns
+        int tiles, across, down
+        int sets, workers
+        mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
 
 # What a launch is compiled for.
 cdef struct tile_t:
@@ -117,7 +117,7 @@ cdef mx_nv_grouped _operands(const mx_conv_problem* p, const mx_tensor* x, const
     cdef mx_nv_grouped g
     memset(&g, 0, sizeof(g))
     g.images, g.h, g.w = <int> x.len[0], <int> x.len[3], <int> x.len[4]
-    g.channels, g.each = <int> x.len[1], <int> p.w.len[1]
+    g.channels, g.group_channels = <int> x.len[1], <int> p.w.len[1]
     g.x_n, g.x_h, g.x_w = <int> stride_of(x, 0), <int> stride_of(x, 3), <int> stride_of(x, 4)
     g.y_n, g.y_h, g.y_w = <int> stride_of(y, 0), <int> stride_of(y, 3), <int> stride_of(y, 4)
     g.w_k, g.w_c = <int> p.w.stride[0], <int> stride_of(&p.w, 1)
@@ -133,8 +133,8 @@ cdef void _set_taps(mx_nv_grouped* g, const mx_conv_problem* p) noexcept nogil:
     g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
 
 
-cdef void _set_residue(mx_nv_grouped* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
-    """The grid is every pixel of x that leaves a, b when divided by the stride."""
+cdef void _set_phase(mx_nv_grouped* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
+    """The grid is the pixels of x of phase (a, b) of the stride."""
     cdef taps_t th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
     g.p, g.q = (
         <int> ((p.x.len[3] - a + p.step[1] - 1) // p.step[1]), <int> ((p.x.len[4] - b + p.step[2] - 1) // p.step[2]))
@@ -162,14 +162,14 @@ cdef class _NvGrouped(_NvSolver):
         if p.w.len[0] // p.groups != each or each > 32 or 32 % each != 0:
             return "channels and filters of a group"
         if not (_in_place(&p.x) and _in_place(&p.y)):
-            return "channels are not closest, or no multiple of 8"
+            return "not channels last, or channels are no multiple of 8"
         why = refuse_sizes(p, 0)
         if why is not None:
             return why
         if p.w.len[3] * p.w.len[4] > 121 or (self.direction == MX_BACKWARD_WEIGHTS and p.w.len[4] > MOST_TAPS):
             return "a large filter"
         if self.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 64:
-            return "too many residues of the stride"
+            return "too many phases of the stride"
         return self.refuse_tiles(dev, p)
 
     cdef str refuse_tiles(self, Device dev, const mx_conv_problem* p):
@@ -197,7 +197,7 @@ cdef class _NvGrouped(_NvSolver):
         return t
 
     cdef dict defines(self, const mx_conv_problem* p, const tile_t* t):
-        return dict(X_TYPE=type_token(p.w.type), BLOCKS=t.blocks, IN=t.inner, STEPS=t.steps, STAGES=t.stages,
+        return dict(X_TYPE=type_token(p.w.type), BLOCKS=t.blocks, IN_BLOCKS=t.inner, STEPS=t.steps, STAGES=t.stages,
                     SLOTS=t.slots)
 
 
@@ -220,7 +220,7 @@ cdef class _NvGroupedData(_NvGrouped):
             for b in range(min(p.step[2], p.x.len[4]) if backward else 1):
                 g = whole
                 if backward:
-                    _set_residue(&g, p, a, b)
+                    _set_phase(&g, p, a, b)
                 else:
                     _set_taps(&g, p)
                 t = self.tile_of(p, config)
@@ -234,7 +234,7 @@ cdef class _NvGroupedData(_NvGrouped):
                 spec = KernelSpec("conv/nvidia/grouped.cl", "conv_nvidia_grouped", TRANSPOSED=int(backward),
                                   TAPS=room, **self.defines(p, &t))
                 args = (Arg.slot_of(x_slot, 2), Arg.slot_of(SLOT_W, 2), Arg.slot_of(y_slot, 2),
-                        Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                        struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
                 steps.append(Step(spec, args, (g.sets * g.workers * GROUP,), (GROUP,)))
         return True
 
@@ -245,21 +245,21 @@ cdef class _NvGroupedData(_NvGrouped):
 
 
 cdef class NvGroupedFwd(_NvGroupedData):
-    """Forward in one launch, no workspace."""
+    """Forward, few channels a group: implicit GEMM in blocks of 16 channels, persistent; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1114, "NvGroupedFwd", MX_FORWARD
 
 
 cdef class NvGroupedBwd(_NvGroupedData):
-    """Backward data: a launch for every residue of the stride."""
+    """Backward data, few channels a group: implicit GEMM, one launch a phase of the stride; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1115, "NvGroupedBwd", MX_BACKWARD_DATA
 
 
 cdef class NvGroupedWrw(_NvGrouped):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights, few channels a group: split-K over tiles of pixels, and a launch that adds the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1116, "NvGroupedWrw", MX_BACKWARD_WEIGHTS
@@ -292,7 +292,7 @@ cdef class NvGroupedWrw(_NvGrouped):
         return True
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """Room for the most parts that any configuration takes."""
+        """Room for the most partial sums that any configuration takes."""
         cdef mx_nv_grouped g
         cdef tile_t t
         cdef int64_t most = 1
@@ -306,11 +306,11 @@ cdef class NvGroupedWrw(_NvGrouped):
         cdef tile_t t
         cdef int64_t lines = self.lines(p), columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         self.plan(dev, p, config, &g, &t)
-        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", S=p.w.len[4], LINES=lines,
-                          **self.defines(p, &t))
+        spec = KernelSpec("conv/nvidia/grouped_weights.cl", "conv_nvidia_grouped_weights", TAPS_W=p.w.len[4],
+                          TAP_ROWS=lines, **self.defines(p, &t))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+                struct_arg(&g, sizeof(g)))
         groups = g.sets * t.inner * (up(p.w.len[3], lines) // lines) * g.workers
         return Solution([Step(spec, args, (groups * GROUP,), (GROUP,)),
-                         sum_parts(p, g.workers, 0, columns, 1, p.w.len[1])],
+                         sum_partial(p, g.workers, 0, columns, 1, p.w.len[1])],
                         self.workspace_bytes(dev, p))

@@ -1,6 +1,6 @@
 """int8 convolutions forward on NVIDIA's tensor cores, one and two spatial axes.
 
-x and w are read with their channels closest, in place where they lie so, 16 channels together, else from a packed copy.
+x and w are read channels last, 16 channels at a time: in place where they are stored so, else from a packed copy.
 """
 
 from libc.stdint cimport int64_t
@@ -11,21 +11,15 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
-from ._mma cimport only_read
+from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (
-    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w, set_taps,
-    set_x, set_y, stride_of, tensor_cores, up,
+    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
+    stride_of, struct_arg, tensor_cores, up,
 )
 
 cdef enum:
     CHUNK = 16             # channels that are copied together
     DEPTH = 128            # of a slice
-
-# The struct of kernels/conv/nvidia/pack_bytes.cl.
-cdef struct mx_nv_bytes:
-    int images, groups, pixels, w, channels, reduced
-    int from_n, from_g, from_c, from_h, from_w
-    mx_nv_divisor by_w
 
 # What a work-group takes: pixels, filters, groups at once on a compute unit, and operations a microsecond of them.
 cdef struct tile_t:
@@ -60,7 +54,7 @@ cdef packing_t _packing(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_t channels, int64_t reduced):
-    """Copy a tensor with its channels closest to byte `to` of the workspace; `channels` are of one group."""
+    """Copy a tensor with channels last to byte `to` of the workspace; `channels` are of one group."""
     cdef mx_nv_bytes g
     cdef int64_t pixels = t.len[3] * t.len[4]
     cdef int64_t tiles = up(pixels, 64) // 64 * (up(reduced, 64) // 64) * groups * t.len[0]
@@ -71,12 +65,12 @@ cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_
     g.from_h, g.from_w = <int> stride_of(t, 3), <int> t.stride[4]
     g.by_w = divisor(g.w)
     args = (Arg.slot_of(slot, 1), Arg.slot_of(SLOT_WORKSPACE, 1, to),
-            Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+            struct_arg(&g, sizeof(g)))
     return Step(KernelSpec("conv/nvidia/pack_bytes.cl", "pack_bytes"), args, (tiles * 256,), (256,))
 
 
 cdef class NvInt8Fwd(_NvSolver):
-    """int8 forward to int32, float32 or int8 in one launch, after those that pack."""
+    """int8 forward to int32, float32 or int8: implicit GEMM by mma.sync, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1117, "NvInt8Fwd", MX_FORWARD
@@ -140,12 +134,12 @@ cdef class NvInt8Fwd(_NvSolver):
             steps.append(_pack(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
         spec = KernelSpec(
             "conv/nvidia/mma.cl", "conv_nvidia_mma", X_TYPE="int8", Y_TYPE=type_token(p.y.type), ACC="int",
-            LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float",
+            CHANNELS_LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float",
             **TILE_DEFINES[chosen])
         args = (
             Arg.slot_of(SLOT_WORKSPACE if k.x else SLOT_X, 1, k.x_offset if k.x else 0),
             Arg.slot_of(SLOT_WORKSPACE if k.w else SLOT_W, 1),
-            Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]),
+            Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), struct_arg(&g, sizeof(g)),
             Arg.alpha(wide), Arg.beta(wide),
         )
         steps.append(Step(spec, args, (best_tiles * 128,), (128,)))

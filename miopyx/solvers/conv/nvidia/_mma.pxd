@@ -4,18 +4,59 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Solution, Step
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
-from ._common cimport _NvSolver, mx_nv_conv
+from ._common cimport _NvSolver, mx_nv_conv, mx_nv_divisor
 
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
     MOST_SPAN = 1400       # of narrow_t, that conv/nvidia/hopper_rows.cl keeps
-    MOST_RESIDUES = 64     # of backward data's stride
+    MAX_PHASES = 64        # of backward data's stride
     NARROW = 4             # channels up to which wgmma reads two pixels in 16 bytes
+
+cdef extern from "miopyx/kernels/conv/nvidia/pack_args.h" nogil:
+    ctypedef struct mx_nv_weights:
+        int groups, rows, taps_h, taps_w, channels, reduced
+        int folded, limit
+        int from_g, from_row, from_h, from_w, from_c
+
+    ctypedef struct mx_nv_merged:
+        int rows, channels, taps_h, taps_w, filters, reduced
+        int step_h, step_w, shift_h, shift_w, limit_h, limit_w
+        int from_c, from_h, from_w, from_k
+
+    ctypedef struct mx_nv_narrow:
+        int images, channels, h, w
+        int planes, rows, chunks
+        int chunk_step, pixel_step
+        int pad_h, pad_w
+        int from_n, from_c, from_h, from_w
+
+    ctypedef struct mx_nv_scatter:
+        int images, h, w, channels
+        int p, q, reduced, step_h, step_w
+        int to_n, to_c, to_h, to_w
+
+    ctypedef struct mx_nv_stepped:
+        int planes, channels
+        int h, w, p, q, step_h, step_w
+        int stride_n, stride_c, stride_h
+        int item_planes
+        mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w
+
+    ctypedef struct mx_nv_pixels:
+        int images, groups, h, w, channels, reduced
+        int from_n, from_g, from_c, from_h, from_w
+        int tile_pixels, blocks
+        mx_nv_divisor by_image, by_row, by_blocks
+
+    ctypedef struct mx_nv_bytes:
+        int images, groups, pixels, w, channels, reduced
+        int from_n, from_g, from_c, from_h, from_w
+        mx_nv_divisor by_w
 
 # x of up to 4 channels as pack_narrow copies it: chunks of two pixels of 4 channels each.
 cdef struct narrow_t:
     bint used, whole_rows
-    int64_t every                            # pixels from one chunk to the next
+    int64_t chunk_step                       # pixels from one chunk to the next
     int64_t planes, rows, chunks, bytes      # of an image, of a plane, of a row, of all
     int64_t taps, span                       # chunks in a row of w, from the first tap to the last
     int64_t reduced, taps_across             # channels of a tap of the copy, taps in a row
@@ -31,23 +72,23 @@ cdef struct roles_t:
     narrow_t narrow
     int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
     bint packs_x, packs_w
-    int x_across                             # wgmma reads pixels that lie closest, so many at a time, or zero
-    bint w_across                            # wgmma reads filters that lie closest
-    bint turns_y                             # y is computed in the workspace, channels closest, and turned round
+    int x_pixels                             # x is transposed: so many contiguous pixels are copied at once, or zero
+    bint w_transposed                            # w is transposed: its filters are contiguous
+    bint unpacks_y                           # y is computed in the workspace, channels last, and copied out
     int64_t size                             # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
     int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
 
-# How backward weights in 16 bits are computed; a split has `each` slices of pixels.
-cdef struct parts_t:
+# How backward weights in 16 bits are computed; a split has `split_slices` slices of pixels.
+cdef struct split_k_t:
     bint packs_x, packs_y
-    int pixels_closest                # so many are read at a time, or zero
+    int contiguous_pixels                # x and dy are transposed: so many are copied at once, or zero
     int64_t reduced, columns          # of a group; `reduced` channels a tap
-    int64_t x_offset, y_offset, parts_offset, workspace
+    int64_t x_offset, y_offset, partial_offset, workspace
     int x_slot                        # x_offset is in the workspace where it is that, or x is packed
     narrow_t narrow
     int tile
-    int64_t tiles, splits, each       # with wgmma `splits` may be zero: groups go on from tile to tile
+    int64_t tiles, splits, split_slices  # with wgmma `splits` may be zero: persistent work-groups
     int64_t groups, slots             # with wgmma: of work-items, parts
 
 # What any direction but backward weights counts first: launches, megabytes of copies, of x, of y, of y turned round.
@@ -70,20 +111,20 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
-    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                             double* terms) noexcept
-    cdef int residues(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept
     cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
-    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
+    cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil
-cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
+cdef int contiguous_pixels(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil
 cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogil
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to)
 cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, int64_t channels, int64_t to)
@@ -95,6 +136,6 @@ cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
 cdef double megabytes(const mx_tensor* t) noexcept nogil
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
-cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil
-cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g)
-cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g)
+cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil
+cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g)
+cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g)

@@ -1,11 +1,9 @@
 """Convolution on NVIDIA's tensor cores by mma.sync as implicit GEMM, one and two spatial axes.
 
-Operands of 16 bits are read with their channels closest, in place where they lie so, else from a packed copy in the
-workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is closest already.
-Backward data is a forward convolution of dy for every residue of the stride, with the taps that meet it.
+Operands of 16 bits are read channels last: in place where they are stored so, else from a packed copy in the
+workspace; floats are read in place, any strides.  Weights are packed unless their reduced axis is contiguous.
+Backward data is a forward convolution of dy for every phase of the stride, with the taps that meet it.
 """
-
-import struct
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -16,22 +14,22 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, mx_nv_divisor, refuse_sizes, set_packed_w,
-    set_residue, set_taps, set_x, set_y, stride_of, sum_parts, tensor_cores, up, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, int_arg, mx_nv_conv, refuse_sizes, set_packed_w,
+    set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, tensor_cores, up, weight_count,
 )
 
 cdef enum:
-    PIXELS = 128           # of a tile of pack_pixels and turn_pixels
-    OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the pipeline, writing the part
+    PIXELS = 128           # of a tile of pack_pixels and unpack_pixels
+    OVERHEAD = 24          # of a tile of float backward weights, in slices: filling the ring, writing the partial sums
 
 
 cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
-    """Whether channels of 16 bits can be copied 8 at a time: closest, and 16 bytes apart whichever way one goes."""
+    """Whether channels of 16 bits can be copied 8 at a time: contiguous, and every stride a multiple of 16 bytes."""
     return t.stride[1] == 1 and channels % 8 == 0 and (stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
 
 
-cdef int pixels_closest(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
-    """How many pixels of a 1x1 convolution can be copied at a time, 8, 4 or 0: closest, whole images, aligned alike."""
+cdef int contiguous_pixels(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
+    """How many pixels of a 1x1 convolution are copied at a time, 8, 4 or 0: contiguous, whole images, aligned."""
     cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
     if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
         return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
@@ -56,8 +54,8 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
     memset(&n, 0, sizeof(n))
     n.used = p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
     n.taps = (p.w.len[4] + 1) // 2
-    n.every = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
-    n.step, n.tap = p.step[2] // n.every, 2 * p.dilation[2] // n.every
+    n.chunk_step = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
+    n.step, n.tap = p.step[2] // n.chunk_step, 2 * p.dilation[2] // n.chunk_step
     n.planes = p.step[1] if whole_rows else 1
     n.rows = p.y.len[3] + (p.w.len[3] - 1) * p.dilation[1] // n.planes
     n.chunks = p.y.len[4] + (up(n.taps, 2) - 1) * n.tap
@@ -71,7 +69,7 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
         n.planes = 1
         n.rows = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
         n.chunks = (p.y.len[4] - 1) * n.step + (n.taps - 1) * n.tap + 1
-    # The chunks of all taps in a row are channels of one where they lie beside each other.
+    # The chunks of all taps in a row count as channels of one tap where they are contiguous.
     n.taps_across = 1 if n.whole_rows or n.tap == 1 else n.taps
     n.reduced = 8 * (n.taps if n.taps_across == 1 else 1)
     n.bytes = up(p.x.len[0] * n.planes * n.rows * n.chunks * 16, ALIGN)
@@ -80,10 +78,14 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
 
 cdef Step pack_narrow(const mx_conv_problem* p, const narrow_t* n, int64_t to):
     cdef const mx_tensor* x = &p.x
-    sizes = struct.pack("15i", x.len[0], p.w.len[1], x.len[3], x.len[4], n.planes, n.rows, n.chunks, n.every,
-                        p.dilation[2], p.pad[1], p.pad[2], stride_of(x, 0), stride_of(x, 1), stride_of(x, 3),
-                        stride_of(x, 4))
-    args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), Arg.value_of(sizes))
+    cdef mx_nv_narrow g
+    g.images, g.channels, g.h, g.w = <int> x.len[0], <int> p.w.len[1], <int> x.len[3], <int> x.len[4]
+    g.planes, g.rows, g.chunks = <int> n.planes, <int> n.rows, <int> n.chunks
+    g.chunk_step, g.pixel_step = <int> n.chunk_step, <int> p.dilation[2]
+    g.pad_h, g.pad_w = <int> p.pad[1], <int> p.pad[2]
+    g.from_n, g.from_c, g.from_h, g.from_w = (
+        <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
+    args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_WORKSPACE, 2, to), struct_arg(&g, sizeof(g)))
     return Step(KernelSpec("conv/nvidia/pack.cl", "pack_narrow", X_TYPE=type_token(p.w.type)), args,
                 (up(x.len[0] * n.planes * n.rows * n.chunks, 256),), (256,))
 
@@ -113,22 +115,22 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
         r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
     r.reduced = up(r.channels, multiple)
-    # In place, what is copied 16 bytes at a time lies 16 bytes apart whichever way one goes.
+    # In place, 16 bytes are copied at a time: every stride is a multiple of them.
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
                  or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
     r.packs_x = p.w.type != MX_FLOAT and not in_place(r.x, r.channels)
     if wgmma:
-        r.x_across = pixels_closest(p, r.x) if r.packs_x else 0
-        r.packs_x = r.packs_x and not r.x_across
-        r.w_across = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
-                      and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
-        r.packs_w = r.packs_w and not r.w_across
+        r.x_pixels = contiguous_pixels(p, r.x) if r.packs_x else 0
+        r.packs_x = r.packs_x and not r.x_pixels
+        r.w_transposed = (r.packs_w and r.w_row == 1 and r.filters % 8 == 0 and r.channels % 64 == 0
+                          and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
+        r.packs_w = r.packs_w and not r.w_transposed
     r.folded, r.taps_across = r.reduced, p.w.len[4]
     if wgmma and p.direction == MX_FORWARD:
         r.narrow = narrow_of(p, True)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
-        r.x_across, r.w_across = 0, False
+        r.x_pixels, r.w_transposed = 0, False
         r.reduced, r.folded, r.taps_across = r.narrow.reduced, NARROW, r.narrow.taps_across
     if r.packs_w:
         r.workspace = up(p.groups * r.filters * r.reduced * p.w.len[3] * r.taps_across * r.size, ALIGN)
@@ -138,33 +140,36 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
-    r.turns_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
-                 and p.step[1] * p.step[2] > 1)
+    r.unpacks_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
+                   and p.step[1] * p.step[2] > 1)
     r.y_offset = r.workspace
-    if r.turns_y:
+    if r.unpacks_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
     return r
 
 
 cdef Step _pack_weights(const mx_conv_problem* p, const roles_t* r):
     cdef int64_t items = p.groups * r.filters * r.reduced * p.w.len[3] * r.taps_across
-    sizes = struct.pack("13i", p.groups, r.filters, p.w.len[3], r.taps_across, r.channels, r.reduced, r.folded,
-                        p.w.len[4], p.w.len[0] // p.groups * p.w.stride[0], r.w_row, p.w.stride[3], p.w.stride[4],
-                        r.w_reduced)
-    args = (Arg.slot_of(SLOT_W, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size), Arg.value_of(sizes))
+    cdef mx_nv_weights g
+    g.groups, g.rows, g.taps_h, g.taps_w = <int> p.groups, <int> r.filters, <int> p.w.len[3], <int> r.taps_across
+    g.channels, g.reduced, g.folded, g.limit = <int> r.channels, <int> r.reduced, <int> r.folded, <int> p.w.len[4]
+    g.from_g, g.from_row, g.from_c = (
+        <int> (p.w.len[0] // p.groups * p.w.stride[0]), <int> r.w_row, <int> r.w_reduced)
+    g.from_h, g.from_w = <int> p.w.stride[3], <int> p.w.stride[4]
+    args = (Arg.slot_of(SLOT_W, <int> r.size), Arg.slot_of(SLOT_WORKSPACE, <int> r.size), struct_arg(&g, sizeof(g)))
     return Step(KernelSpec("conv/nvidia/pack.cl", "pack_weights", X_TYPE=type_token(p.w.type)), args,
                 (up(items, 256),), (256,))
 
 
 cdef class _Pixels:
-    """A tensor of 16 bits that is copied with its channels closest, as kernels/conv/nvidia/pack.cl takes it."""
+    """A tensor of 16 bits that is copied with channels last, as kernels/conv/nvidia/pack.cl takes it."""
     cdef int slot, run
     cdef int64_t to, tiles
-    cdef bytes sizes
+    cdef mx_nv_pixels geometry
 
     def __init__(self, int slot, int64_t to, tuple lens, int64_t reduced, tuple strides):
         """`lens` are images, groups, h, w and channels of a group, `strides` those of n, g, c, h and w."""
-        cdef int64_t images, groups, h, w, channels, n, g, c, sh, sw, together, many = PIXELS, blocks
+        cdef int64_t images, groups, h, w, channels, n, g, c, sh, sw, together, pixels = PIXELS, blocks
         images, groups, h, w, channels = lens
         n, g, c, sh, sw = strides
         cdef int64_t image = h * w
@@ -174,20 +179,24 @@ cdef class _Pixels:
             if together % 8 == 0:
                 self.run = 8
             elif image % 2 and image <= PIXELS and c == image and (channels * image | n | g) % 8 == 0:
-                self.run, many = 0, PIXELS // image * image
+                self.run, pixels = 0, PIXELS // image * image
             elif together % 4 == 0:
                 self.run = 4
             elif together % 2 == 0:
                 self.run = 2
         blocks = groups * (up(reduced, 64) // 64)
-        self.tiles = up(images * image, many) // many * blocks
-        cdef mx_nv_divisor[3] by
-        by[0], by[1], by[2] = divisor(image), divisor(w), divisor(blocks)
-        self.sizes = struct.pack("13i", images, groups, h, w, channels, reduced, n, g, c, sh, sw, many, blocks)
-        self.sizes += (<const unsigned char*> by)[:sizeof(by)]
+        self.tiles = up(images * image, pixels) // pixels * blocks
+        cdef mx_nv_pixels* o = &self.geometry
+        o.images, o.groups, o.h, o.w = <int> images, <int> groups, <int> h, <int> w
+        o.channels, o.reduced, o.tile_pixels, o.blocks = <int> channels, <int> reduced, <int> pixels, <int> blocks
+        o.from_n, o.from_g, o.from_c, o.from_h, o.from_w = <int> n, <int> g, <int> c, <int> sh, <int> sw
+        o.by_image, o.by_row, o.by_blocks = divisor(image), divisor(w), divisor(blocks)
+
+    cdef Arg argument(self):
+        return struct_arg(&self.geometry, sizeof(self.geometry))
 
     cdef tuple args(self):
-        return (Arg.slot_of(self.slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, self.to), Arg.value_of(self.sizes))
+        return (Arg.slot_of(self.slot, 2), Arg.slot_of(SLOT_WORKSPACE, 2, self.to), self.argument())
 
 
 cdef _Pixels _pixels_of(const mx_tensor* x, int slot, int64_t groups, int64_t channels, int64_t to):
@@ -207,7 +216,7 @@ cdef _Pixels _pixels_of_weights(const mx_conv_problem* p, const roles_t* r):
                    (r.channels * n if p.groups > 1 else 0, 0, n, c, s if w.len[4] > 1 else h))
 
 
-cdef bint _taps_lie_in_a_row(const mx_tensor* w) noexcept nogil:
+cdef bint _taps_are_a_run(const mx_tensor* w) noexcept nogil:
     return w.len[3] == 1 or w.len[4] == 1 or w.stride[3] == w.len[4] * w.stride[4]
 
 
@@ -223,7 +232,7 @@ cdef list _pack(const mx_conv_problem* p, list tensors):
         return [Step(spec, first.args(), (first.tiles * 256,), (256,))]
     second = tensors[1]
     spec = KernelSpec("conv/nvidia/pack.cl", "pack_two", X_TYPE=token, RUN=first.run, SECOND_RUN=second.run)
-    args = first.args() + second.args() + (Arg.value_of(struct.pack("i", first.tiles)),)
+    args = first.args() + second.args() + (int_arg(first.tiles),)
     return [Step(spec, args, ((first.tiles + second.tiles) * 256,), (256,))]
 
 
@@ -232,14 +241,14 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
     return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
-cdef list _turning(const mx_conv_problem* p, const roles_t* r):
-    """The step that copies y from where it lies in the workspace, its channels closest, if it does."""
+cdef list _unpacking(const mx_conv_problem* p, const roles_t* r):
+    """The step, if any, that copies y out of the workspace, where it is channels last."""
     cdef _Pixels y
-    if not r.turns_y:
+    if not r.unpacks_y:
         return []
     y = _pixels_of(r.y, r.y_slot, 1, r.y.len[1], r.y_offset)
-    spec = KernelSpec("conv/nvidia/pack.cl", "turn_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), Arg.value_of(y.sizes),
+    spec = KernelSpec("conv/nvidia/pack.cl", "unpack_pixels", X_TYPE=type_token(p.w.type), RUN=y.run)
+    args = (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(r.y_slot, 2), y.argument(),
             Arg.alpha(False), Arg.beta(False))
     return [Step(spec, args, (y.tiles * 256,), (256,))]
 
@@ -254,11 +263,11 @@ cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept no
     if r.packs_w:
         set_packed_w(&g, r.reduced, p.w.len[3], r.taps_across)
     else:
-        g.w_k = <int> (r.w_reduced if r.w_across else r.w_row)
+        g.w_k = <int> (r.w_reduced if r.w_transposed else r.w_row)
         g.w_h, g.w_w = <int> p.w.stride[3], <int> p.w.stride[4]
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
     set_y(&g, y, r.filters)
-    if r.turns_y:
+    if r.unpacks_y:
         g.y_c, g.y_g, g.y_w = 1, <int> r.filters, <int> up(y.len[1], 8)
         g.y_h = g.y_w * <int> y.len[4]
         g.y_n = g.y_h * <int> y.len[3]
@@ -277,10 +286,10 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
         Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else r.x_at),
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
-        Arg.slot_of(SLOT_WORKSPACE if r.turns_y else r.y_slot, <int> r.size, r.y_offset if r.turns_y else r.y_at),
-        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_nv_conv)]),
-    ) + ((Arg.value_of(struct.pack("f", 1)), Arg.value_of(struct.pack("f", 0)))
-         if r.turns_y or r.y_slot == SLOT_WORKSPACE else (Arg.alpha(False), Arg.beta(False)))
+        Arg.slot_of(SLOT_WORKSPACE if r.unpacks_y else r.y_slot, <int> r.size, r.y_offset if r.unpacks_y else r.y_at),
+        struct_arg(g, sizeof(g[0])),
+    ) + ((float_arg(1), float_arg(0)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE
+         else (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -293,7 +302,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         if g.filters <= 64 or g.taps_h * g.taps_w * g.reduced <= 128:
             # Few products a tile: several small groups a compute unit hide each other's beginnings and ends.
             filters_tile, pixels_tile, threads = 64, 128, 128
-            defines.update(WARPS_M=1, WARPS_N=4, AT_ONCE=2)
+            defines.update(WARPS_M=1, WARPS_N=4, INTERLEAVE=2)
         else:
             filters_tile, pixels_tile, threads = 128, 128, 256
     else:
@@ -303,7 +312,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         if g.filters <= 64:
             filters_tile = 64
             defines.update(WARPS_M=4, WARPS_N=1, WM=32)
-        defines.update(X_TYPE=type_token(p.w.type), LAST=int(last))
+        defines.update(X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last))
     groups = (up(g.pixels, pixels_tile) // pixels_tile) * (up(g.filters, filters_tile) // filters_tile) * g.groups
     return Step(KernelSpec(f"conv/nvidia/{name}.cl", f"conv_nvidia_{name}", VEC=vector, **defines), operand_args(r, g),
                 (groups * threads,), (threads,))
@@ -367,11 +376,11 @@ cdef class _NvImplicitGemm(_NvSolver):
     cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
         cdef packing_terms_t* t = <packing_terms_t*> terms
         # As `packing`: images of 16 bits are packed together.
-        cdef bint as_pixels = r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w)
+        cdef bint as_pixels = r.packs_w and r.size == 2 and not r.narrow.used and _taps_are_a_run(&p.w)
         t.launch += (r.packs_w and not as_pixels) + r.narrow.used + (as_pixels or r.packs_x and not r.narrow.used)
-        t.packed = (r.y_offset if r.turns_y else r.workspace) * 1e-6
+        t.packed = (r.y_offset if r.unpacks_y else r.workspace) * 1e-6
         t.x, t.y = megabytes(r.x), megabytes(r.y)
-        if r.turns_y:
+        if r.unpacks_y:
             t.launch += 1
             t.turned = (r.workspace - r.y_offset) * 1e-6
 
@@ -413,7 +422,7 @@ cdef class _NvImplicitGemm(_NvSolver):
 
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
         steps, tensors = [], []
-        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_lie_in_a_row(&p.w):
+        if r.packs_w and r.size == 2 and not r.narrow.used and _taps_are_a_run(&p.w):
             tensors.append(_pixels_of_weights(p, r))
         elif r.packs_w:
             steps.append(_pack_weights(p, r))
@@ -425,7 +434,7 @@ cdef class _NvImplicitGemm(_NvSolver):
 
 
 cdef class NvImplicitGemmFwd(_NvImplicitGemm):
-    """Forward in one launch, after those that pack."""
+    """Forward: implicit GEMM by mma.sync, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
@@ -452,14 +461,14 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
-    """Backward data: a launch for every residue of the stride, after those that pack."""
+    """Backward data: implicit GEMM by mma.sync, one launch a phase of the stride, after those that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1102, "NvImplicitGemmBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if p.step[1] * p.step[2] > MOST_RESIDUES:
-            return "too many residues of the stride"
+        if p.step[1] * p.step[2] > MAX_PHASES:
+            return "too many phases of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -467,13 +476,13 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         self.count_launches(dev, p, &r, terms)
 
     cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
-        cdef mx_nv_conv[MOST_RESIDUES] g
-        cdef int count = self.residues(p, r, g)
-        self.count_residues(dev, p, r, g, count, terms)
+        cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, r, g)
+        self.count_phases(dev, p, r, g, count, terms)
         self.count_packing(p, r, terms)
 
-    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                             double* terms) noexcept:
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept:
         cdef int i
         for i in range(count):
             self.count(dev, p, r, &g[i], terms)
@@ -484,25 +493,25 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
 
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
         """All steps."""
-        cdef mx_nv_conv[MOST_RESIDUES] g
-        cdef int count = self.residues(p, r, g)
-        return self.packing(p, r) + self.multiply_residues(dev, p, r, g, count) + _turning(p, r)
+        cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, r, g)
+        return self.packing(p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
 
-    cdef int residues(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
-        """Fill `g` with each residue of the stride, return how many there are."""
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
+        """Fill `g` with each phase of the stride, return how many there are."""
         cdef mx_nv_conv whole = operands(p, r)
         cdef int64_t a, b
         cdef int count = 0
         for a in range(min(p.step[1], p.x.len[3])):
             for b in range(min(p.step[2], p.x.len[4])):
                 g[count] = whole
-                set_residue(&g[count], p, a, b)
+                set_phase(&g[count], p, a, b)
                 g[count].y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 count += 1
         return count
 
-    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+    cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
         cdef int i
         return [self.multiply(dev, p, r, &g[i]) for i in range(count)]
 
@@ -522,16 +531,16 @@ cdef int64_t elements_of(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * t.len[3] * t.len[4]
 
 
-cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept nogil:
-    """How backward weights in 16 bits read x and dy, and where in the workspace that leaves the parts."""
-    cdef parts_t s
+cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil:
+    """How backward weights in 16 bits read x and dy, and where in the workspace the partial sums begin."""
+    cdef split_k_t s
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
     s.x_slot = SLOT_X
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
-        s.pixels_closest = min(pixels_closest(p, &p.x), pixels_closest(p, &p.y))
-    s.packs_x, s.packs_y = s.packs_x and s.pixels_closest == 0, s.packs_y and s.pixels_closest == 0
+        s.contiguous_pixels = min(contiguous_pixels(p, &p.x), contiguous_pixels(p, &p.y))
+    s.packs_x, s.packs_y = s.packs_x and s.contiguous_pixels == 0, s.packs_y and s.contiguous_pixels == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     if wgmma:
@@ -542,20 +551,20 @@ cdef parts_t operands_of_parts(const mx_conv_problem* p, bint wgmma) noexcept no
         s.y_offset = s.narrow.bytes
     elif s.packs_x:
         s.y_offset = up(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * s.reduced * 2, ALIGN)
-    s.parts_offset = s.y_offset
+    s.partial_offset = s.y_offset
     if s.packs_y:
-        s.parts_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
+        s.partial_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
     return s
 
 
-cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
+cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the splits that should take least time.
 
     A compute unit works through ceil(tiles * splits / groups at once) of them, bound by its products (2.9e6 operations
-    a microsecond) or by what it reads from the second-level cache (42 KB); each takes 3 us to begin and end.  Parts are
-    written and read.
+    a microsecond) or by what it reads from the L2 (42 KB); each takes 3 us to begin and end.  Partial sums
+    are written and read.
     """
-    cdef parts_t s = operands_of_parts(p, False)
+    cdef split_k_t s = split_k_operands(p, False)
     cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
     cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each, least
     cdef double slice, cost, best = -1
@@ -572,13 +581,13 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
             cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
             if best < 0 or cost < best:
-                best, s.tile, s.tiles, s.each = cost, i, number, each
-    s.splits = (slices + s.each - 1) // s.each
-    s.workspace = s.parts_offset + s.splits * p.w.len[0] * s.columns * 4
+                best, s.tile, s.tiles, s.split_slices = cost, i, number, each
+    s.splits = (slices + s.split_slices - 1) // s.split_slices
+    s.workspace = s.partial_offset + s.splits * p.w.len[0] * s.columns * 4
     return s
 
 
-cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv* g):
+cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g):
     """The steps that pack x and dy; fills g with the problem."""
     cdef mx_nv_conv y
     memset(g, 0, sizeof(g[0]))
@@ -600,26 +609,26 @@ cdef list pack_for_parts(const mx_conv_problem* p, const parts_t* s, mx_nv_conv*
     return steps + _pack(p, tensors)
 
 
-cdef tuple parts_args(const parts_t* s, const mx_nv_conv* g):
+cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g):
     return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
-            Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset),
-            Arg.value_of((<const unsigned char*> g)[:sizeof(g[0])]), Arg.value_of(struct.pack("i", s.each)))
+            Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset),
+            struct_arg(g, sizeof(g[0])), int_arg(s.split_slices))
 
 
-cdef Solution _weights_of_halves(const mx_conv_problem* p, const parts_t* s):
+cdef Solution _weights_of_halves(const mx_conv_problem* p, const split_k_t* s):
     cdef mx_nv_conv g
-    cdef list steps = pack_for_parts(p, s, &g)
+    cdef list steps = pack_for_split_k(p, s, &g)
     cdef const tile_t* tile = &TILES[s.tile]
     spec = KernelSpec("conv/nvidia/half_weights.cl", "conv_nvidia_half_weights", X_TYPE=type_token(p.w.type),
                       BM=tile.down, BN=tile.across, **TILE_DEFINES[s.tile])
-    steps.append(Step(spec, parts_args(s, &g), (tile.threads * s.tiles * s.splits,), (tile.threads,)))
-    steps.append(sum_parts(p, s.splits, s.parts_offset, s.columns, 1, s.reduced))
+    steps.append(Step(spec, split_k_args(s, &g), (tile.threads * s.tiles * s.splits,), (tile.threads,)))
+    steps.append(sum_partial(p, s.splits, s.partial_offset, s.columns, 1, s.reduced))
     return Solution(steps, s.workspace)
 
 
 cdef class NvImplicitGemmWrw(_NvImplicitGemm):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights: implicit GEMM by mma.sync, split-K over pixels, and a launch that adds the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
@@ -628,7 +637,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
-        cdef parts_t s
+        cdef split_k_t s
         cdef int64_t units = max(1, dev.compute_units), rounds
         cdef int64_t each
         cdef bint small
@@ -637,23 +646,23 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
             t.splits = _splits(dev, p)
             t.parts = t.splits * weight_count(p) * 4e-6
             rounds = (_weight_tiles(p) * <int64_t> t.splits + units - 1) // units
-            small, each = p.w.len[0] // p.groups <= 64, _slices_each(dev, p)
+            small, each = p.w.len[0] // p.groups <= 64, _split_slices(dev, p)
         else:
-            s = _parts_of(dev, &read)
+            s = _split_k_of(dev, &read)
             t.splits = s.splits
-            t.parts = (s.workspace - s.parts_offset) * 1e-6
-            t.packed = s.parts_offset * 1e-6
+            t.parts = (s.workspace - s.partial_offset) * 1e-6
+            t.packed = s.partial_offset * 1e-6
             t.launch += 1 if s.packs_x or s.packs_y else 0
             rounds = (s.tiles * s.splits + units * TILES[s.tile].resident - 1) // (units * TILES[s.tile].resident)
-            small, each = s.tile == 1, s.each
+            small, each = s.tile == 1, s.split_slices
         if small:
             t.small_rounds, t.small_slices = rounds, rounds * each
         else:
             t.large_rounds, t.large_slices = rounds, rounds * each
         t.x, t.y = megabytes(&read.x), megabytes(&read.y)
 
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
-        return _parts_of(dev, p)
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _split_k_of(dev, p)
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
         if p.w.type == MX_FLOAT:
@@ -667,19 +676,19 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         if p.w.type == MX_FLOAT:
             return _splits(dev, p) * weight_count(p) * 4
         cdef mx_conv_problem read = only_read(p)
-        return self.parts(dev, &read).workspace
+        return self.split_k(dev, &read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return (self.peak * min(1.0, p.w.len[0] // p.groups / 64.0)
                 * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef parts_t s
+        cdef split_k_t s
         cdef mx_nv_conv g
         cdef mx_conv_problem read = only_read(p)
         cdef int64_t splits, taps = p.w.len[3] * p.w.len[4]
         if p.w.type != MX_FLOAT:
-            s = self.parts(dev, &read)
+            s = self.split_k(dev, &read)
             return _weights_of_halves(&read, &s)
         splits = _splits(dev, p)
         memset(&g, 0, sizeof(g))
@@ -689,11 +698,11 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         set_y(&g, &p.y, g.filters)
         spec = KernelSpec("conv/nvidia/weights.cl", "conv_nvidia_weights", WARPS_M=1 if g.filters <= 64 else 2)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]),
-                Arg.value_of(struct.pack("i", _slices_each(dev, p))))
+                struct_arg(&g, sizeof(g)),
+                int_arg(_split_slices(dev, p)))
         return Solution([
             Step(spec, args, (256 * splits * _weight_tiles(p),), (256,)),
-            sum_parts(p, splits, 0, p.w.len[1] * taps, taps, 1),
+            sum_partial(p, splits, 0, p.w.len[1] * taps, taps, 1),
         ], splits * weight_count(p) * 4)
 
 
@@ -703,22 +712,22 @@ cdef int64_t _weight_tiles(const mx_conv_problem* p) noexcept nogil:
     return up(filters, down) // down * (up(columns, across) // across) * p.groups
 
 
-cdef int64_t _slices_each(Device dev, const mx_conv_problem* p) noexcept:
-    """Slices of 16 pixels for each part, so that the tiles of all parts fill the device evenly.
+cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
+    """Slices of 16 pixels of a split, so that the tiles of all splits fill the device evenly.
 
-    A compute unit works through ceil(tiles * parts / units) of them; beginning and ending one costs OVERHEAD slices.
+    A compute unit works through ceil(tiles * splits / units) of them; beginning and ending one costs OVERHEAD slices.
     """
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
-    cdef int64_t units = max(1, dev.compute_units), parts, each, cost, best = 0, best_each = slices
+    cdef int64_t units = max(1, dev.compute_units), splits, each, cost, best = 0, best_each = slices
     cdef int64_t least = up(slices * 16, LONGEST) // LONGEST
-    for parts in range(least, max(least, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD)) + 1):
-        each = (slices + parts - 1) // parts
-        cost = (tiles * parts + units - 1) // units * (each + OVERHEAD)
+    for splits in range(least, max(least, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD)) + 1):
+        each = (slices + splits - 1) // splits
+        cost = (tiles * splits + units - 1) // units * (each + OVERHEAD)
         if best == 0 or cost < best:
             best, best_each = cost, each
     return best_each
 
 
 cdef int64_t _splits(Device dev, const mx_conv_problem* p) noexcept:
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _slices_each(dev, p)
+    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _split_slices(dev, p)
     return (slices + each - 1) // each

@@ -7,9 +7,7 @@ added up in float.  A sum that is not finite is computed anew by plain multiplic
 give them, but slowly.
 """
 
-import struct
-
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
@@ -17,8 +15,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor,
-    refuse_sizes, set_residue, set_taps, set_x, set_y, stride_of, sum_parts, taps_of, taps_t, tensor_cores, up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv,
+    mx_nv_divisor, refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of,
+    taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -28,19 +27,23 @@ cdef enum:
     BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
     THREADS = 512
 
-# The structs of kernels/conv/nvidia/pairs.cl and conv/nvidia/pairs_pack.cl, which explain them.
-cdef struct mx_nv_pairs:
-    mx_nv_conv g
-    int w_c
-    int tap, tap_row, tap_column, taps
+cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
+    ctypedef struct mx_nv_pairs:
+        mx_nv_conv g
+        int w_c
+        int tap, tap_row, tap_column, taps
 
-cdef struct mx_nv_residues:
-    int images, channels, rows, columns
-    int y_n, y_c, y_h, y_w
-    int step_h, step_w, plane_rows, plane_columns
-    int at_once, plane
-    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
-    unsigned long long met_h, met_w
+    ctypedef struct mx_nv_filters:
+        int rows, channels, taps_h, taps_w
+        int from_g, from_row, from_c, from_h, from_w
+
+    ctypedef struct mx_nv_phases:
+        int images, channels, rows, columns
+        int y_n, y_c, y_h, y_w
+        int step_h, step_w, plane_rows, plane_columns
+        int vector, plane
+        mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
+        uint64_t met_h, met_w
 
 # What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
 cdef struct sides_t:
@@ -49,20 +52,20 @@ cdef struct sides_t:
     int x_slot, y_slot
     int64_t channels, filters
     int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
-    bint joins                               # y is computed in the workspace, residue by residue
+    bint joins                               # y is computed in the workspace, phase by phase
     int64_t packs, planes, workspace         # bytes before them, and all
-    unsigned long long met_h, met_w          # residues that have taps
+    uint64_t met_h, met_w          # phases that have taps
     int plane_count
     int64_t plane_rows, plane_columns
 
 
-cdef int _met(const mx_conv_problem* p, int axis, unsigned long long* met) noexcept nogil:
-    """Count the residues of an axis that have taps, and set their bits."""
-    cdef int64_t residue
+cdef int _met(const mx_conv_problem* p, int axis, uint64_t* met) noexcept nogil:
+    """Count the phases of an axis that have taps, and set their bits."""
+    cdef int64_t phase
     cdef int count = 0
-    for residue in range(min(p.step[axis], p.x.len[2 + axis])):
-        if taps_of(p, axis, residue).count > 0:
-            met[0] |= <unsigned long long> 1 << residue
+    for phase in range(min(p.step[axis], p.x.len[2 + axis])):
+        if taps_of(p, axis, phase).count > 0:
+            met[0] |= <uint64_t> 1 << phase
             count += 1
     return count
 
@@ -108,16 +111,19 @@ cdef mx_nv_pairs _operands(const mx_conv_problem* p, const sides_t* s) noexcept 
 
 
 cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
-    sizes = struct.pack("9i", s.filters, s.channels, p.w.len[3], p.w.len[4], p.w.len[0] // p.groups * p.w.stride[0],
-                        s.w_row, s.w_reduced, stride_of(&p.w, 3), stride_of(&p.w, 4))
+    cdef mx_nv_filters g
+    g.rows, g.channels, g.taps_h, g.taps_w = <int> s.filters, <int> s.channels, <int> p.w.len[3], <int> p.w.len[4]
+    g.from_g, g.from_row, g.from_c = (
+        <int> (p.w.len[0] // p.groups * p.w.stride[0]), <int> s.w_row, <int> s.w_reduced)
+    g.from_h, g.from_w = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
     args = (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs), Arg.slot_of(SLOT_WORKSPACE, 4),
-            Arg.value_of(sizes))
+            struct_arg(&g, sizeof(g)))
     return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "pack_pairs"), args,
                 (p.groups * up(s.filters, 64) * 128,), (128,))
 
 
 cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
-    """`to`: where y begins in the workspace, in bytes, if it lies there."""
+    """`to`: where y begins in the workspace, in bytes, if it is there."""
     cdef mx_nv_conv* g = &o.g
     cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
     cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
@@ -130,9 +136,9 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
                       **defines)
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
-            Arg.value_of((<const unsigned char*> o)[:sizeof(mx_nv_pairs)]),
-            Arg.value_of(struct.pack("f", 1)) if s.joins else Arg.alpha(False),
-            Arg.value_of(struct.pack("f", 0)) if s.joins else Arg.beta(False))
+            struct_arg(o, sizeof(o[0])),
+            float_arg(1) if s.joins else Arg.alpha(False),
+            float_arg(0) if s.joins else Arg.beta(False))
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
@@ -208,7 +214,7 @@ cdef class _NvPairs(_NvSolver):
 
 
 cdef class NvPairsFwd(_NvPairs):
-    """Forward in two launches: weights into pairs, and the product."""
+    """Forward in float32 by wgmma on pairs of halves: persistent implicit GEMM, after a launch that packs weights."""
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
@@ -230,9 +236,9 @@ cdef class NvPairsFwd(_NvPairs):
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
-    cdef mx_nv_residues g
+    cdef mx_nv_phases g
     memset(&g, 0, sizeof(g))
-    g.at_once = 2 if p.x.len[4] % 2 == 0 else 1
+    g.vector = 2 if p.x.len[4] % 2 == 0 else 1
     g.channels, g.rows, g.columns = <int> p.x.len[1], <int> p.x.len[3], <int> p.x.len[4]
     g.images = <int> (p.x.len[0] * p.x.len[1])
     g.y_n, g.y_c, g.y_h, g.y_w = (
@@ -240,23 +246,23 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
     g.step_h, g.step_w = <int> p.step[1], <int> p.step[2]
     g.plane_rows, g.plane_columns = <int> s.plane_rows, <int> s.plane_columns
     g.plane = <int> (p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns)
-    g.by_columns, g.by_rows, g.by_channels = divisor(g.columns // g.at_once), divisor(g.rows), divisor(g.channels)
+    g.by_columns, g.by_rows, g.by_channels = divisor(g.columns // g.vector), divisor(g.rows), divisor(g.channels)
     g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met_h, s.met_w
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4),
-            Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_residues"), args,
-                (up(p.x.len[4] // g.at_once * p.x.len[3] * (up(g.images, 8) // 8), 256),), (256,))
+            struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases"), args,
+                (up(p.x.len[4] // g.vector * p.x.len[3] * (up(g.images, 8) // 8), 256),), (256,))
 
 
 cdef class NvPairsBwd(_NvPairs):
-    """Backward data: weights into pairs, a launch for every residue of the stride, and one that joins them."""
+    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if p.step[1] * p.step[2] > 64:
-            return "too many residues of the stride"
+            return "too many phases of the stride"
         return _NvPairs.refuse(self, dev, p)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -268,7 +274,7 @@ cdef class NvPairsBwd(_NvPairs):
             for b in range(min(p.step[2], p.x.len[4])):
                 if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
                     o = whole
-                    set_residue(&o.g, p, a, b)
+                    set_phase(&o.g, p, a, b)
                     _count(dev, &o.g, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
@@ -292,7 +298,7 @@ cdef class NvPairsBwd(_NvPairs):
                 if th.count == 0 or tw.count == 0:
                     continue
                 o = whole
-                set_residue(&o.g, p, a, b)
+                set_phase(&o.g, p, a, b)
                 o.tap = <int> (th.first * whole.tap_row + tw.first)
                 o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
                 steps.append(_multiply(dev, &s, &o, to))
@@ -302,9 +308,9 @@ cdef class NvPairsBwd(_NvPairs):
         return Solution(steps, s.workspace)
 
 
-# Backward weights: columns with `reduced` channels a tap, tiles, and splits of `each` slices.
+# Backward weights: columns with `reduced` channels a tap, tiles, and splits of `split_slices` slices.
 cdef struct splits_t:
-    int64_t reduced, columns, tiles, splits, each
+    int64_t reduced, columns, tiles, splits, split_slices
 
 
 cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
@@ -322,13 +328,13 @@ cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
         cost = (s.tiles * splits + units - 1) // units * (each * 2.3 + 4)
         cost += splits * p.w.len[0] * s.columns * 8 / 3e6
         if best < 0 or cost < best:
-            best, s.each = cost, each
-    s.splits = (slices + s.each - 1) // s.each
+            best, s.split_slices = cost, each
+    s.splits = (slices + s.split_slices - 1) // s.split_slices
     return s
 
 
 cdef class NvPairsWrw(_NvPairs):
-    """Backward weights: parts of the batch's pixels side by side, added up in one order by a second launch."""
+    """Backward weights in float32 by wgmma on pairs of halves: split-K, and a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS
@@ -338,7 +344,7 @@ cdef class NvPairsWrw(_NvPairs):
         cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef splits_t s = _split(dev, p)
         cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
-        t.launch, t.rounds, t.slices = 2, rounds, rounds * s.each
+        t.launch, t.rounds, t.slices = 2, rounds, rounds * s.split_slices
         t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
         t.x, t.y, t.splits = _megabytes(&p.x), _megabytes(&p.y), s.splits
 
@@ -363,9 +369,9 @@ cdef class NvPairsWrw(_NvPairs):
         set_x(&g, &p.x, p.w.len[1], 0)
         set_y(&g, &p.y, g.filters)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.value_of(struct.pack("i", s.each)))
+                struct_arg(&g, sizeof(g)), int_arg(s.split_slices))
         return Solution([
             Step(KernelSpec("conv/nvidia/pairs_weights.cl", "conv_nvidia_pairs_weights", SM_90A=1), args,
                  (THREADS * s.tiles * s.splits,), (THREADS,)),
-            sum_parts(p, s.splits, 0, s.columns, 1, s.reduced),
+            sum_partial(p, s.splits, 0, s.columns, 1, s.reduced),
         ], self.workspace_bytes(dev, p))

@@ -1,6 +1,6 @@
 """Small convolutions on NVIDIA's tensor cores, one and two spatial axes: one launch, nothing is packed.
 
-Operands are read as they lie, and the warps of a work-group share a small tile's sum, or several groups do, which needs
+Operands are read in place, and the warps of a work-group share a small tile's sum, or several groups do, which needs
 a workspace: kernels/conv/nvidia/small.cl.
 """
 
@@ -8,13 +8,15 @@ from libc.stdint cimport int64_t
 from libc.math cimport sqrt
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Offer, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
-from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, tensor_cores
+from ._common cimport (
+    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores,
+)
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -22,9 +24,9 @@ cdef enum:
     SINGLE = 0             # how an operand is read, as the kernel calls it
     RUNS = 1
     PAIRS = 2
-    NEAR = 3
-    LEAST_ROOM = 512       # entries of the table of k
-    MOST_ROOM = 4608
+    IN_LOCAL = 3
+    MIN_ENTRIES = 512       # entries of the table of k
+    MAX_ENTRIES = 4608
     LOCAL_MEM = 98 * 1024  # of compute capability 8.6 and up
     HOPPER_MEM = 200 * 1024
     REGISTERS = 65536      # of a compute unit
@@ -35,23 +37,23 @@ cdef enum:
 # One launch and no packing pay where a problem is small, which the index does not know.
 cdef double INDEX = 0.6
 
-# The struct of kernels/conv/nvidia/small.cl, which explains it.
-cdef struct mx_nv_small:
-    int m, n, k, each
-    int m_tiles, n_tiles, groups, splits
-    int p, q, taps_h, taps_w, channels
-    int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w
-    int x_g, x_n, x_c, x_h, x_w
-    int filter_h, filter_w, place_h, place_w, row_h, row_w, turn_h, turn_w
-    int a_g, a_m, a_k, a_n, a_h, a_w
-    int block_h, block_w, outs
-    int out_g, out_n, out_c, out_h, out_w, out_height, out_width
-    int image_rows, tall, near_rows, near_c, near_h, near_w, line, line_first, chunks
-    int near_a, near_a_k, piece
-    int a_apart, b_apart
-    mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece
-    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
-    mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
+cdef extern from "miopyx/kernels/conv/nvidia/small_args.h" nogil:
+    ctypedef struct mx_nv_small:
+        int m, n, k, split_length
+        int m_tiles, n_tiles, groups, splits
+        int p, q, taps_h, taps_w, channels
+        int h, w, step_h, step_w, first_h, first_w, tap_h, tap_w
+        int x_g, x_n, x_c, x_h, x_w
+        int filter_h, filter_w, place_h, place_w, row_h, row_w, turn_h, turn_w
+        int a_g, a_m, a_k, a_n, a_h, a_w
+        int block_h, block_w, outs
+        int out_g, out_n, out_c, out_h, out_w, out_height, out_width
+        int image_rows, tall, local_rows, local_c, local_h, local_w, line, line_first, chunks
+        int local_a, local_a_k, piece
+        int a_copied, b_copied
+        mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece
+        mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
+        mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
 # A work-group's tile: blocks of a warp along m and n, warps along m, n and k.
 cdef struct tile_t:
@@ -60,11 +62,11 @@ cdef struct tile_t:
 # What the kernel is compiled for, and its number of work-groups.
 cdef struct plan_t:
     tile_t tile
-    bint last, masked, m_closest, vector, inside
-    int a_way, b_way, ahead
-    int a_chunk, b_chunk   # of NEAR: elements that are copied at once; 0: it cannot be
-    int64_t near_words
-    int64_t size, step_k, room, splits, work_groups, workspace, units, local_mem
+    bint last, masked, m_contiguous, vector, inside
+    int a_read, b_read, prefetch
+    int a_chunk, b_chunk   # of IN_LOCAL: elements that are copied at once; 0: it cannot be
+    int64_t local_words
+    int64_t size, step_k, table_entries, splits, work_groups, workspace, units, local_mem
     double cost            # clocks, a guess
 
 # One axis of forward or backward data: how pixels of x and taps of w follow from a block of pixels and a tap.
@@ -101,25 +103,25 @@ cdef int64_t _chunk(int64_t size, int64_t a, int64_t b, int64_t c, int64_t d, in
     return number if number * size >= 4 else 0
 
 
-cdef void _set_near(mx_nv_small* g, plan_t* k) noexcept nogil:
+cdef void _set_local(mx_nv_small* g, plan_t* k) noexcept nogil:
     """What is copied of b into local memory, but for what the tile decides."""
     cdef int64_t unit = g.channels if k.last else 1, first, behind
     k.b_chunk = k.a_chunk = 0
-    if k.size != 4 or k.b_way != SINGLE or g.x_w != unit or (k.last and g.groups > 1):
+    if k.size != 4 or k.b_read != SINGLE or g.x_w != unit or (k.last and g.groups > 1):
         return
     k.b_chunk = <int> _chunk(k.size, g.w * unit, g.x_h, g.x_n, 0 if k.last else g.x_c, g.x_g)
     if k.b_chunk == 0:
         return
     g.tall = (g.taps_h - 1) * g.tap_h + 1
     g.image_rows = (g.p - 1) * g.step_h + g.tall
-    g.line, g.near_w = <int> (g.w * unit), <int> unit
+    g.line, g.local_w = <int> (g.w * unit), <int> unit
     first = g.first_w * unit
     g.line_first = <int> (first - ((first % k.b_chunk) + k.b_chunk) % k.b_chunk)
     behind = ((g.q - 1) * <int64_t> g.step_w + (g.taps_w - 1) * <int64_t> g.tap_w + 1) * unit + first
     g.chunks = <int> ((behind - g.line_first + k.b_chunk - 1) // k.b_chunk)
-    g.near_h = g.chunks * k.b_chunk
-    if g.near_h * k.size > 96:   # rows in other banks
-        g.near_h += <int> ((128 + 32 - g.near_h * k.size % 128) % 128 // k.size)
+    g.local_h = g.chunks * k.b_chunk
+    if g.local_h * k.size > 96:   # rows in other banks
+        g.local_h += <int> ((128 + 32 - g.local_h * k.size % 128) % 128 // k.size)
 
 
 cdef bint _inside(const mx_conv_problem* p) noexcept nogil:
@@ -165,8 +167,8 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     g.block_h, g.block_w = <int> block_h, <int> block_w
     taps = g.taps_h * g.taps_w
     g.m, g.n, g.k = <int> (g.outs * block_h * block_w), <int> (y.len[0] * g.p * g.q), <int> (g.channels * taps)
-    k.m_closest = g.out_c == 1 and g.outs > 1
-    if k.m_closest:
+    k.m_contiguous = g.out_c == 1 and g.outs > 1
+    if k.m_contiguous:
         k.vector = _divides(4, g.outs, g.out_n, g.out_h, g.out_w, g.out_g)
     else:
         k.vector = (block_h * block_w == 1 and (g.out_w == 1 or g.q == 1) and (g.out_h == g.q or g.p == 1)
@@ -175,24 +177,24 @@ cdef void _set_axes(mx_nv_small* g, plan_t* k, const mx_conv_problem* p, int64_t
     k.inside = (not k.masked and g.k % k.step_k == 0
                 and (_inside(p) if forward else taps == 1 and p.pad[1] == 0 and p.pad[2] == 0))
     k.last = g.x_c == 1 and g.channels > 1
-    k.a_way = k.b_way = SINGLE
+    k.a_read = k.b_read = SINGLE
     if k.last and g.channels % run == 0 and _divides(run, g.x_n, g.x_h, g.x_w, g.x_g, 0):
-        k.b_way = RUNS
+        k.b_read = RUNS
     if k.last or taps == 1:
         if g.a_k == 1 and g.channels % run == 0 and _divides(run, g.a_m, g.a_h, g.a_w, g.a_g, 0):
-            k.a_way = RUNS
+            k.a_read = RUNS
     elif (forward and not k.masked and (g.a_w == 1 or g.taps_w == 1) and (g.a_h == g.taps_w or g.taps_h == 1)
             and g.a_k == taps and _divides(run, g.k, g.a_m, g.a_g, 0, 0)):
-        k.a_way = RUNS
-    _set_near(g, k)
-    if k.b_chunk > 0 and k.a_way == SINGLE and k.size == 4 and not k.last and g.a_w == 1 and g.a_h == g.filter_w:
+        k.a_read = RUNS
+    _set_local(g, k)
+    if k.b_chunk > 0 and k.a_read == SINGLE and k.size == 4 and not k.last and g.a_w == 1 and g.a_h == g.filter_w:
         taps = g.filter_h * g.filter_w
         if forward and g.a_k == taps and g.a_m == taps * g.channels and g.channels > 1 and not k.masked:
             k.a_chunk = <int> _chunk(k.size, g.outs * g.a_m, 0, 0, 0, g.a_g)
         elif not forward and g.a_m == taps and g.a_k == taps * g.outs:
             k.a_chunk = <int> _chunk(k.size, g.channels * g.a_k, 0, 0, 0, g.a_g)
-    if k.a_way == SINGLE and k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_k, g.a_h, g.a_w, g.a_g):
-        k.a_way = PAIRS
+    if k.a_read == SINGLE and k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_k, g.a_h, g.a_w, g.a_g):
+        k.a_read = PAIRS
 
 
 cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noexcept nogil:
@@ -217,15 +219,15 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
         g.x_g, g.a_g = <int> (g.channels * p.x.stride[1]), <int> (g.outs * p.y.stride[1])
         g.out_g = <int> (g.outs * p.w.stride[0])
     g.m, g.n, g.k = g.outs, <int> (g.channels * g.taps_h * g.taps_w), <int> (p.y.len[0] * image)
-    k.masked = k.m_closest = False
+    k.masked = k.m_contiguous = False
     k.inside = g.k % k.step_k == 0 and _inside(p)
     k.last = g.x_c == 1 and g.channels > 1
-    k.a_way = k.b_way = SINGLE
+    k.a_read = k.b_read = SINGLE
     if (image % run == 0 and (g.a_w == 1 or g.q == 1) and (g.a_h == g.q or g.p == 1)
             and _divides(run, g.a_n, g.a_m, g.a_g, 0, 0)):
-        k.a_way = RUNS
+        k.a_read = RUNS
     elif k.size == 2 and g.a_m == 1 and _divides(2, g.outs, g.a_n, g.a_h, g.a_w, g.a_g):
-        k.a_way = PAIRS
+        k.a_read = PAIRS
     if k.last:
         k.vector = ((g.out_c == 1) and (g.out_w == g.channels or g.taps_w == 1)
                     and (g.out_h == g.channels * g.taps_w or g.taps_h == 1))
@@ -234,77 +236,78 @@ cdef void _set_weights(mx_nv_small* g, plan_t* k, const mx_conv_problem* p) noex
                     and (g.out_c == g.taps_h * g.taps_w or g.channels == 1))
     k.vector = k.vector and _divides(4, g.n, g.out_n, g.out_g, 0, 0)
     rows_closest = (g.x_w == 1 or g.q == 1) and (g.x_h == g.q or g.p == 1)
-    if (k.a_way == RUNS and is_pointwise(p, 1) and rows_closest and _divides(run, g.x_n, g.x_c, g.x_g, 0, 0)):
-        k.b_way = RUNS
+    if (k.a_read == RUNS and is_pointwise(p, 1) and rows_closest and _divides(run, g.x_n, g.x_c, g.x_g, 0, 0)):
+        k.b_read = RUNS
     elif k.size == 2 and k.last and _divides(2, g.channels, g.x_n, g.x_h, g.x_w, g.x_g):
-        k.b_way = PAIRS
-    _set_near(g, k)
+        k.b_read = PAIRS
+    _set_local(g, k)
     if k.b_chunk == 1:     # 4 bytes at once: slower than what it saves
         k.b_chunk = 0
 
 
 cdef int64_t _registers(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t registers = 34 + 4 * t.mb * t.nb + 2 * t.mb * (2 if k.masked else 1) + 2 * t.nb
-    registers += (8 * t.mb + 4 * t.nb) * ((2 if k.size == 4 else 1) + k.ahead)
+    registers += (8 * t.mb + 4 * t.nb) * ((2 if k.size == 4 else 1) + k.prefetch)
     if k.size == 4:
         registers += 4 * t.nb
     return registers
 
 
-cdef int64_t _local_bytes(const tile_t* t, int64_t room, int64_t near_words) noexcept nogil:
+cdef int64_t _local_bytes(const tile_t* t, int64_t table_entries, int64_t local_words) noexcept nogil:
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m
-    return (room * 12 + 4 * max(near_words, t.warps_k * max(high * (wide + 36), wide * (high + 36)))
+    return (table_entries * 12 + 4 * max(local_words, t.warps_k * max(high * (wide + 36), wide * (high + 36)))
             + 16 * (wide + high) + 16)
 
 
-cdef void _settle_near(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights) noexcept nogil:
+cdef void _settle_local(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights) noexcept nogil:
     """What lies in local memory, of this tile's size."""
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, taps = g.taps_h * g.taps_w, channels
-    cdef int64_t pixels = min(g.each if weights else wide, g.k if weights else g.n), rows, images, words, number
+    cdef int64_t pixels = min(g.split_length if weights else wide, g.k if weights else g.n), rows, images, words, number
     rows = min((pixels - 1) // g.q + 2, (g.k if weights else g.n) // g.q)
     if pixels == 1 or g.q % pixels == 0:
         rows = 1
-    elif pixels % g.q == 0 and (wide % g.q == 0 or pixels == g.n or weights) and (not weights or g.each % g.q == 0
+    elif pixels % g.q == 0 and (wide % g.q == 0 or pixels == g.n or weights) and (not weights
+                                                                                  or g.split_length % g.q == 0
                                                                                   or pixels == g.k):
         rows = pixels // g.q
     images = min((rows + g.p - 2) // g.p + 1, (g.k if weights else g.n) // (g.p * <int64_t> g.q))
-    g.near_rows = <int> min((rows - 1) * g.step_h + g.tall + (images - 1) * max(0, g.tall - g.step_h),
-                            (g.k if weights else g.n) // (g.p * <int64_t> g.q) * g.image_rows)
-    g.near_c = g.near_rows * g.near_h if not k.last else 1
-    number = wide if weights else g.each
+    g.local_rows = <int> min((rows - 1) * g.step_h + g.tall + (images - 1) * max(0, g.tall - g.step_h),
+                             (g.k if weights else g.n) // (g.p * <int64_t> g.q) * g.image_rows)
+    g.local_c = g.local_rows * g.local_h if not k.last else 1
+    number = wide if weights else g.split_length
     channels = 1 if k.last else min(g.channels, (number - 1) // taps + 2 if number % taps != 0 else number // taps)
-    words = (channels * g.near_rows * <int64_t> g.near_h * k.size + 15) // 16 * 4
-    g.near_a = <int> words
-    if k.a_way == NEAR:
-        g.piece, g.near_a_k, number = 0, g.a_k, channels * g.a_k
+    words = (channels * g.local_rows * <int64_t> g.local_h * k.size + 15) // 16 * 4
+    g.local_a = <int> words
+    if k.a_read == IN_LOCAL:
+        g.piece, g.local_a_k, number = 0, g.a_k, channels * g.a_k
         if g.a_m > g.a_k:
             g.piece, number = -1, high * g.a_m
         elif g.m_tiles > 1 and not k.masked:
             g.piece = <int> (high * g.a_m)
-            g.near_a_k = g.piece + 4
-            number = channels * g.near_a_k
+            g.local_a_k = g.piece + 4
+            number = channels * g.local_a_k
         words += number + 4
-    k.near_words = (words + 2047) // 2048 * 2048
+    k.local_words = (words + 2047) // 2048 * 2048
 
 
-cdef int64_t _room(const plan_t* k, int64_t each) noexcept nogil:
+cdef int64_t _entries(const plan_t* k, int64_t each) noexcept nogil:
     """Entries of the table: a power of two times the least, or the most."""
-    cdef int64_t entries = each // (16 // k.size if k.b_way == RUNS else 1), room = LEAST_ROOM
-    while room < entries and room < MOST_ROOM:
-        room *= 2
-    return min(room, MOST_ROOM)
+    cdef int64_t entries = each // (16 // k.size if k.b_read == RUNS else 1), table_entries = MIN_ENTRIES
+    while table_entries < entries and table_entries < MAX_ENTRIES:
+        table_entries *= 2
+    return min(table_entries, MAX_ENTRIES)
 
 
 cdef bint _tile_fits(const plan_t* k, const tile_t* t) noexcept nogil:
     cdef int64_t warps = t.warps_m * t.warps_n * t.warps_k
-    if warps < 4 or warps > 16 or (k.b_way == PAIRS and t.nb % 2 != 0):
+    if warps < 4 or warps > 16 or (k.b_read == PAIRS and t.nb % 2 != 0):
         return False
     return _registers(k, t) <= min(250, REGISTERS // (32 * warps))
 
 
 cdef double _bytes(const mx_nv_small* g, const plan_t* k, int64_t high, int64_t wide, bint weights) noexcept nogil:
     """Bytes of both operands that a work-group reads, each once."""
-    cdef int64_t taps = g.taps_h * g.taps_w, each = min(g.each, g.k), image = g.p * <int64_t> g.q
+    cdef int64_t taps = g.taps_h * g.taps_w, each = min(g.split_length, g.k), image = g.p * <int64_t> g.q
     cdef double a = <double> min(high, g.m) * each, channels, rows, columns = g.w
     if weights:
         channels = g.channels if k.last else min(<double> g.channels, (wide - 1.0) / taps + 1)
@@ -314,8 +317,8 @@ cdef double _bytes(const mx_nv_small* g, const plan_t* k, int64_t high, int64_t 
     if k.masked:
         a = min(a, <double> g.outs * g.filter_h * g.filter_w * each / taps)
     channels = g.channels if k.last else min(<double> g.channels, <double> each / taps + 1)
-    if k.b_way == NEAR:
-        rows = g.near_rows
+    if k.b_read == IN_LOCAL:
+        rows = g.local_rows
     else:
         rows = (wide + g.q - 1) // g.q * g.step_h + (g.taps_h - 1) * g.tap_h + 1 - g.step_h
         if wide < g.q:
@@ -335,22 +338,22 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
     cdef double slots, products, step, a, b, turns, cost, wait, issue, l2
     k.tile, k.workspace = t[0], 0
     each = (steps + splits - 1) // splits
-    g.each = <int> (each * k.step_k)
+    g.split_length = <int> (each * k.step_k)
     k.splits = (steps + each - 1) // each
     g.m_tiles, g.n_tiles = <int> ((g.m + high - 1) // high), <int> ((g.n + wide - 1) // wide)
     g.splits = <int> k.splits
     k.work_groups = g.m_tiles * <int64_t> g.n_tiles * g.groups * k.splits
-    k.room, k.near_words = _room(k, g.each), 0
+    k.table_entries, k.local_words = _entries(k, g.split_length), 0
     if near:
-        k.b_way = NEAR
-        if k.a_way == SINGLE and k.a_chunk > 0 and (
+        k.b_read = IN_LOCAL
+        if k.a_read == SINGLE and k.a_chunk > 0 and (
                 g.a_m >= g.a_k or g.m_tiles == 1 or (g.a_k | (high * g.a_m)) % k.a_chunk == 0):
-            k.a_way = NEAR
-        _settle_near(g, k, t, weights)
-    if _local_bytes(t, k.room, k.near_words) > k.local_mem:
+            k.a_read = IN_LOCAL
+        _settle_local(g, k, t, weights)
+    if _local_bytes(t, k.table_entries, k.local_words) > k.local_mem:
         return False
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
-                          k.local_mem // _local_bytes(t, k.room, k.near_words)))
+                          k.local_mem // _local_bytes(t, k.table_entries, k.local_words)))
     rounds = (k.work_groups + k.units - 1) // k.units
     resident = min(resident, rounds)
     rounds = (rounds + resident - 1) // resident
@@ -359,18 +362,18 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
         tiles = k.work_groups // k.splits
         k.workspace = (tiles + 1) // 2 * 16 + k.work_groups * high * wide * 4
     if k.size == 4:  # within 6 % in the mean of 105 tiles of 15 problems on an H200
-        a = 2 * t.mb * (3.0 if k.a_way == RUNS else (8.0 if k.a_way == NEAR else 16.0) * (1 + 0.5 * k.masked))
-        b = t.nb * ((7.0 - 4 * k.inside) if k.b_way == RUNS else 10.0 if k.b_way == NEAR else 20.0)
+        a = 2 * t.mb * (3.0 if k.a_read == RUNS else (8.0 if k.a_read == IN_LOCAL else 16.0) * (1 + 0.5 * k.masked))
+        b = t.nb * ((7.0 - 4 * k.inside) if k.b_read == RUNS else 10.0 if k.b_read == IN_LOCAL else 20.0)
         slots = 1.1 * (20 + a + b + 32 * t.mb + 16 * t.nb + 10 * t.mb * t.nb)
         products = 6 * 7.1 * t.mb * t.nb
         issue = resident * warps / 4.0 * (slots + products)
-        wait = (230 if k.a_way == NEAR and near else 310 + 70.0 / k.ahead) + slots + products
+        wait = (230 if k.a_read == IN_LOCAL and near else 310 + 70.0 / k.prefetch) + slots + products
         l2 = resident * _bytes(g, k, high, wide, weights) / 41
         step = turns * sqrt(issue * issue + wait * wait)
         if not near:
             cost = sqrt(step * step + l2 * l2)
         else:  # what is copied comes first
-            a = resident * (k.near_words * 4.0 if k.a_way != NEAR else 41 * l2) / 41
+            a = resident * (k.local_words * 4.0 if k.a_read != IN_LOCAL else 41 * l2) / 41
             a = min(a, l2)
             cost = a + sqrt(step * step + (l2 - a) * (l2 - a))
         cost = rounds * (2060 + cost + resident * high * wide * (4 * t.warps_k + 125) / 470.0)
@@ -379,17 +382,18 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
         if k.splits > 1:
             cost += 2500 + 250 * k.splits + k.splits * high * wide * 4 / 14.0
     else:
-        a = 2 * t.mb * (2 if k.a_way == RUNS else 14 if k.a_way == PAIRS else 28 + 8 * k.masked)
-        b = t.nb * (5 if k.b_way == RUNS else 18 if k.b_way == PAIRS else 44)
+        a = 2 * t.mb * (2 if k.a_read == RUNS else 14 if k.a_read == PAIRS else 28 + 8 * k.masked)
+        b = t.nb * (5 if k.b_read == RUNS else 18 if k.b_read == PAIRS else 44)
         slots = 12 + a + b + 2 * t.mb * t.nb
         products = 2 * 5.8 * t.mb * t.nb
         step = max(600.0, resident * warps / 4.0 * max(slots, products))
-        cost = rounds * (turns * step + 1500 + resident * (high * wide * (2 * t.warps_k + 40) + k.room * 20) / 128.0)
+        cost = rounds * (turns * step + 1500
+                         + resident * (high * wide * (2 * t.warps_k + 40) + k.table_entries * 20) / 128.0)
         # The counted clocks were too few over 47 problems, by how the operands are read.
-        if k.a_way == SINGLE or k.b_way == SINGLE:
+        if k.a_read == SINGLE or k.b_read == SINGLE:
             cost *= 2.45
         else:
-            cost *= 2.15 if k.a_way == RUNS else 3.0 if k.b_way == RUNS else 4.0
+            cost *= 2.15 if k.a_read == RUNS else 3.0 if k.b_read == RUNS else 4.0
         if k.splits > 1:
             cost += 6000 + 100 * k.splits + k.splits * high * wide * 4 / 14.0
     k.cost = cost + LAUNCH
@@ -403,11 +407,11 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
     cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
-    cdef int i, j, warps, o, full, near, ahead, a_way, b_way
+    cdef int i, j, warps, o, full, near, ahead, a_read, b_read
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
     best.cost = -1
-    k.ahead = 1
+    k.prefetch = 1
     k.size = 4 if p.w.type == MX_FLOAT else 2
     k.step_k = 64 // k.size
     k.units, k.local_mem = max(1, dev.compute_units), HOPPER_MEM if has_wgmma(dev) else LOCAL_MEM
@@ -424,7 +428,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
             _set_weights(&trial, &k, p)
         else:
             _set_axes(&trial, &k, p, block_h, block_w)
-        a_way, b_way = k.a_way, k.b_way
+        a_read, b_read = k.a_read, k.b_read
         if trial.taps_h > TAPS_LIMIT or trial.taps_w > TAPS_LIMIT:
             break
         for i in range(7):
@@ -437,10 +441,10 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                     tiles = ((trial.m + 16 * t.mb * t.warps_m - 1) // (16 * t.mb * t.warps_m)
                              * ((trial.n + 8 * t.nb * t.warps_n - 1) // (8 * t.nb * t.warps_n)) * trial.groups)
                     ahead = 3 if k.size == 4 and tiles <= 2 * k.units else 1
-                    k.ahead = ahead
+                    k.prefetch = ahead
                     while ahead > 0 and not _tile_fits(&k, &t):
                         ahead -= 1
-                        k.ahead = ahead
+                        k.prefetch = ahead
                     if ahead == 0:
                         continue
                     tiles = 0
@@ -449,7 +453,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                         if full > 0 and splits == 1:
                             continue
                         for near in range(2 if k.b_chunk > 0 else 1):
-                            k.a_way, k.b_way, k.ahead = a_way, b_way, 1 if near else ahead
+                            k.a_read, k.b_read, k.prefetch = a_read, b_read, 1 if near else ahead
                             fits = _settle(&trial, &k, &t, splits, near, weights)
                             if full == 0:
                                 tiles = k.work_groups
@@ -460,13 +464,13 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
     g.by_inner = divisor(max(1, g.channels if best.last else g.taps_h * g.taps_w))
-    if best.b_way == NEAR:
+    if best.b_read == IN_LOCAL:
         warps = best.tile.warps_m * best.tile.warps_n * best.tile.warps_k
-        tiles = g.near_rows * g.chunks
-        g.b_apart, g.by_places, g.by_chunks = <int> max(1, 32 * warps // tiles), divisor(tiles), divisor(g.chunks)
+        tiles = g.local_rows * g.chunks
+        g.b_copied, g.by_places, g.by_chunks = <int> max(1, 32 * warps // tiles), divisor(tiles), divisor(g.chunks)
         g.by_image_rows = divisor(g.image_rows)
         tiles = max(1, g.piece // max(1, best.a_chunk))
-        g.a_apart, g.by_piece = <int> (max(1, 32 * warps // tiles) if g.piece > 0 else 1), divisor(tiles)
+        g.a_copied, g.by_piece = <int> (max(1, 32 * warps // tiles) if g.piece > 0 else 1), divisor(tiles)
     g.by_taps_w, g.by_outs, g.by_block_w = divisor(max(1, g.taps_w)), divisor(g.outs), divisor(g.block_w)
     return best
 
@@ -522,15 +526,15 @@ cdef class _SmallOffer(ConvOffer):
         cdef double own = (k.cost - LAUNCH) / CLOCKS
         cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
-        cdef int64_t steps = (self.g.each + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
+        cdef int64_t steps = (self.g.split_length + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
         cdef double rounds = (k.work_groups + k.units - 1) // k.units
         cdef double read = _bytes(&self.g, k, high, wide, self.p.direction == MX_BACKWARD_WEIGHTS)
         t.launch = 1
-        t.single = own if k.a_way == SINGLE and k.b_way == SINGLE else 0
-        t.rows = own if k.a_way == RUNS and k.b_way == SINGLE else 0
-        t.near = own if k.b_way == NEAR else 0
-        t.runs = own if k.b_way == RUNS else 0
-        t.pairs = own if k.b_way != NEAR and k.b_way != RUNS and (k.a_way == PAIRS or k.b_way == PAIRS) else 0
+        t.single = own if k.a_read == SINGLE and k.b_read == SINGLE else 0
+        t.rows = own if k.a_read == RUNS and k.b_read == SINGLE else 0
+        t.near = own if k.b_read == IN_LOCAL else 0
+        t.runs = own if k.b_read == RUNS else 0
+        t.pairs = own if k.b_read != IN_LOCAL and k.b_read != RUNS and (k.a_read == PAIRS or k.b_read == PAIRS) else 0
         t.rounds = rounds
         t.steps = rounds * steps * (threads // 32)
         t.blocks = rounds * steps * k.tile.mb * k.tile.nb * (threads // 32)
@@ -547,13 +551,18 @@ cdef class _SmallOffer(ConvOffer):
         cdef bint parts = k.splits > 1
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
         cdef int size = <int> k.size
-        near = dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, NEAR_WORDS=k.near_words) if k.b_way == NEAR else {}
+        near = {}
+        if k.b_read == IN_LOCAL:
+            near = dict(A_CHUNK=max(k.a_chunk, 1), B_CHUNK=k.b_chunk, LOCAL_WORDS=k.local_words)
         spec = KernelSpec("conv/nvidia/small.cl", "conv_nvidia_small", X_TYPE=type_token(p.w.type),
-                          WEIGHTS=int(weights), PARTS=int(parts), LAST=int(k.last), A_WAY=k.a_way, B_WAY=k.b_way,
-                          INSIDE=int(k.inside if k.b_way != NEAR else self.g.k % k.step_k == 0), MASKED=int(k.masked),
-                          M_CLOSEST=int(k.m_closest), VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb,
-                          WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k, ROOM=k.room,
-                          AHEAD=k.ahead, **near)
+                          WEIGHTS=int(weights), SPLIT_K=int(parts), CHANNELS_LAST=int(k.last),
+                          A_READ=k.a_read, B_READ=k.b_read,
+                          INSIDE=int(k.inside if k.b_read != IN_LOCAL else self.g.k % k.step_k == 0),
+                          MASKED=int(k.masked),
+                          M_CONTIGUOUS=int(k.m_contiguous), VEC=4 if k.vector else 1, MB=k.tile.mb, NB=k.tile.nb,
+                          WARPS_M=k.tile.warps_m, WARPS_N=k.tile.warps_n, WARPS_K=k.tile.warps_k,
+                          TABLE_ENTRIES=k.table_entries,
+                          PREFETCH=k.prefetch, **near)
         if weights:
             slots = SLOT_Y, SLOT_X, SLOT_W
         elif p.direction == MX_FORWARD:
@@ -562,7 +571,7 @@ cdef class _SmallOffer(ConvOffer):
             slots = SLOT_W, SLOT_Y, SLOT_X
         args = (Arg.slot_of(slots[0], size), Arg.slot_of(slots[1], size),
                 Arg.slot_of(slots[2], size),
-                Arg.value_of((<const unsigned char*> &self.g)[:sizeof(self.g)]), Arg.alpha(False), Arg.beta(False))
+                struct_arg(&self.g, sizeof(self.g)), Arg.alpha(False), Arg.beta(False))
         if parts:
             args += Arg.slot_of(SLOT_WORKSPACE, 4), Arg.ticket()
         return Solution([Step(spec, args, (k.work_groups * threads,), (threads,))], k.workspace)
@@ -578,16 +587,18 @@ cdef class _NvSmall(_NvSolver):
         # A warp's steps as the others', then the warps' sums, then the groups'.
         return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits
 
-    cdef Offer consider(self, Device dev, ConvProblem problem):
-        cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)
+    cdef object consider(self, Device dev, ConvProblem problem):
+        cdef _SmallOffer offer
+        cdef str why = _refusal(dev, &problem.c)
+        if why is not None:
+            return why
+        offer = _SmallOffer.__new__(_SmallOffer)
         set_offer(offer, self, dev, problem)
-        offer.refusal = _refusal(dev, offer.p)
-        if offer.refusal is not None:
-            return offer
         offer.k = _plan(dev, offer.p, &offer.g)
-        offer.refusal = offer.judge()
-        if offer.refusal is None:
-            offer.index, offer.workspace = INDEX, offer.k.workspace
+        why = offer.judge()
+        if why is not None:
+            return why
+        offer.index, offer.workspace = INDEX, offer.k.workspace
         return offer
 
 

@@ -1,7 +1,5 @@
 """Convolution in 16 bits by Hopper's wgmma: what the kernels conv_nvidia_hopper*.cl take."""
 
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -9,25 +7,47 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpe
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from ._mma cimport (
-    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, only_read,
-    megabytes, operand_args, operands, operands_of_parts, pack_for_parts, pack_pixels, parts_args, parts_t,
-    pixels_closest, roles_of, roles_t, widest,
+    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, megabytes,
+    mx_nv_merged, mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k,
+    pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w,
-    set_taps, stride_of, up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid,
+    set_packed_w, set_taps, stride_of, struct_arg, up,
 )
+
+cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
+    ctypedef struct mx_nv_phase:
+        int taps_h, taps_w, first_h, first_w, w_first, y_first
+
+    ctypedef struct mx_nv_tiles:
+        int tiles, across, down
+        mx_nv_divisor by_tiles, by_across, by_down
+        mx_nv_phase phases[16]
+
+    ctypedef struct mx_nv_rows:
+        mx_nv_conv conv
+        int images, rows, pitch
+        int low, span
+        int tiles, group_tiles
+
+    ctypedef struct mx_nv_tile_sum:
+        int channels, taps_w
+        int filters, columns, reduced, folded, taps_across
+        int down, across, tiles, slices, splits
+        int w_k, w_c, w_h, w_w
+        mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
 
 cdef enum:
     WEIGHT_TILES = 8
     CHOICES_COUNT = 9
-    RESIDUES_AT_ONCE = 16  # in one launch
-    GROUP_BYTES = 231264   # of local memory that a group of work-items may have, which is 226 KiB, barriers left out
+    MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
+    GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
-    CACHED = 40000000      # bytes of x and dy that the second-level cache keeps
+    CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
-# What is read from memory, and of parts written and read, in bytes a microsecond.
-cdef double MEMORY_SPEED = 4.2e6, PARTS_SPEED = 8e6
+# What is read from memory, and of partial sums written and read, in bytes a microsecond.
+cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
 
 # A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
 # and a whole tile take in microseconds.
@@ -35,41 +55,64 @@ cdef struct tile_t:
     int down, across, threads, resident
     double slice, end
 
+# Tiles of backward weights by their filters and columns.
+cdef enum:
+    W128X256
+    W256X128
+    W128X128
+    W64X256
+    W64X64
+    W128X192
+    W64X192
+    W256X144
+
 cdef tile_t[WEIGHT_TILES] TILES
-TILES[0] = tile_t(128, 256, 384, 1, 0.76, 3)
-TILES[1] = tile_t(256, 128, 384, 1, 0.74, 3)
-TILES[2] = tile_t(128, 128, 384, 1, 0.46, 3)
-TILES[3] = tile_t(64, 256, 256, 1, 0.52, 3)
-TILES[4] = tile_t(64, 64, 256, 3, 0.8, 4)
-TILES[5] = tile_t(128, 192, 384, 1, 0.61, 3)
-TILES[6] = tile_t(64, 192, 256, 1, 0.42, 4)
-TILES[7] = tile_t(256, 144, 384, 1, 0.85, 3)
+TILES[W128X256] = tile_t(128, 256, 384, 1, 0.76, 3)
+TILES[W256X128] = tile_t(256, 128, 384, 1, 0.74, 3)
+TILES[W128X128] = tile_t(128, 128, 384, 1, 0.46, 3)
+TILES[W64X256] = tile_t(64, 256, 256, 1, 0.52, 3)
+TILES[W64X64] = tile_t(64, 64, 256, 3, 0.8, 4)
+TILES[W128X192] = tile_t(128, 192, 384, 1, 0.61, 3)
+TILES[W64X192] = tile_t(64, 192, 256, 1, 0.42, 4)
+TILES[W256X144] = tile_t(256, 144, 384, 1, 0.85, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
 
 
-# What wgmma multiplies in one go: pixels and filters of a tile, whether two tiles take turns, whether w stays in local
+# What wgmma multiplies in one go: pixels and filters of a tile, whether it is ping-pong, whether w is resident in local
 # memory, what a slice and a whole tile take in microseconds.
 cdef struct choice_t:
-    int pixels, filters, in_turns, resident
+    int pixels, filters, ping_pong, resident
     double slice, end
 
+# Tiles by their pixels and filters; RESIDENT: w stays in local memory.
+cdef enum:
+    T128X256
+    T256X128
+    T128X128
+    T128X64
+    T256X64
+    T192X256
+    T64X256_RESIDENT
+    T64X128_RESIDENT
+    T128X128_RESIDENT
+
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.79, 1.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.71, 2.2)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.74)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.35, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.55, 1.0)
-CHOICES[5] = choice_t(192, 256, 0, 0, 1.01, 3.25)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.22, 0.9)
-CHOICES[7] = choice_t(64, 128, 1, 1, 0.20, 0.35)
-CHOICES[8] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+CHOICES[T128X256] = choice_t(128, 256, 0, 0, 0.79, 1.5)
+CHOICES[T256X128] = choice_t(256, 128, 0, 0, 0.71, 2.2)
+CHOICES[T128X128] = choice_t(128, 128, 1, 0, 0.43, 0.74)
+CHOICES[T128X64] = choice_t(128, 64, 1, 0, 0.35, 0.6)
+CHOICES[T256X64] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+CHOICES[T192X256] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
+CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
+CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
 cdef struct rows_t:
-    bint used, runs                          # RUNS_OF_PIXELS
+    bint used, local_epilogue                # see LOCAL_EPILOGUE
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
 
@@ -85,8 +128,8 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     memset(&o, 0, sizeof(o))
     if g.filters == 1 or g.filters > 64 or g.groups != 1:
         return o
-    o.runs = g.y_c != 1
-    o.filters = 32 if g.filters <= 32 and not r.w_across else 64
+    o.local_epilogue = g.y_c != 1
+    o.filters = 32 if g.filters <= 32 and not r.w_transposed else 64
     if r.narrow.used:
         if not r.narrow.whole_rows:
             return o
@@ -95,7 +138,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
         position, mirrored, most = 16 * r.narrow.planes, 2, 32
     else:
         if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
-                or r.x_across):
+                or r.x_pixels):
             return o
         h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
         h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
@@ -104,7 +147,8 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
         o.span = h1 * o.pitch + w1 - o.low
     o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
     w_bytes = o.depths * o.filters * 128
-    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.runs else 0)) // (64 * position) - mirrored)
+    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position)
+                   - mirrored)
     o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
                                and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
     return o
@@ -114,15 +158,17 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
     cdef int64_t tiles = up(images * o.rows * o.pitch, 256) // 256, each = (tiles + units - 1) // units
     cdef list args = list(operand_args(r, g))
-    cdef mx_nv_conv positions = g[0]
-    positions.image, positions.row = divisor(o.rows * o.pitch), divisor(o.pitch)
-    args[3] = Arg.value_of((<const unsigned char*> &positions)[:sizeof(positions)] + struct.pack(
-        "7i", images, o.rows, o.pitch, o.low, o.span, tiles, each))
+    cdef mx_nv_rows rows
+    rows.conv = g[0]
+    rows.conv.by_image, rows.conv.by_row = divisor(o.rows * o.pitch), divisor(o.pitch)
+    rows.images, rows.rows, rows.pitch = <int> images, <int> o.rows, <int> o.pitch
+    rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> tiles, <int> each
+    args[3] = struct_arg(&rows, sizeof(rows))
     spec = KernelSpec(
         "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
         VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
-        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths, W_ACROSS=int(r.w_across),
-        RUNS_OF_PIXELS=int(o.runs))
+        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths,
+        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue))
     return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
 
 
@@ -140,36 +186,36 @@ cdef struct chosen_t:
 
 
 cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
-    """Filters of 64: what taps share comes through the first-level cache, and tiles of many pixels share most."""
+    """Filters of 64: what taps share comes through the L1, and tiles of many pixels share most."""
     return g.taps_h * g.taps_w > 1 and g.filters <= 64
 
 
-cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int residues) noexcept:
+cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
-    cdef bint shared = _shared(g), runs = not last and g.p * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
     cdef double cost
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
     for i in range(CHOICES_COUNT):
-        if (i == 4) != shared:
+        if (i == T256X64) != shared:
             continue
-        if CHOICES[i].resident and (g.groups > 1 or residues > 1 or slices == 0 or not last):
+        if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
-        if i == 8 and r.w_across or i == 5 and (r.x_across == 4 or runs):
+        if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
-        stages = _stages(&CHOICES[i], slices, r.x_across != 0, runs)
-        groups = min(residues * down * across, units)
+        stages = _stages(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
+        groups = min(phases * down * across, units)
         if CHOICES[i].resident:
             # A group keeps its filters.
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        cost = _time_of(&CHOICES[i], g, residues, down * across, groups)
+        cost = _time_of(&CHOICES[i], g, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost:
-            best = chosen_t(i, groups, stages, residues * down * across, cost)
+            best = chosen_t(i, groups, stages, phases * down * across, cost)
     return best
 
 
@@ -188,7 +234,7 @@ cdef struct weights_terms_t:
 cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
 
 
-cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues,
+cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
                         double* terms) noexcept:
     """Add a launch: what its tiles take by the table of choices, or its positions."""
     cdef data_terms_t* t = <data_terms_t*> terms
@@ -196,7 +242,7 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
     cdef chosen_t best
     cdef int64_t units = max(1, dev.compute_units), tiles
     t.launch += 1
-    if residues == 1:
+    if phases == 1:
         whole = _rows_of(r, g)
         if whole.used:
             tiles = up(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256) // 256
@@ -204,64 +250,67 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
             t.row_positions += tiles
             t.row_depths += tiles * whole.depths
             return
-    best = _choose(dev, r, g, residues)
+    best = _choose(dev, r, g, phases)
     if _shared(g):
         t.shared += best.cost
     else:
         t.counted += best.cost
     t.rounds += (best.tiles + best.groups - 1) // best.groups
     t.unrounded += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
-    t.narrow += (g.pixels * <double> g.filters * g.groups * residues * 2e-6
+    t.narrow += (g.pixels * <double> g.filters * g.groups * phases * 2e-6
                  * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1))
-    if r.x_across == 4:
+    if r.x_pixels == 4:
         t.across += best.cost
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int residues=1):
-    """One launch; of `residues` with equal grids those with most taps come first."""
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
+    """One launch; of `phases` with equal grids those with most taps come first."""
     cdef rows_t whole
-    if residues == 1:
+    if phases == 1:
         whole = _rows_of(r, g)
         if whole.used:
             return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t slices = _slices(g)
     cdef int64_t down, across, vector = 8
-    cdef bint shared = _shared(g), runs = not last and g.p * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
     cdef int i
-    cdef chosen_t best = _choose(dev, r, g, residues)
+    cdef chosen_t best = _choose(dev, r, g, phases)
     cdef int chosen = best.choice
-    cdef mx_nv_divisor[3] by
-    for i in range(residues):
+    cdef mx_nv_tiles order
+    for i in range(phases):
         vector = min(vector, widest(&g[i], last))
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
-    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_across and _flat(g)
+    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
                       and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
-    rows, warpgroups = CHOICES[chosen].pixels if last else CHOICES[chosen].filters, 1 if CHOICES[chosen].in_turns else 2
+    rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
+    warpgroups = 1 if CHOICES[chosen].ping_pong else 2
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
-        "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), LAST=int(last),
-        VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, RESIDUES=residues,
+        "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last),
+        VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, PHASES=phases,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best.stages,
-        RESIDENT=slices if CHOICES[chosen].resident else 0, IN_TURNS=CHOICES[chosen].in_turns, NEAR=int(shared),
-        TAPS_INNER=int(shared and g.reduced % 64 == 0),
-        FLAT=int(flat), X_ACROSS=int(r.x_across != 0), X_RUN=r.x_across or 8,
-        W_ACROSS=int(r.w_across), RUNS_OF_PIXELS=int(runs),
+        RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
+        X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
+        X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
+        LOCAL_EPILOGUE=int(local_epilogue),
     )
     down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
     across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
-    by[0], by[1], by[2] = divisor(down * across * g.groups), divisor(across), divisor(down)
-    order = struct.pack("3i", down * across * g.groups, across, down) + (<const unsigned char*> by)[:sizeof(by)]
-    for i in range(residues):
-        order += struct.pack("6i", g[i].taps_h, g[i].taps_w, g[i].first_h, g[i].first_w, g[i].w_first - g.w_first,
-                             g[i].y_first - g.y_first)
+    order.tiles, order.across, order.down = <int> (down * across * g.groups), <int> across, <int> down
+    order.by_tiles, order.by_across, order.by_down = divisor(order.tiles), divisor(across), divisor(down)
+    for i in range(phases):
+        order.phases[i].taps_h, order.phases[i].taps_w = g[i].taps_h, g[i].taps_w
+        order.phases[i].first_h, order.phases[i].first_w = g[i].first_h, g[i].first_w
+        order.phases[i].w_first, order.phases[i].y_first = g[i].w_first - g.w_first, g[i].y_first - g.y_first
     args = operand_args(r, g)
-    args = args[:4] + (Arg.value_of(order),) + args[4:]
+    # The kernel has room for the phases that there are.
+    args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
     return Step(spec, args, (best.groups * 384,), (384,))
 
 
-cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64_t tiles,
+cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
                      int64_t groups) noexcept nogil:
     """How long the group takes that has most to do, when groups take tiles in turn."""
     cdef double longest = 0, own
@@ -269,7 +318,7 @@ cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int residues, int64
     cdef int i
     for group in range(groups):
         own, before = 0, 0
-        for i in range(residues):
+        for i in range(phases):
             after = ((i + 1) * tiles - group + groups - 1) // groups
             own += (after - before) * (_slices(&g[i]) * c.slice + c.end)
             before = after
@@ -281,23 +330,24 @@ cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
     return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
 
 
-cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_across, bint runs) noexcept nogil:
-    """How many slices the ring has, so that all of a group fits into local memory; with RUNS_OF_PIXELS."""
-    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_across else 8) + (128 if runs else 0)), w = c.filters * 128
+cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
+    """How many slices the ring has, so that all of a group fits into local memory."""
+    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
+    cdef int64_t w = c.filters * 128
     if c.resident:
         return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))
     return min(8, left // (c.pixels * 128 + w))
 
 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
-    """Whether x, of a 1x1 filter, has its columns apart and would be read with its pixels closest if it had not."""
+    """Whether x, of a 1x1 filter, has gaps between columns and would be read by contiguous pixels without them."""
     cdef mx_conv_problem o
     if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
             or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
         return False
     o = _gathered(p)
-    return pixels_closest(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
-        pixels_closest(&o, &o.x) != 0 and pixels_closest(&o, &o.y) != 0)
+    return contiguous_pixels(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
+        contiguous_pixels(&o, &o.x) != 0 and contiguous_pixels(&o, &o.y) != 0)
 
 
 cdef mx_conv_problem _gathered(const mx_conv_problem* p) noexcept nogil:
@@ -331,18 +381,21 @@ cdef Step _gather_pixels(Device dev, const mx_conv_problem* p, const mx_conv_pro
 cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* strided, const int64_t* packed,
                    int64_t step_h, int64_t step_w, int64_t vector, int64_t step, str name, tuple slots,
                    tuple scaling=()):
-    """gather_pixels or spread_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
+    """gather_pixels or scatter_pixels, which writes a tensor of `strided`'s lengths from one of `packed` ones."""
     cdef int64_t h = strided.len[3], w = strided.len[4], planes = strided.len[0] * strided.len[1]
     cdef int64_t runs = h * w // vector, each
-    cdef mx_nv_divisor[5] by
+    cdef mx_nv_stepped g
     each = max(1, min(4, planes * runs // (max(1, dev.compute_units) * 2048)))
-    by[0], by[1], by[2], by[3], by[4] = (
-        divisor(runs), divisor(w), divisor(strided.len[1]), divisor(step_h), divisor(step_w))
-    sizes = struct.pack(
-        "12i", planes, strided.len[1], h, w, packed[3], packed[4], step_h, step_w, stride_of(strided, 0),
-        stride_of(strided, 1), stride_of(strided, 3), each) + (<const unsigned char*> by)[:sizeof(by)]
+    g.planes, g.channels, g.h, g.w = <int> planes, <int> strided.len[1], <int> h, <int> w
+    g.p, g.q, g.step_h, g.step_w = <int> packed[3], <int> packed[4], <int> step_h, <int> step_w
+    g.stride_n, g.stride_c, g.stride_h = (
+        <int> stride_of(strided, 0), <int> stride_of(strided, 1), <int> stride_of(strided, 3))
+    g.item_planes = <int> each
+    g.by_runs, g.by_row, g.by_channels = divisor(runs), divisor(w), divisor(strided.len[1])
+    g.by_step_h, g.by_step_w = divisor(step_h), divisor(step_w)
     spec = KernelSpec("conv/nvidia/pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
-    return Step(spec, slots + (Arg.value_of(sizes),) + scaling, (up((planes + each - 1) // each * runs, 256),), (256,))
+    return Step(spec, slots + (struct_arg(&g, sizeof(g)),) + scaling,
+                (up((planes + each - 1) // each * runs, 256),), (256,))
 
 
 cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
@@ -350,7 +403,7 @@ cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
 
 
 cdef class NvWgmmaFwd(NvImplicitGemmFwd):
-    """Forward in 16 bits by Hopper's wgmma, in one launch after those that pack."""
+    """Forward in 16 bits by wgmma: persistent implicit GEMM, ping-pong or cooperative, after launches that pack."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1104, "NvWgmmaFwd", WGMMA_PEAK
@@ -407,12 +460,12 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         return _multiply_hopper(dev, p, r, g)
 
 
-# Backward data of few channels: all residues of the stride are filters of one convolution.
+# Backward data of few channels: all phases of the stride are filters of one convolution.
 cdef struct merged_t:
     bint used
-    int64_t filters                          # residues times channels, up to a multiple of 8
-    int64_t p, q                             # positions of each residue, down and across
-    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any residue meets
+    int64_t filters                          # phases times channels, up to a multiple of 8
+    int64_t p, q                             # positions of each phase, down and across
+    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any phase meets
 
 
 cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
@@ -423,18 +476,14 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
               and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
     m.filters = up(a * b * p.w.len[1], 8)
     m.p, m.q = (p.x.len[3] + a - 1) // a, (p.x.len[4] + b - 1) // b
-    # Residue r meets dy at (r + pad - tap) / stride from its place.
-    m.first_h, m.first_w = _ceil(p.pad[1] - p.w.len[3] + 1, a), _ceil(p.pad[2] - p.w.len[4] + 1, b)
+    # Phase r meets dy at (r + pad - tap) / stride from its place.
+    m.first_h, m.first_w = ceil_div(p.pad[1] - p.w.len[3] + 1, a), ceil_div(p.pad[2] - p.w.len[4] + 1, b)
     m.taps_h, m.taps_w = (p.pad[1] + a - 1) // a - m.first_h + 1, (p.pad[2] + b - 1) // b - m.first_w + 1
     return m
 
 
-cdef int64_t _ceil(int64_t n, int64_t d) noexcept nogil:
-    return (n + d - 1) // d if n > 0 else -(-n // d)
-
-
 cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
-    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels lie closest."""
+    """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels are contiguous."""
     cdef const mx_tensor* x = &p.x
     return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
             and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
@@ -450,7 +499,7 @@ cdef mx_conv_problem _without_steps(const mx_conv_problem* p) noexcept nogil:
     return o
 
 
-cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
+cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
     """The step that brings those pixels from byte `at` of the workspace to dx."""
     cdef const mx_tensor* x = &p.x
     cdef int64_t vector = 8, together = x.len[3] * x.len[4] | stride_of(x, 0) | stride_of(x, 1)
@@ -458,17 +507,17 @@ cdef Step _spread_pixels(Device dev, const mx_conv_problem* p, int64_t at):
         vector //= 2
     slots = Arg.slot_of(SLOT_WORKSPACE, 2, at), Arg.slot_of(SLOT_X, 2)
     return _stepped(dev, p, x, p.y.len, p.step[1], p.step[2], vector,
-                    p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "spread_pixels", slots,
+                    p.step[2] if x.len[4] % p.step[2] == 0 and vector % p.step[2] == 0 else 1, "scatter_pixels", slots,
                     (Arg.alpha(False), Arg.beta(False)))
 
 
 cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
-    """Whether residues of one size are one launch."""
-    return (1 < count <= RESIDUES_AT_ONCE and g.filters > 64 and p.x.len[3] % p.step[1] == 0
+    """Whether phases of one size are one launch."""
+    return (1 < count <= MAX_PHASES and g.filters > 64 and p.x.len[3] % p.step[1] == 0
             and p.x.len[4] % p.step[2] == 0)
 
 
-cdef void _sort_residues(mx_nv_conv* g, int count) noexcept nogil:
+cdef void _sort_phases(mx_nv_conv* g, int count) noexcept nogil:
     """Those with most taps first."""
     cdef mx_nv_conv moved
     cdef int i, j
@@ -494,10 +543,10 @@ cdef mx_nv_conv _merged_operands(const mx_conv_problem* p, const roles_t* r, con
 
 
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
-    """Backward data in 16 bits by Hopper's wgmma, after launches that pack: one for residues of the stride of one size.
+    """Backward data in 16 bits by wgmma: persistent implicit GEMM, one launch for phases of the stride of one size.
 
-    With few channels all residues are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
-    filter with a stride meets, where pixels lie closest.
+    With few channels all phases are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
+    filter with a stride meets, where pixels are contiguous.
     """
 
     def __cinit__(self):
@@ -508,12 +557,12 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
                     double* terms) noexcept:
         _count_hopper(dev, p, r, g, 1, terms)
 
-    cdef void count_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                             double* terms) noexcept:
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept:
         if not _at_once(p, g, count):
-            NvImplicitGemmBwd.count_residues(self, dev, p, r, g, count, terms)
+            NvImplicitGemmBwd.count_phases(self, dev, p, r, g, count, terms)
             return
-        _sort_residues(g, count)
+        _sort_phases(g, count)
         _count_hopper(dev, p, r, g, count, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -544,6 +593,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
 
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        # The workspace holds 16 bits, and what spreads or unpacks them rounds again where alpha and beta scale.
+        return 2 if _merged_of(p).used or _steps_over(p) or self.roles(p).unpacks_y else 1
+
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef merged_t m = _merged_of(p)
         return self.peak * m.filters / 64.0 if m.used else NvImplicitGemmBwd.index(self, dev, p)
@@ -556,9 +609,9 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             met = _without_steps(p)
             r.workspace = roles_of(&met, True).workspace + _packed_bytes(&met.x)
         if m.used:
-            r.packs_w, r.w_across, r.turns_y = True, False, False
+            r.packs_w, r.w_transposed, r.unpacks_y = True, False, False
             r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
-            r.x_across = 0
+            r.x_pixels = 0
             r.packs_x = not in_place(r.x, r.channels)
             r.y_offset = r.x_offset
             if r.packs_x:
@@ -569,10 +622,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply_hopper(dev, p, r, g)
 
-    cdef list multiply_residues(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
+    cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
         if not _at_once(p, g, count):
-            return NvImplicitGemmBwd.multiply_residues(self, dev, p, r, g, count)
-        _sort_residues(g, count)
+            return NvImplicitGemmBwd.multiply_phases(self, dev, p, r, g, count)
+        _sort_phases(g, count)
         return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
@@ -580,48 +633,55 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef roles_t r
         cdef mx_nv_conv g
         cdef mx_conv_problem met
+        cdef mx_nv_merged weights
+        cdef mx_nv_scatter x
+        cdef int64_t a = p.step[1], b = p.step[2]
         if not m.used and _steps_over(p):
             met = _without_steps(p)
             r = roles_of(&met, True)
             r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
-            return Solution(self.launches(dev, &met, &r) + [_spread_pixels(dev, p, r.y_at)],
+            return Solution(self.launches(dev, &met, &r) + [_scatter_pixels(dev, p, r.y_at)],
                             self.workspace_bytes(dev, p))
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)
         g = _merged_operands(p, &r, &m)
-        r.turns_y = True
-        a, b = p.step[1], p.step[2]
-        weights = struct.pack(
-            "16i", m.filters, p.w.len[1], m.taps_h, m.taps_w, r.channels, r.reduced, a, b,
-            p.pad[1] - a * m.first_h, p.pad[2] - b * m.first_w, p.w.len[3], p.w.len[4],
-            p.w.stride[1], p.w.stride[3], p.w.stride[4], p.w.stride[0])
+        r.unpacks_y = True
+        weights.rows, weights.channels, weights.filters = <int> m.filters, <int> p.w.len[1], <int> r.channels
+        weights.taps_h, weights.taps_w, weights.reduced = <int> m.taps_h, <int> m.taps_w, <int> r.reduced
+        weights.step_h, weights.step_w = <int> a, <int> b
+        weights.shift_h, weights.shift_w = <int> (p.pad[1] - a * m.first_h), <int> (p.pad[2] - b * m.first_w)
+        weights.limit_h, weights.limit_w = <int> p.w.len[3], <int> p.w.len[4]
+        weights.from_k, weights.from_c = <int> p.w.stride[0], <int> p.w.stride[1]
+        weights.from_h, weights.from_w = <int> p.w.stride[3], <int> p.w.stride[4]
         items = m.filters * m.taps_h * m.taps_w * r.reduced
-        x = struct.pack("13i", p.x.len[0], p.x.len[3], p.x.len[4], p.w.len[1], m.p, m.q, m.filters, a, b,
-                        stride_of(&p.x, 0), stride_of(&p.x, 1), stride_of(&p.x, 3), stride_of(&p.x, 4))
+        x.images, x.h, x.w, x.channels = <int> p.x.len[0], <int> p.x.len[3], <int> p.x.len[4], <int> p.w.len[1]
+        x.p, x.q, x.reduced, x.step_h, x.step_w = <int> m.p, <int> m.q, <int> m.filters, <int> a, <int> b
+        x.to_n, x.to_c = <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1)
+        x.to_h, x.to_w = <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 4)
         token = type_token(p.w.type)
         steps = [Step(KernelSpec("conv/nvidia/pack.cl", "pack_merged_weights", X_TYPE=token),
-                      (Arg.slot_of(SLOT_W, 2), Arg.slot_of(SLOT_WORKSPACE, 2), Arg.value_of(weights)),
+                      (Arg.slot_of(SLOT_W, 2), Arg.slot_of(SLOT_WORKSPACE, 2), struct_arg(&weights, sizeof(weights))),
                       (up(items, 256),), (256,))]
         if r.packs_x:
             steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
         steps.append(_multiply_hopper(dev, p, &r, &g))
         steps.append(Step(
-            KernelSpec("conv/nvidia/pack.cl", "spread_residues", X_TYPE=token),
-            (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), Arg.value_of(x), Arg.alpha(False),
-             Arg.beta(False)),
+            KernelSpec("conv/nvidia/pack.cl", "scatter_phases", X_TYPE=token),
+            (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), struct_arg(&x, sizeof(x)),
+             Arg.alpha(False), Arg.beta(False)),
             (up(p.x.len[0] * m.p * a * m.q, 256),), (256,)))
         return Solution(steps, r.workspace)
 
 
-cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
-    """The tile and the parts of the pixels that should take least time.
+cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
+    """The tile and the split-K of the pixels that should take least time.
 
-    Either every group of work-items has one tile and `each` slices of it, side by side with the other tiles' of the
+    Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
-    that they should fit into the second-level cache.  Parts are written and read.
+    that they should fit into the L2.  Partial sums are written and read.
     """
-    cdef parts_t s = operands_of_parts(p, True), t
+    cdef split_k_t s = split_k_operands(p, True), t
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once, least = up(slices * DEPTH, LONGEST) // LONGEST
     cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
@@ -629,37 +689,37 @@ cdef parts_t _parts_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
-        if i == 7 and s.pixels_closest:
+        if i == W256X144 and s.contiguous_pixels:
             continue  # their copies need more registers than such a tile leaves
         number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
                   * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
         at_once = units * TILES[i].resident
-        part, end = TILES[i].down * TILES[i].across * 8 / PARTS_SPEED, TILES[i].end
+        part, end = TILES[i].down * TILES[i].across * 8 / PARTIAL_SPEED, TILES[i].end
         t.tile, t.tiles = i, number
         for splits in range(least, max(least, min(4 * at_once // number + 2, (slices + 1) // 2)) + 1):
-            t.each = (slices + splits - 1) // splits
-            t.splits = (slices + t.each - 1) // t.each
+            t.split_slices = (slices + splits - 1) // splits
+            t.splits = (slices + t.split_slices - 1) // t.split_slices
             t.groups = number * t.splits
             t.slots = t.groups
-            cost = max((t.groups + at_once - 1) // at_once * (t.each * TILES[i].slice + end),
+            cost = max((t.groups + at_once - 1) // at_once * (t.split_slices * TILES[i].slice + end),
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
         if read <= CACHED and number * slices < INT_LIMIT // 2 and least == 1:
-            t.each = (number * slices + at_once - 1) // at_once
+            t.split_slices = (number * slices + at_once - 1) // at_once
             t.splits = 0
-            t.groups = (number * slices + t.each - 1) // t.each
+            t.groups = (number * slices + t.split_slices - 1) // t.split_slices
             t.slots = t.groups + number
-            cost = max(t.each * TILES[i].slice + (t.each // slices + 2) * end,
+            cost = max(t.split_slices * TILES[i].slice + (t.split_slices // slices + 2) * end,
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
-    s.workspace = s.parts_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
+    s.workspace = s.partial_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
     return s
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
-    """Backward weights in 16 bits by Hopper's wgmma: parts of the pixels side by side, added up by a last launch."""
+    """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1106, "NvWgmmaWrw", WGMMA_PEAK
@@ -668,17 +728,17 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
-        cdef parts_t s = self.parts(dev, &read)
+        cdef split_k_t s = self.split_k(dev, &read)
         cdef const tile_t* tile = &TILES[s.tile]
         cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
         t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
                     + (s.x_slot == SLOT_WORKSPACE))
         if s.narrow.used:
-            t.narrow = rounds * s.each * tile.slice
+            t.narrow = rounds * s.split_slices * tile.slice
         else:
-            t.counted = rounds * s.each * tile.slice
+            t.counted = rounds * s.split_slices * tile.slice
         t.rounds = rounds * tile.end
-        t.packed = s.parts_offset * 1e-6
+        t.packed = s.partial_offset * 1e-6
         if s.x_slot == SLOT_WORKSPACE:
             t.packed += 2 * megabytes(&read.x)
         t.x, t.y = megabytes(&read.x), megabytes(&read.y)
@@ -689,55 +749,58 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
 
-    cdef parts_t parts(self, Device dev, const mx_conv_problem* p) noexcept:
+    cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_conv_problem o
-        cdef parts_t s
+        cdef split_k_t s
         if not _gathers(p):
-            return _parts_of(dev, p)
+            return _split_k_of(dev, p)
         o = _gathered(p)
-        s = _parts_of(dev, &o)
+        s = _split_k_of(dev, &o)
         s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
         s.workspace += _packed_bytes(&o.x)
         return s
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
-        cdef parts_t s = self.parts(dev, &read)
+        cdef split_k_t s = self.split_k(dev, &read)
         cdef mx_nv_conv g
         cdef const tile_t* tile = &TILES[s.tile]
         steps = []
         if s.x_slot == SLOT_WORKSPACE:
             steps.append(_gather_pixels(dev, p, &read, s.x_offset))
             read = _gathered(&read)
-        steps += pack_for_parts(&read, &s, &g)
+        steps += pack_for_split_k(&read, &s, &g)
         token = type_token(p.w.type)
         spec = KernelSpec(
             "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
-            BN=tile.across, PIXELS_CLOSEST=s.pixels_closest, ON_AND_ON=int(s.splits == 0),
-            FLAT=int(not s.pixels_closest and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+            BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
+            FLAT=int(not s.contiguous_pixels and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
             DILATED=int(g.tap_h != 1 or g.tap_w != 1),
-            NEAR=int(s.narrow.used), **TILE_DEFINES[s.tile])
-        steps.append(Step(spec, parts_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
+            X_THROUGH_L1=int(s.narrow.used), **TILE_DEFINES[s.tile])
+        steps.append(Step(spec, split_k_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))
         return Solution(steps, s.workspace)
 
 
-cdef Step _sum_tiles(const mx_conv_problem* p, const parts_t* s, const tile_t* tile):
+cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile):
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
     cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
-    cdef int64_t parts = s.splits if s.splits else (slices + s.each - 1) // s.each + 1
-    cdef int64_t shares = 8 if parts > 16 else 4 if parts > 8 else 1
-    cdef mx_nv_divisor[6] by
-    down, across = up(filters, tile.down) // tile.down, up(s.columns, tile.across) // tile.across
-    by[0], by[1], by[2] = divisor(down), divisor(across), divisor(s.reduced)
-    by[3], by[4], by[5] = divisor(folded), divisor(taps_across), divisor(s.each)
-    sizes = struct.pack(
-        "16i", p.w.len[1], p.w.len[4], filters, s.columns, s.reduced, folded, taps_across, down, across, s.tiles,
-        slices, s.splits, stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 3), stride_of(&p.w, 4))
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.parts_offset), Arg.slot_of(SLOT_W, 2),
-            Arg.value_of(sizes + (<const unsigned char*> by)[:sizeof(by)]), Arg.alpha(False), Arg.beta(False))
+    cdef int64_t summed = s.splits if s.splits else (slices + s.split_slices - 1) // s.split_slices + 1
+    cdef int64_t shares = 8 if summed > 16 else 4 if summed > 8 else 1
+    cdef mx_nv_tile_sum g
+    g.channels, g.taps_w, g.filters, g.columns = (
+        <int> p.w.len[1], <int> p.w.len[4], <int> filters, <int> s.columns)
+    g.reduced, g.folded, g.taps_across = <int> s.reduced, <int> folded, <int> taps_across
+    g.down, g.across = <int> (up(filters, tile.down) // tile.down), <int> (up(s.columns, tile.across) // tile.across)
+    g.tiles, g.slices, g.splits = <int> s.tiles, <int> slices, <int> s.splits
+    g.w_k, g.w_c, g.w_h, g.w_w = (
+        <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
+    g.by_down, g.by_across, g.by_reduced = divisor(g.down), divisor(g.across), divisor(s.reduced)
+    g.by_folded, g.by_taps_across, g.by_split_slices = divisor(folded), divisor(taps_across), divisor(s.split_slices)
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 2), struct_arg(&g, sizeof(g)),
+            Arg.alpha(False), Arg.beta(False))
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
                       BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))

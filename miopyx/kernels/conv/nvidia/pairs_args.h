@@ -1,0 +1,27 @@
+/* What the kernels of conv/nvidia/pairs.cl and conv/nvidia/pairs_pack.cl take. */
+#ifndef MIOPYX_NV_PAIRS_ARGS_H
+#define MIOPYX_NV_PAIRS_ARGS_H
+#include "conv/nvidia/conv_args.h"
+
+typedef struct {
+    mx_nv_conv g; /* its w_*: strides of w before it was packed */
+    int w_c; /* stride of w along the channels */
+    int tap, tap_row, tap_column, taps; /* of the packed weights: the first, to the next down and right, all */
+} mx_nv_pairs;
+
+/* pack_pairs */
+typedef struct {
+    int rows, channels, taps_h, taps_w;
+    int from_g, from_row, from_c, from_h, from_w; /* strides */
+} mx_nv_filters;
+
+/* join_phases */
+typedef struct {
+    int images, channels, rows, columns; /* of y; images: all channels of all images */
+    int y_n, y_c, y_h, y_w; /* strides */
+    int step_h, step_w, plane_rows, plane_columns;
+    int vector, plane; /* neighbours that a work-item stores, 1 or 2; elements of a plane, all images */
+    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / vector */
+    mx_uint64 met_h, met_w; /* phases of the stride that have taps, a bit each */
+} mx_nv_phases;
+#endif

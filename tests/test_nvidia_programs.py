@@ -1,0 +1,80 @@
+"""NVIDIA's kernels, which run on no device here, at least build to PTX: by clang, for some problems of each family.
+
+`tests/nvidia_programs.py` builds all that the lists of problems need, and compares two versions.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cases_reader import grouped_case
+from nvidia_programs import build, clang, normalised, pretended, solvers
+from solver_checks import problem_of
+
+from miopyx.runtime import programs
+
+CASES = {  # images, groups, channels and filters of a group, and what else is the family's
+    "3x3": grouped_case(32, 1, 64, 96, (28, 28)),
+    "3x3 with stride 2": grouped_case(32, 1, 128, 128, (28, 28), stride=(2, 2)),
+    "7x7 of an image": grouped_case(64, 1, 3, 64, (64, 64), (7, 7), (3, 3), (2, 2)),
+    "1x1": grouped_case(64, 1, 256, 512, (14, 14), (1, 1), (0, 0)),
+    "1x1 with stride 2": grouped_case(64, 1, 256, 512, (14, 14), (1, 1), (0, 0), (2, 2)),
+    "groups": grouped_case(32, 8, 16, 16, (14, 14)),
+    "one image": grouped_case(1, 1, 64, 64, (14, 14)),
+}
+# Headers hold more than each kernel uses, kernels more than some options do; NVIDIA's compiler decides on loops.
+HARMLESS = ("-Wunused-function", "-Wunused-variable", "-Wconstant-logical-operand", "-Wpass-failed",
+            "-Wsometimes-uninitialized")  # a __local variable that one work-item sets for all
+
+
+def wanted() -> list[tuple[str, str]]:
+    """Return the programs that the cases take, one of each file and set of functions."""
+    device, found = pretended(), {}
+    for case in CASES.values():
+        for dtype in ("float16", "float32", "int8"):
+            for layout in ("packed", "channels last"):
+                for direction in range(3 if dtype != "int8" else 1):
+                    problem = problem_of(case, dtype, layout, direction)
+                    for solver in solvers():
+                        if solver.why_not(device, problem) is None:
+                            for step in solver.solution(device, problem).steps:
+                                shape = re.sub(r"=(?:half|bfloat16)\b", "=half", step.spec.options)
+                                shape = re.sub(r"=[2-9]\b|=\d\d+\b", "=n", shape)
+                                found.setdefault((step.spec.file, shape), step.spec)
+    return sorted({(spec.file, spec.options) for spec in found.values()})
+
+
+@pytest.fixture(scope="module")
+def needs_clang():
+    if clang() is None:
+        pytest.skip("no clang that builds for nvptx64")
+
+
+def test_every_program_builds_without_a_warning(needs_clang):
+    built = wanted()
+    assert {file for file, _ in built} == {
+        f"conv/nvidia/{path.name}" for path in (programs.KERNELS / "conv/nvidia").glob("*.cl")}
+    few = {}
+    for file, options in built:
+        few.setdefault(file, []).append(options)
+    for file, every in few.items():
+        for options in every[::max(1, len(every) // 4)]:
+            ptx, said = build(file, options)
+            assert ptx, (file, options, said)
+            warnings = [line for line in said.splitlines()
+                        if "warning:" in line and not any(kind in line for kind in HARMLESS)]
+            assert not warnings, (file, options, warnings)
+            assert ".entry" in ptx
+            if "SM_90A=1" in options:
+                assert "//@wgmma" in normalised(ptx)
+            assert not re.search(r"\bcall\b.*\bprintf\b", ptx)
+
+
+def test_a_defect_does_not_build(needs_clang, monkeypatch):
+    monkeypatch.setattr(programs, "source", lambda _: "__kernel void f(__global int *to) { to[0] = UNKNOWN; }")
+    ptx, said = build("", "")
+    assert not ptx
+    assert "UNKNOWN" in said
+    monkeypatch.setattr(programs, "source", lambda _: "#if UNKNOWN\n#endif\n__kernel void f(__global int *to) {}")
+    assert "-Wundef" in build("", "")[1]

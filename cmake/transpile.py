@@ -19,7 +19,7 @@ def main(build, jobs, *directives):
     values = {"language_level": 3} | {name: value == "True" for name, value in (d.split("=") for d in directives)}
     sources = sorted(Path("miopyx").rglob("*.pyx"), key=lambda path: -path.stat().st_size)
     modules = [Extension(".".join(path.with_suffix("").parts), [str(path)]) for path in sources]
-    made_with = json.dumps([Cython.__version__, values])
+    made_with = json.dumps([Cython.__version__, values, Path(__file__).read_text()])
     stamp = Path(build, "transpiled.json")
     cythonize(modules, build_dir=build, nthreads=int(jobs) if int(jobs) > 1 else 0,
               force=not stamp.exists() or stamp.read_text() != made_with, quiet=True, include_path=["."],

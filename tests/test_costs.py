@@ -133,11 +133,10 @@ def test_what_solvers_count_is_sound(handle, h200, rng):
         for _ in range(PROBLEMS * 4):
             problem = random_layer(rng)
             for offer in (solver.offer(device, problem) for solver in CONV):
+                if isinstance(offer, str):
+                    continue
                 assert isinstance(offer, ConvOffer)
                 terms = offer.terms()
-                if offer.refusal is not None:
-                    assert terms == {}
-                    continue
                 assert tuple(terms) == offer.solver.cost_names
                 assert len(set(terms)) == len(offer.solver.cost_names) <= 16
                 assert all(math.isfinite(value) and value >= 0 for value in terms.values()), offer

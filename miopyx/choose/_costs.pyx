@@ -73,7 +73,7 @@ cdef class CostTable:
                     self.rows.setdefault(key + i, row)
 
     cdef _Row row(self, Offer offer):
-        if not isinstance(offer, ConvOffer) or offer.refusal is not None:
+        if not isinstance(offer, ConvOffer):
             return None
         return self.rows.get(_row_key(offer.solver, 8 * type_size(<int> (<ConvOffer> offer).p.w.type)))
 

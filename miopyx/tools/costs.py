@@ -157,7 +157,7 @@ def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> 
     terms, indexes = {}, {}
     for solver in registry.CONV:
         offer = None if solver.last_resort else solver.offer(device, problem)
-        if isinstance(offer, ConvOffer) and offer.refusal is None:
+        if isinstance(offer, ConvOffer):
             terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
     return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,

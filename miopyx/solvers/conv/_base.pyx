@@ -52,8 +52,6 @@ cdef class ConvOffer(Offer):
         cdef tuple names = (<ConvSolver> self.solver).cost_names
         cdef double[MOST_TERMS] counted
         cdef Py_ssize_t i
-        if self.refusal is not None:
-            return {}
         memset(counted, 0, sizeof(counted))
         self.cost_terms(counted)
         return {names[i]: counted[i] for i in range(len(names))}

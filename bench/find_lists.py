@@ -28,9 +28,8 @@ import pyopencl as cl
 from versus import DTYPES, Ours
 
 import miopyx
-from miopyx.choose import compiling
+from miopyx.choose import _ranking, _survey, compiling
 from miopyx.problem._problem import ConvProblem
-from miopyx.solvers import registry
 from miopyx.tools.driver import listing
 
 TILE = 1 << 22  # elements of random numbers, repeated through a buffer
@@ -104,11 +103,11 @@ def build(handle: miopyx.Handle, problems: list[Problem], mine: int, parts: int)
     specs = {}
     for problem in problems:
         asked = ConvProblem("FBW".index(problem.direction), *(problem.desc[name] for name in "xwy"), problem.conv)
-        for solver in registry.CONV:
-            if not solver.last_resort and solver.why_not(handle.device, asked) is None:
-                for step in solver.solution(handle.device, asked).steps:
-                    if step.spec is not None:
-                        specs[step.spec.file, step.spec.options] = step.spec
+        able = [offer for offer in _survey.Survey(handle, asked).applicable() if not offer.solver.last_resort]
+        for offer in _ranking.worth_timing(able):
+            for step in offer.solution().steps:
+                if step.spec is not None:
+                    specs[step.spec.file, step.spec.options] = step.spec
     wanted = [specs[key] for key in sorted(specs)][mine - 1::parts]
     start = time.monotonic()
     for failure in compiling.ahead(handle, wanted):

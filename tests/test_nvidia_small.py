@@ -14,7 +14,8 @@ from cases_reader import grouped_case
 from solver_checks import Example, check_inf_and_nan, check_twice, problem_of
 
 import miopyx
-from miopyx.choose import compiling, find, preparing
+from miopyx.choose import _ranking, compiling, find, preparing
+from miopyx.choose._survey import Survey
 from miopyx.solvers import registry
 from miopyx.solvers.conv.nvidia._small import NvSmallFwd
 
@@ -58,24 +59,29 @@ def test_every_shape(gpu, host, rng, name, layout, direction):
 
 
 @pytest.mark.parametrize("layers", ["1 64 56 3", "1 512 7 3", "64 256 14 3"])
-def test_the_index_takes_small_problems(gpu, layers):
+def test_the_cost_table_takes_small_problems(h200, layers):
     """Images, channels, pixels, filter's side: the last is too much for it."""
     n, c, side, filter = (int(v) for v in layers.split())
     problem = problem_of(grouped_case(n, 1, c, c, (side, side), (filter, filter), (filter // 2, filter // 2)))
-    best = max((s for s in registry.CONV if s.why_not(gpu.device, problem) is None),
-               key=lambda s: s.wti(gpu.device, problem))
-    assert (best is SOLVERS[0]) == (n == 1)
+    assert (_ranking.by_costs(Survey(h200, problem))[0].solver is SOLVERS[0]) == (n == 1)
 
 
 def test_large_problems_are_left_to_others(h200):
-    """Images, channels, filters, pixels, filter's side; gradients of few channels are slow in others, too."""
-    for layer, taken in (("1 64 64 56 3", (0, 1, 2)), ("256 64 64 56 3", ()), ("256 3 64 112 7", (1, 2))):
+    """Images, channels, filters, pixels, filter's side: what is timed, and what is refused.
+
+    Gradients of few channels are slow in others, too.
+    """
+    for layer, timed, taken in (("1 64 64 56 3", (0, 1, 2), (0, 1, 2)), ("256 64 64 56 3", (), (0, 1, 2)),
+                                ("256 3 64 112 7", (1, 2), (0, 1, 2)), ("256 1024 1024 56 3", (), ())):
         n, c, k, side, filter = (int(v) for v in layer.split())
         for direction in range(3):
             problem = problem_of(grouped_case(n, 1, c, k, (side, side), (filter, filter), (filter // 2, filter // 2)),
                                  "float16", direction=direction)
             refused = SOLVERS[direction].why_not(h200.device, problem)
             assert refused == (None if direction in taken else "a large problem"), (layer, direction)
+            worthy = _ranking.worth_timing(Survey(h200, problem).applicable())
+            assert (SOLVERS[direction] in [offer.solver for offer in worthy]) == (direction in timed), (
+                layer, direction)
 
 
 class Counting(NvSmallFwd):

@@ -11,7 +11,7 @@ cdef class Candidate:
     cdef readonly Solver solver        # the offer's
     cdef readonly double time          # milliseconds
     cdef readonly int64_t workspace    # bytes, the offer's
-    cdef readonly str source           # "found" (by this handle), "user" or "system" (a database), "index", "forced"
+    cdef readonly str source           # "found" (by this handle), "user", "system", "costs", "index", "forced"
     cdef readonly bint measured        # found, or from a database
 
     cdef tuple _all(self)

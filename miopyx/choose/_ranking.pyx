@@ -5,6 +5,7 @@ cimport cython
 from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
+from ._costs cimport CostTable, table_of
 from ._survey cimport Refusal, Survey
 
 from miopyx.values import config
@@ -28,7 +29,7 @@ cdef class Candidate:
     time : float
         Milliseconds.
     source : str
-        "found" (by this handle), "user" or "system" (a database), "index" (estimated), "forced".
+        "found" (by this handle), "user" or "system" (a database), "costs" or "index" (estimated), "forced".
     """
 
     def __init__(self, Offer offer not None, double time, str source not None):
@@ -155,14 +156,15 @@ def known(Survey survey not None):
 def covers(Survey survey not None, FindRecord record not None, workspace_size=None, bint dynamic_only=False):
     """Whether a record says something, a time or that it failed, of every solver that would be timed now."""
     cdef Offer o
-    cdef Solver s
     only = switches.only()
-    found = [o.solver for o in survey.able() if (only is None or o.solver.id in only) and (
+    found = [o for o in survey.able() if (only is None or o.solver.id in only) and (
         workspace_size is None or o.workspace <= workspace_size)]
-    wanted = [s for s in found if not s.last_resort] or found
+    wanted = [o for o in found if not o.solver.last_resort] or found
     if dynamic_only:
-        wanted = [s for s in wanted if s.dynamic] or wanted
-    return all([_has(record.candidates, s) or s in record.failed for s in wanted])
+        wanted = [o for o in wanted if o.solver.dynamic] or wanted
+    if only is None:
+        wanted = worth_timing(wanted)
+    return all([_has(record.candidates, o.solver) or o.solver in record.failed for o in wanted])
 
 
 # Ranking without measurements.  The first heuristic that has an answer gives the order.
@@ -195,6 +197,66 @@ def by_index(Survey survey not None):
     return _by_index(survey)
 
 
+# A cost table keeps Find from timing what it should take so many times the best, and more than so many microseconds.
+HOPELESS = 2.0
+HOPELESS_US = 75.0
+
+
+cdef list _predicted(list offers):
+    """Microseconds of some offers, -1 for last resorts; None without a table, or where it does not know one of them."""
+    cdef CostTable table
+    cdef Offer offer
+    cdef double time
+    cdef list times = []
+    for offer in offers:
+        time = -1
+        if not offer.solver.last_resort:
+            table = table_of(offer.device)
+            if table is not None:
+                time = table.time(offer)
+            if time < 0:
+                return None
+        times.append(time)
+    return times
+
+
+cdef list _by_costs(Survey survey):
+    cdef Offer offer
+    cdef double time
+    cdef list offers = [offer for offer in survey.able() if offer.solver.dynamic], ranked = []
+    cdef list times = _predicted(offers)
+    if times is None:
+        return ranked
+    for offer, time in zip(offers, times):
+        if time >= 0:
+            ranked.append(Candidate(offer, time * 1e-3, "costs"))
+        elif offer.index > 0:
+            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
+    _sort(ranked, _by_rank)
+    return ranked
+
+
+def by_costs(Survey survey not None):
+    """Return what can run a problem, best first by the times that the device's cost table predicts.
+
+    Nothing where the device has no table, or it does not know one of the solvers.
+    """
+    return _by_costs(survey)
+
+
+def worth_timing(list offers not None):
+    """Return those of some offers, all of one survey, that Find should time.
+
+    A device with a cost table leaves out what should take more than `HOPELESS` times the best of them, and more than
+    `HOPELESS_US` microseconds: some solvers have a program of their own for nearly each problem, which is not built.
+    """
+    times = _predicted(offers)
+    if times is None:
+        return offers
+    limit = max(HOPELESS * min([time for time in times if time >= 0], default=0), HOPELESS_US)
+    return [offer for offer, time in zip(offers, times) if time <= limit]
+
+
 MODELS = ()  # learned rankings; an empty answer means that the model does not know the problem
 
 
@@ -203,8 +265,11 @@ def models_asked():
     return bool(_MODELS_BUILT and config.get("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK"))
 
 
-def ranked_by():
+def ranked_by(Survey survey not None):
     """Return who ranks what was not measured, for explanations."""
+    if any([c.source == "costs" for c in _by_costs(survey)]):
+        table = table_of(survey.device)
+        return f"the cost table {table.path} ({table.about})"
     if not _MODELS_BUILT:
         return "the throughput index (built without models)"
     if not models_asked():
@@ -218,7 +283,7 @@ cdef list _rank(Survey survey):
             ranked = model(survey)
             if ranked:
                 return ranked
-    return _by_index(survey)
+    return _by_costs(survey) or _by_index(survey)
 
 
 def rank(Survey survey not None):

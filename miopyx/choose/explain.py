@@ -44,7 +44,7 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         c = self.chosen
-        time = f", {c.time:.4g} ms" if c.measured else ""
+        time = f", {c.time:.4g} ms{'' if c.measured else ' predicted'}" if c.measured or c.source == "costs" else ""
         lines = [
             f"{self.problem} on {self.device}",
             f"solver    {c.solver.id}/{c.solver.name} ({self.origin}{time})",
@@ -70,7 +70,7 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
         if other.solver is chosen.solver:
             seen = True
             continue
-        about = f"{other.time:.4g} ms measured" if other.measured else f"index {10 / other.time:.3g}"
+        about = _about(other)
         if limit is not None and other.workspace > limit:
             why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
         elif chosen.source == "forced":
@@ -85,10 +85,18 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
             why = f"ranks lower ({about})"
         others.append((f"{other.solver.id}/{other.solver.name}", why))
     origin = {"found": "measured by Find", "user": "from the user's find-db", "system": "from the system's find-db",
-              "index": f"chosen by {ranked_by()}", "forced": "asked for"}[chosen.source]
+              "forced": "asked for"}.get(chosen.source) or f"chosen by {ranked_by(survey)}"
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
     return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others))
+
+
+def _about(candidate: Candidate) -> str:
+    if candidate.measured:
+        return f"{candidate.time:.4g} ms measured"
+    if candidate.source == "costs":
+        return f"{candidate.time:.4g} ms predicted"
+    return f"index {10 / candidate.time:.3g}"
 
 
 def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:

@@ -28,7 +28,7 @@ from miopyx.values import _learnt, config
 from miopyx.values.configurations import config_text
 
 from . import switches
-from ._ranking import Candidate, FindRecord, covers, fallback, known, rank
+from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, worth_timing
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 from .explain import reasons
 from .preparing import first_of, invoker, tuned_config
@@ -172,12 +172,14 @@ def time_solvers(survey: Survey, run: Run, workspace_size: int, dynamic_only: bo
     trial = _Trial(survey.handle, run, search, search_anew, budget_ms)
     pick = _pick(survey, workspace_size, dynamic_only)
     trial.skipped += pick.skipped
-    trial.time_all([offer for offer in pick.offers if not offer.solver.last_resort])
-    last = [offer for offer in pick.offers if offer.solver.last_resort]
-    if trial.timed:
-        trial.skipped += [Refusal(o.solver, "last resort: timed only when nothing else runs") for o in last]
-    else:
-        trial.time_all(last)
+    usual = [offer for offer in pick.offers if not offer.solver.last_resort]
+    worthy = usual if search or switches.only() is not None else worth_timing(usual)
+    trial.time_all(worthy)
+    if not config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
+        trial.time_otherwise([offer for offer in usual if offer not in worthy],
+                             "too slow by the cost table: timed only when nothing better runs")
+    trial.time_otherwise([offer for offer in pick.offers if offer.solver.last_resort],
+                         "last resort: timed only when nothing else runs")
     if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
         raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
     if not trial.timed:
@@ -257,6 +259,13 @@ class _Trial:
                 self.cut_short = True
             else:
                 self.time(offer, left)
+
+    def time_otherwise(self, offers: list[Offer], why: str) -> None:
+        """Time some offers where nothing was timed so far; else say why they were passed over."""
+        if self.timed:
+            self.skipped += [Refusal(offer.solver, why) for offer in offers]
+        else:
+            self.time_all(offers)
 
     def time(self, offer: Offer, left_ms: float | None) -> None:
         """Prepare an offer, with a search for its configuration if one was asked for, and time it."""

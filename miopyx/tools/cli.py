@@ -1,4 +1,4 @@
-"""The `miopyx` command: `miopyx doctor` says which devices there are and which work; `miopyx db` works on databases."""
+"""The `miopyx` command: `doctor` says which devices there are and work, `db` and `costs` make and check files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from miopyx.device import devices, icd
 from miopyx.errors import MIOpenError
 from miopyx.values import config
 
+from . import costs as coststool
 from . import db as dbtool
 from . import pipes
 
@@ -38,12 +39,15 @@ def _main(argv: Sequence[str] | None) -> int:
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
     dbtool.add_commands(commands)
+    coststool.add_command(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
     if arguments.command == "db":
         return dbtool.run(arguments)
+    if arguments.command == "costs":
+        return coststool.run(arguments)
     try:
         if arguments.forget:
             count = devices.forget_verdicts()

@@ -12,11 +12,18 @@ cdef enum:
     GPU_TERMS = 4096       # likewise on GPUs where a program has no totals: they take registers
 
 
+cdef enum:
+    MOST_TERMS = 16
+
+
 cdef class ConvOffer(Offer):
     cdef const mx_conv_problem* p        # the problem's
 
+    cdef void cost_terms(self, double* terms) noexcept
+
 
 cdef class ConvSolver(Solver):
+    cdef readonly tuple cost_names       # of what `cost_terms` counts
     cdef readonly int direction
     cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
     cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
@@ -26,6 +33,7 @@ cdef class ConvSolver(Solver):
     cdef str refuse(self, Device dev, const mx_conv_problem* p)
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept
     cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept
     cdef tuple table(self, Device dev, const mx_conv_problem* p)

@@ -2,15 +2,25 @@
 
 cimport cython
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
+from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF,
+    MX_INT8, MX_INT32,
     mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
+
+# What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
+# column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
+cdef struct terms_t:
+    double launch, images, products, x, w, y, columns, depth
+
+cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
 
@@ -34,6 +44,18 @@ cdef class ConvOffer(Offer):
     cdef Solution steps(self, tuple config):
         return (<ConvSolver> self.solver).steps(self.device, self.p, config)
 
+    cdef void cost_terms(self, double* terms) noexcept:
+        (<ConvSolver> self.solver).cost_terms(self.device, self.p, terms)
+
+    def terms(self):
+        """Return what takes time by name, which a device's cost table has microseconds of."""
+        cdef tuple names = (<ConvSolver> self.solver).cost_names
+        cdef double[MOST_TERMS] counted
+        cdef Py_ssize_t i
+        memset(counted, 0, sizeof(counted))
+        self.cost_terms(counted)
+        return {names[i]: counted[i] for i in range(len(names))}
+
 
 cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1:
     """Fill in what every offer of a convolution solver holds; it claims nothing yet."""
@@ -50,6 +72,9 @@ cdef class ConvSolver(Solver):
     these would all work out the same thing, `consider` does it once, and returns a ConvOffer that keeps it or, as a
     text, why not.
     """
+
+    def __cinit__(self):
+        self.cost_names = GENERIC_TERMS
 
     cpdef object offer(self, Device dev, Problem problem):
         cdef str why = self._unfit(dev, _struct_of(dev, problem))
@@ -135,6 +160,23 @@ cdef class ConvSolver(Solver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return -2
 
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        """Count what takes time, one number for each of `cost_names`; a device's cost table has microseconds of each.
+
+        `terms` has zeros.  Called for problems that the solver takes.
+        """
+        cdef terms_t* t = <terms_t*> terms
+        cdef double size = type_size(<int> p.w.type) * 1e-6, pixels = p.y.len[0] * spatial_size(&p.y)
+        cdef double column = p.w.len[1] * p.groups * <double> spatial_size(&p.w)
+        t.launch = 1
+        t.images = p.x.len[0]
+        t.products = pixels * p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * 1e-9
+        t.x = p.x.len[0] * p.x.len[1] * spatial_size(&p.x) * size
+        t.w = p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size
+        t.y = pixels * p.y.len[1] * size
+        t.columns = pixels * column * size
+        t.depth = _depth(dev, p)
+
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         """Bound the error of a sum in roundings of the accumulator, which is float, or double where the tensors are.
 
@@ -164,6 +206,19 @@ cdef class ConvSolver(Solver):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         raise NotImplementedError
+
+
+cdef double _depth(Device dev, const mx_conv_problem* p) noexcept:
+    """Thousands of products that a compute unit takes one after the other, in tiles of 64 x 64 of the product."""
+    cdef int64_t m = p.w.len[0] // p.groups, n = p.y.len[0] * spatial_size(&p.y), k = p.w.len[1] * spatial_size(&p.w)
+    cdef int64_t units = max(1, dev.compute_units), tiles
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        n, k = k, n
+    elif p.direction == MX_BACKWARD_DATA:
+        k = max(1, m * spatial_size(&p.w) // (p.step[0] * p.step[1] * p.step[2]))
+        m, n = p.w.len[1], p.x.len[0] * spatial_size(&p.x)
+    tiles = (m + 63) // 64 * ((n + 63) // 64) * p.groups
+    return (tiles + units - 1) // units * k * 1e-3
 
 
 cdef bint is_packed(const mx_tensor* t) noexcept nogil:

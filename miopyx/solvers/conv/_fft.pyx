@@ -324,8 +324,16 @@ cdef double _index(Device dev, const mx_conv_problem* p, const plan_t* q) noexce
     return max(LEAST_INDEX, _direct(p) / q.lanes / _cost(p, q) / (1.45 if dev.is_cpu else 6))
 
 
+# What takes time, as TERMS names it: launches, millions of vector instructions, megabytes of spectra, 10^9 products.
+cdef struct terms_t:
+    double launch, instructions, transforms, filters, spectra, products
+
+cdef tuple TERMS = ("launch", "instructions", "transforms", "filters", "spectra", "products")
+
+
 cdef class _Fft(ConvSolver):
     def __cinit__(self):
+        self.cost_names = TERMS
         self.algorithm = FFT
         self.dynamic = self.deterministic = self.mixes_tiles = True
 
@@ -366,6 +374,18 @@ cdef class _Fft(ConvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef plan_t q = _best(dev, p)
         return _index(dev, p, &q)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
+        cdef plan_t q = _best(dev, p)
+        cdef double rounds = _ceil(q.tiles, max(1, q.each))
+        cdef double blocks = <double> q.tiles * p.groups * (q.input_blocks + q.output_blocks)
+        t.launch = 1 + 3 * rounds
+        t.instructions = _cost(p, &q) * 1e-6
+        t.transforms = blocks * _transform(&q) * 1e-6
+        t.filters = q.filters * 1e-6
+        t.spectra = rounds * (q.first + q.second) * 1e-6
+        t.products = _direct(p) * 1e-9
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef plan_t q = _best(dev, p)

@@ -258,8 +258,8 @@ cdef class _Depthwise(ConvSolver):
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # With few channels a group, the products of tensor cores are mostly padding.
-        return 0.99 if max(p.w.len[1], p.w.len[0] // p.groups) <= (16 if p.w.type == MX_FLOAT else 8) else 0.5
+        # With few channels a group, tiles of other solvers are mostly padding, those of tensor cores, too.
+        return 4 if max(p.w.len[1], p.w.len[0] // p.groups) <= (16 if p.w.type == MX_FLOAT else 8) else 0.5
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return sum_terms(p)    # which `refuse` limits

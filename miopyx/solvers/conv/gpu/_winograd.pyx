@@ -56,10 +56,19 @@ cdef mx_winograd _window(const mx_tensor* t, int64_t images, int64_t pad_h, int6
     return g
 
 
+# What takes time, as TERMS names it: launches, megabytes of transformed operands, thousands of products that a compute
+# unit takes one after the other, 10^9 products.
+cdef struct terms_t:
+    double launch, w, inputs, outputs, depth, products
+
+cdef tuple TERMS = ("launch", "w", "inputs", "outputs", "depth", "products")
+
+
 cdef class _WinogradGpu(ConvSolver):
     cdef int64_t edge    # outputs of a tile along a side
 
     def __cinit__(self):
+        self.cost_names = TERMS
         self.algorithm = WINOGRAD
         self.dynamic = self.deterministic = self.mixes_tiles = True
 
@@ -83,6 +92,27 @@ cdef class _WinogradGpu(ConvSolver):
         if min(p.w.len[1], p.w.len[0] // p.groups) < 16:
             return 0.1
         return 0.7 if self.edge == 4 else 0.6
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
+        cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1), units = max(1, dev.compute_units)
+        cdef int64_t tiles = p.x.len[0] * self.tiles(p), each = self.images(dev, p), rounds, groups
+        cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], size = _acc_size(p)
+        rounds = (p.x.len[0] + each - 1) // each
+        each = min(each, p.x.len[0]) * self.tiles(p)
+        t.launch = 1 + 3 * rounds
+        t.w = self.weights_bytes(p) * 1e-6
+        t.inputs = points * tiles * <double> p.x.len[1] * size * 1e-6
+        t.outputs = points * tiles * <double> p.y.len[1] * size * 1e-6
+        if self.direction == MX_BACKWARD_WEIGHTS:
+            groups = up(filters, 64) // 64 * (up(channels, 64) // 64) * points * p.groups
+            t.depth = rounds * ((groups + units - 1) // units) * each * 1e-3
+        else:
+            if self.direction == MX_BACKWARD_DATA:
+                filters, channels = channels, filters
+            groups = up(filters, 64) // 64 * (up(each, 64) // 64) * points * p.groups
+            t.depth = rounds * ((groups + units - 1) // units) * channels * 1e-3
+        t.products = points * tiles * <double> p.w.len[0] * p.w.len[1] * 1e-9
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef double terms = sum_terms(p)

@@ -10,6 +10,9 @@ cdef enum:
     INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
     LONGEST = 1 << 16      # terms that one accumulator takes
+    # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
+    MMA_PEAK = 12
+    WGMMA_PEAK = 16
 
 cdef extern from "miopyx/kernels/conv/nvidia/divisor.h" nogil:
     ctypedef struct mx_nv_divisor:

@@ -12,7 +12,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
     tensor_cores, up,
 )
 
@@ -23,7 +23,6 @@ cdef enum:
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # instead of a number of blocks: backward weights
-    MANY_PIXELS = 1 << 18  # of y
     MOST_TILES = LONGEST // (TILE_H * TILE_W)    # of a work-group that sums them
 
 cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
@@ -103,7 +102,43 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     return k
 
 
+cdef bint _chunked(const plan_t* k, const mx_nv_few* g) noexcept nogil:
+    """Whether backward weights read 8 elements of dy at once."""
+    if k.last:
+        return (g.filters | g.y_n | g.y_h | g.y_w) % 8 == 0
+    return g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
+
+
+# What takes time, as TERMS names it: tiles that a compute unit takes, their steps, thousands of elements of their
+# images; megabytes of x, y, y stored piece by piece, and parts.
+cdef struct terms_t:
+    double launch, tiles, steps, room, x, y, narrow, parts
+
+cdef tuple TERMS = ("launch", "tiles", "steps", "room", "x", "y", "narrow", "parts")
+
+
 cdef class _NvFewChannels(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
+        cdef mx_nv_few g
+        cdef bint weights = self.direction == MX_BACKWARD_WEIGHTS
+        cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS if weights else 2, &g)
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = (g.tiles + g.workers - 1) // g.workers
+        cdef int64_t units = max(1, dev.compute_units), at_once = (g.sets * g.workers + units - 1) // units
+        t.launch = 2 if weights else 1
+        t.tiles = each * at_once
+        t.steps = each * at_once * k.steps
+        t.room = each * at_once * k.tile_elements * 1e-3
+        t.x = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
+        t.y = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
+        if not (_chunked(&k, &g) if weights else k.vector):
+            t.narrow = t.y
+        if weights:
+            t.parts = self.workspace_bytes(dev, p) * 1e-6
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g
         cdef plan_t k
@@ -132,14 +167,9 @@ cdef class _NvFewChannels(_NvSolver):
         return "a large filter, stride or dilation" if k.local > LOCAL_MEM - 1024 else None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Where tiles of 8 x 16 pixels and 64 filters are mostly padding, others waste less.
+        # Tiles have 8 x 16 pixels and 64 filters; above 4 channels there is less padding elsewhere.
         cdef double share = min(1.0, p.w.len[0] / 64.0) * min(1.0, p.y.len[3] / 8.0) * min(1.0, p.y.len[4] / 16.0)
-        if share < 0.25 or p.w.len[1] > 4:
-            return 0.5
-        # Wgmma takes more launches, and beyond so many pixels less time.
-        if p.w.type != MX_FLOAT and has_wgmma(dev) and p.y.len[0] * p.y.len[3] * p.y.len[4] > MANY_PIXELS:
-            return 0.985
-        return 0.995
+        return MMA_PEAK * share if p.w.len[1] <= 4 else 0.5
 
 
 cdef class NvFewChannelsFwd(_NvFewChannels):
@@ -194,13 +224,9 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
         cdef int64_t columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
-        cdef bint chunked
-        if k.last:
-            chunked = (g.filters | g.y_n | g.y_h | g.y_w) % 8 == 0
-        else:
-            chunked = g.y_w == 1 and (g.q | g.y_n | g.y_h | g.y_c) % 8 == 0
         spec = KernelSpec("conv/nvidia/few_weights.cl", "conv_nvidia_few_weights", X_TYPE=type_token(p.w.type),
-                          CHANNELS_LAST=int(k.last), CHUNKED=int(chunked), STEPS=k.steps, TILE_ELEMENTS=k.tile_elements)
+                          CHANNELS_LAST=int(k.last), CHUNKED=int(_chunked(&k, &g)), STEPS=k.steps,
+                          TILE_ELEMENTS=k.tile_elements)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         return Solution([Step(spec, args, (g.sets * g.workers * 256,), (256,)),

@@ -12,8 +12,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial, taps_of,
-    taps_t, tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    taps_of, taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -177,7 +177,7 @@ cdef class _NvGrouped(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Depthwise ones have a kernel of their own; 32 channels fill the tiles of wgmma.
-        return 0.995 if 1 < p.w.len[1] <= 16 else 0.6
+        return MMA_PEAK if 1 < p.w.len[1] <= 16 else 0.6
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return (("STEPS", (2, 4)), ("STAGES", (1, 2)))

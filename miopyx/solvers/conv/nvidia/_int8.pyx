@@ -13,7 +13,7 @@ from miopyx.solvers.conv._base cimport type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (
-    ALIGN, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
+    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
     stride_of, struct_arg, tensor_cores, up,
 )
 
@@ -93,9 +93,9 @@ cdef class NvInt8Fwd(_NvSolver):
         return _packing(&read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # As the other solvers for tensor cores: the share of a tile that is not padding.
+        # The share of a tile that is not padding.
         cdef double share = p.w.len[1] / <double> up(p.w.len[1], CHUNK) * min(1.0, p.w.len[0] / (p.groups * 64.0))
-        return min(0.98, 10 * share)
+        return MMA_PEAK * share
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)

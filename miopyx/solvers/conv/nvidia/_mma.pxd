@@ -91,11 +91,18 @@ cdef struct split_k_t:
     int64_t tiles, splits, split_slices  # with wgmma `splits` may be zero: persistent work-groups
     int64_t groups, slots             # with wgmma: of work-items, parts
 
+# What any direction but backward weights counts first: launches, megabytes of copies, of x, of y, of y turned round.
+cdef struct packing_terms_t:
+    double launch, packed, x, y, turned
+
 
 cdef class _NvImplicitGemm(_NvSolver):
+    cdef double peak                  # what tensor cores can do beside plain products: the index of a full tile
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept
+    cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list packing(self, const mx_conv_problem* p, const roles_t* r)
 
 
@@ -104,6 +111,10 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept
+    cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count)
 
@@ -123,6 +134,7 @@ cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
+cdef double megabytes(const mx_tensor* t) noexcept nogil
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
 cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g)

@@ -14,8 +14,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, LONGEST, _NvSolver, divides, divisor, float_arg, int_arg, mx_nv_conv, refuse_sizes, set_packed_w, set_phase,
-    set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, tensor_cores, up, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, int_arg, mx_nv_conv, refuse_sizes, set_packed_w,
+    set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, tensor_cores, up, weight_count,
 )
 
 cdef enum:
@@ -318,6 +318,26 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
                 (groups * threads,), (threads,))
 
 
+# What takes time, as DATA_TERMS names it: first what `count_packing` counts, launches and megabytes; rounds over the
+# compute units of tiles with 64 or 128 filters, and their slices.
+cdef struct data_terms_t:
+    double launch, packed, x, y, turned, small_rounds, small_slices, large_rounds, large_slices, tap_bytes, flow
+    double narrow, strided
+
+cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "small_rounds", "small_slices", "large_rounds",
+                         "large_slices", "tap_bytes", "flow", "narrow", "strided")
+# Likewise of backward weights.
+cdef struct weights_terms_t:
+    double launch, small_rounds, small_slices, large_rounds, large_slices, packed, x, y, parts, splits
+
+cdef tuple WEIGHTS_TERMS = ("launch", "small_rounds", "small_slices", "large_rounds", "large_slices", "packed", "x",
+                            "y", "parts", "splits")
+
+
+cdef double megabytes(const mx_tensor* t) noexcept nogil:
+    return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * (4e-6 if t.type == MX_FLOAT else 2e-6)
+
+
 cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
     """Of a sum."""
     if p.direction == MX_BACKWARD_WEIGHTS:
@@ -326,6 +346,44 @@ cdef int64_t _products(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef class _NvImplicitGemm(_NvSolver):
+    def __cinit__(self):
+        self.peak = MMA_PEAK
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
+        """Add a launch: rounds of its tiles over the compute units, their slices."""
+        cdef data_terms_t* t = <data_terms_t*> terms
+        cdef int64_t units = max(1, dev.compute_units), filters_tile = 128, reduced = g.taps_h * g.taps_w * g.reduced
+        if g.filters <= 64 or r.size == 4 and reduced <= 128:
+            filters_tile = 64
+        cdef int64_t groups = up(g.pixels, 128) // 128 * (up(g.filters, filters_tile) // filters_tile) * g.groups
+        cdef int64_t rounds = (groups + units - 1) // units, slices = (reduced + 15) // 16
+        t.launch += 1
+        if filters_tile == 64:
+            t.small_rounds += rounds
+            t.small_slices += rounds * slices
+        else:
+            t.large_rounds += rounds
+            t.large_slices += rounds * slices
+        t.tap_bytes += up(g.pixels, 128) * <double> (g.groups * slices) * 16 * r.size * 1e-6
+        t.flow += max(1, <double> groups / units) * slices * filters_tile / 128
+        if not divides(2, g, g.y_c == 1 and g.filters > 1):
+            t.narrow += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
+        if g.y_c != 1 and g.y_w > 1:
+            t.strided += g.pixels * <double> g.filters * g.groups * r.size * 1e-6
+
+    cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
+        cdef packing_terms_t* t = <packing_terms_t*> terms
+        # As `packing`: images of 16 bits are packed together.
+        cdef bint as_pixels = r.packs_w and r.size == 2 and not r.narrow.used and _taps_are_a_run(&p.w)
+        t.launch += (r.packs_w and not as_pixels) + r.narrow.used + (as_pixels or r.packs_x and not r.narrow.used)
+        t.packed = (r.y_offset if r.unpacks_y else r.workspace) * 1e-6
+        t.x, t.y = megabytes(r.x), megabytes(r.y)
+        if r.unpacks_y:
+            t.launch += 1
+            t.turned = (r.workspace - r.y_offset) * 1e-6
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why
         if not tensor_cores(dev):
@@ -353,10 +411,8 @@ cdef class _NvImplicitGemm(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef roles_t r = self.roles(p)
-        # The share of a tile that is not padding; tensor cores are ten times ahead of the tiled kernels.
-        cdef double share = <double> r.channels / r.folded * min(1.0, r.filters / 64.0)
-        # To 3 channels of dx the tiled kernels, at 0.5, are still behind: their tiles are padded as much.
-        return min(0.98, max(10 * share, 0.52 if self.direction == MX_BACKWARD_DATA and r.filters >= 3 else 0))
+        # The share of a tile that is not padding.
+        return self.peak * <double> r.channels / r.folded * min(1.0, r.filters / 64.0)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         return roles_of(p, False)
@@ -383,6 +439,16 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
     def __cinit__(self):
         self.id, self.name, self.direction = 1101, "NvImplicitGemmFwd", MX_FORWARD
 
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = self.roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        if r.narrow.used:
+            set_narrow(&g, &r.narrow)
+        self.count(dev, &read, &r, &g, terms)
+        self.count_packing(&read, &r, terms)
+
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = self.roles(&read)
@@ -405,14 +471,35 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
             return "too many phases of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef roles_t r = self.roles(p)
+        self.count_launches(dev, p, &r, terms)
+
+    cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
+        cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, r, g)
+        self.count_phases(dev, p, r, g, count, terms)
+        self.count_packing(p, r, terms)
+
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept:
+        cdef int i
+        for i in range(count):
+            self.count(dev, p, r, &g[i], terms)
+
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = self.roles(p)
         return Solution(self.launches(dev, p, &r), r.workspace)
 
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r):
         """All steps."""
-        cdef mx_nv_conv whole = operands(p, r)
         cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, r, g)
+        return self.packing(p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
+
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
+        """Fill `g` with each phase of the stride, return how many there are."""
+        cdef mx_nv_conv whole = operands(p, r)
         cdef int64_t a, b
         cdef int count = 0
         for a in range(min(p.step[1], p.x.len[3])):
@@ -422,7 +509,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
                 g[count].y_first = <int> (a * whole.y_h + b * whole.y_w)
                 g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
                 count += 1
-        return self.packing(p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
+        return count
 
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
         cdef int i
@@ -545,6 +632,34 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1103, "NvImplicitGemmWrw", MX_BACKWARD_WEIGHTS
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s
+        cdef int64_t units = max(1, dev.compute_units), rounds
+        cdef int64_t each
+        cdef bint small
+        t.launch = 2
+        if p.w.type == MX_FLOAT:
+            t.splits = _splits(dev, p)
+            t.parts = t.splits * weight_count(p) * 4e-6
+            rounds = (_weight_tiles(p) * <int64_t> t.splits + units - 1) // units
+            small, each = p.w.len[0] // p.groups <= 64, _split_slices(dev, p)
+        else:
+            s = _split_k_of(dev, &read)
+            t.splits = s.splits
+            t.parts = (s.workspace - s.partial_offset) * 1e-6
+            t.packed = s.partial_offset * 1e-6
+            t.launch += 1 if s.packs_x or s.packs_y else 0
+            rounds = (s.tiles * s.splits + units * TILES[s.tile].resident - 1) // (units * TILES[s.tile].resident)
+            small, each = s.tile == 1, s.split_slices
+        if small:
+            t.small_rounds, t.small_slices = rounds, rounds * each
+        else:
+            t.large_rounds, t.large_slices = rounds, rounds * each
+        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
 
     cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
         return _split_k_of(dev, p)
@@ -564,8 +679,8 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         return self.split_k(dev, &read).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return min(0.98, 10 * min(1.0, p.w.len[0] // p.groups / 64.0)
-                   * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
+        return (self.peak * min(1.0, p.w.len[0] // p.groups / 64.0)
+                * min(1.0, p.w.len[1] * p.w.len[3] * p.w.len[4] / 64.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef split_k_t s

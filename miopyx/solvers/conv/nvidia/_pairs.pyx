@@ -15,9 +15,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv, mx_nv_divisor,
-    refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of, taps_t, tensor_cores,
-    up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv,
+    mx_nv_divisor, refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of,
+    taps_t, tensor_cores, up,
 )
 
 cdef enum:
@@ -142,7 +142,50 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
+# What takes time, as DATA_TERMS names it: rounds over the compute units of tiles with 64 or 128 filters, their slices;
+# megabytes; slices that channels do not fill.
+cdef struct data_terms_t:
+    double launch, few_rounds, few_slices, many_rounds, many_slices, packed, x, y, planes, partial, narrow
+
+cdef tuple DATA_TERMS = ("launch", "few_rounds", "few_slices", "many_rounds", "many_slices", "packed", "x", "y",
+                         "planes", "partial", "narrow")
+# Likewise of backward weights, as WEIGHTS_TERMS names it.
+cdef struct weights_terms_t:
+    double launch, rounds, slices, parts, x, y, splits
+
+cdef tuple WEIGHTS_TERMS = ("launch", "rounds", "slices", "parts", "x", "y", "splits")
+
+
+cdef double _megabytes(const mx_tensor* t) noexcept nogil:
+    return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * 4e-6
+
+
+cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
+    """Add a launch's rounds of tiles over the compute units and their slices."""
+    cdef data_terms_t* t = <data_terms_t*> terms
+    cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
+    cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
+    cdef int64_t few = (down * (up(g.filters, 64) // 64) + units - 1) // units
+    cdef int64_t many = (down * (up(g.filters, 128) // 128) + units - 1) // units
+    t.launch += 1
+    if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
+        t.many_rounds += many
+        t.many_slices += many * slices
+        if g.channels % DEPTH:
+            t.partial += many * g.taps_h * g.taps_w
+    else:
+        t.few_rounds += few
+        t.few_slices += few * slices
+        if g.channels % DEPTH:
+            t.partial += few * g.taps_h * g.taps_w
+    if not divides(2, g, False):
+        t.narrow += g.pixels * <double> g.filters * g.groups * 4e-6
+
+
 cdef class _NvPairs(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = DATA_TERMS
+
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs wgmma"
@@ -166,12 +209,21 @@ cdef class _NvPairs(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef sides_t s = _sides(p)
-        # Padding decides: slices of 64 channels where the solvers by mma.sync have 4.
-        return 0.99 if s.channels * min(64, s.filters) >= up(s.channels, DEPTH) * 32 else 0.1
+        # Slices have 64 channels where the solvers by mma.sync have 4.
+        return WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH) * min(1.0, s.filters / 64.0)
 
 
 cdef class NvPairsFwd(_NvPairs):
     """Forward in float32 by wgmma on pairs of halves: persistent implicit GEMM, after a launch that packs weights."""
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs o = _operands(p, &s)
+        set_taps(&o.g, p)
+        _count(dev, &o.g, terms)
+        t.launch += 1
+        t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
@@ -212,6 +264,21 @@ cdef class NvPairsBwd(_NvPairs):
         if p.step[1] * p.step[2] > 64:
             return "too many phases of the stride"
         return _NvPairs.refuse(self, dev, p)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
+        cdef sides_t s = _sides(p)
+        cdef mx_nv_pairs whole = _operands(p, &s), o
+        cdef int64_t a, b
+        for a in range(min(p.step[1], p.x.len[3])):
+            for b in range(min(p.step[2], p.x.len[4])):
+                if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
+                    o = whole
+                    set_phase(&o.g, p, a, b)
+                    _count(dev, &o.g, terms)
+        t.launch += 2 if s.joins else 1
+        t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
+        t.planes = (s.workspace - s.planes) * 1e-6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef sides_t s = _sides(p)
@@ -271,6 +338,15 @@ cdef class NvPairsWrw(_NvPairs):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1109, "NvPairsWrw", MX_BACKWARD_WEIGHTS
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef splits_t s = _split(dev, p)
+        cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
+        t.launch, t.rounds, t.slices = 2, rounds, rounds * s.split_slices
+        t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
+        t.x, t.y, t.splits = _megabytes(&p.x), _megabytes(&p.y), s.splits
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         return p.y.len[0] * p.y.len[3] * p.y.len[4]
@@ -280,7 +356,8 @@ cdef class NvPairsWrw(_NvPairs):
         return s.splits * p.w.len[0] * s.columns * 4
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return 0.99 if p.w.len[1] * min(128, p.w.len[0] // p.groups) >= up(p.w.len[1], 64) * 64 else 0.1
+        return (WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], 64)
+                * min(1.0, p.w.len[0] // p.groups / 128.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef splits_t s = _split(dev, p)

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
 from ._common cimport (
-    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores, up,
+    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores,
 )
 
 cdef enum:
@@ -32,8 +32,10 @@ cdef enum:
     REGISTERS = 65536      # of a compute unit
     LAUNCH = 11200         # clocks from the end of a launch's work to the beginning of the next one's
     CLOCKS = 1750          # a microsecond
-    SMALL = 60             # microseconds, up to which the guess is compared with the others' in 16 bits
-    LARGE = 100            # microseconds, from which on a guess twice the others' is believed
+    LARGEST = 20000        # microseconds by the guess: nearly each problem takes a program of its own
+
+# One launch and no packing pay where a problem is small, which the index does not know.
+cdef double INDEX = 0.6
 
 cdef extern from "miopyx/kernels/conv/nvidia/small_args.h" nogil:
     ctypedef struct mx_nv_small:
@@ -473,33 +475,12 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     return best
 
 
-cdef double _others(Device dev, const mx_conv_problem* p) noexcept:
-    """Microseconds that the other solvers for tensor cores take, as measured on an H200.
+# What takes time, as TERMS names it: a launch; the guess, by how operands are read; and what the guess is made of.
+cdef struct terms_t:
+    double launch, single, rows, near, runs, pairs, rounds, steps, blocks, round_bytes, read, parts, splits, outputs
 
-    Rounds of tiles of 128 x 128, slices of 64 products; few channels have solvers of their own.
-    """
-    cdef bint wide = p.w.type == MX_FLOAT
-    cdef int64_t taps = p.w.len[3] * p.w.len[4], filters = p.w.len[0] // p.groups, channels = p.w.len[1], tiles
-    cdef int64_t phases, slices
-    cdef const mx_tensor* y = &p.y
-    cdef double products = 2e-9 * p.y.len[0] * p.y.len[3] * p.y.len[4] * p.w.len[0] * channels * taps
-    if p.direction == MX_BACKWARD_WEIGHTS:
-        if wide:  # 7 % off in the mean of 351 problems, most of them large
-            products = 2e-9 * up(filters, 128) * up(channels * taps, 128) * p.groups
-            return 24.5 + 10.8 * products * p.y.len[0] * p.y.len[3] * p.y.len[4]
-        return (14.5 + 8 * products) if channels <= 4 else 12.5 + 2.5 * products
-    if p.direction == MX_FORWARD and channels <= 4:
-        return 17 + 20 * products if wide else 11 + 6.6 * products
-    if p.direction == MX_BACKWARD_DATA:
-        filters, channels, y = channels, filters, &p.x
-    tiles = ((filters + 127) // 128) * ((y.len[0] * y.len[3] * y.len[4] + 127) // 128) * p.groups
-    tiles = (tiles + dev.compute_units - 1) // max(1, dev.compute_units)
-    phases = p.step[1] * p.step[2] if p.direction == MX_BACKWARD_DATA else 1
-    # Phases of the stride, each with its taps, are launches of their own in float32; 16 bits pack.
-    slices = tiles * ((taps + phases - 1) // phases) * ((channels + 63) // 64)
-    if wide:
-        return 12.5 + 1.45 * slices + (8 * min(phases, taps) - 2 if phases > 1 else 0)
-    return 8.5 + 0.33 * slices + (4 if taps > 1 else 0) + (9 if phases > 1 else 0)
+cdef tuple TERMS = ("launch", "single", "rows", "near", "runs", "pairs", "rounds", "steps", "blocks", "round_bytes",
+                    "read", "parts", "splits", "outputs")
 
 
 cdef str _refusal(Device dev, const mx_conv_problem* p):
@@ -535,21 +516,33 @@ cdef class _SmallOffer(ConvOffer):
             return "few products in a sum"  # each may be off by more than a float's rounding
         if k.splits * <double> LONGEST * k.tile.warps_k < self.g.k:
             return "a long sum"
-        # Nearly each problem takes a program of its own here, which Find need not build for those that are not small.
-        if (has_wgmma(self.device) and k.cost > LARGE * CLOCKS
-                and k.cost > 2 * CLOCKS * _others(self.device, p)):
+        if k.cost > LARGEST * CLOCKS:
             return "a large problem"
         return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
 
-    cdef double estimate(self) noexcept:
-        """The throughput index, beside the other solvers'."""
-        cdef const mx_conv_problem* p = self.p
-        cdef double cost = self.k.cost / CLOCKS
-        if not has_wgmma(self.device) or (p.groups > 1 and p.w.len[1] <= 16):
-            # Depthwise's floats take an instruction a product, which 16 channels a group are too many for.
-            return 0.992 if p.w.type == MX_FLOAT and p.w.len[1] > 8 and has_wgmma(self.device) else 0.6
-        # The others' tiles are mostly padding in some problems of any size; in 16 bits the guess is too rough there.
-        return 0.999 if (cost < SMALL or p.w.type == MX_FLOAT) and cost < _others(self.device, p) else 0.51
+    cdef void cost_terms(self, double* terms) noexcept:
+        cdef terms_t* t = <terms_t*> terms
+        cdef const plan_t* k = &self.k
+        cdef double own = (k.cost - LAUNCH) / CLOCKS
+        cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
+        cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
+        cdef int64_t steps = (self.g.split_length + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
+        cdef double rounds = (k.work_groups + k.units - 1) // k.units
+        cdef double read = _bytes(&self.g, k, high, wide, self.p.direction == MX_BACKWARD_WEIGHTS)
+        t.launch = 1
+        t.single = own if k.a_read == SINGLE and k.b_read == SINGLE else 0
+        t.rows = own if k.a_read == RUNS and k.b_read == SINGLE else 0
+        t.near = own if k.b_read == IN_LOCAL else 0
+        t.runs = own if k.b_read == RUNS else 0
+        t.pairs = own if k.b_read != IN_LOCAL and k.b_read != RUNS and (k.a_read == PAIRS or k.b_read == PAIRS) else 0
+        t.rounds = rounds
+        t.steps = rounds * steps * (threads // 32)
+        t.blocks = rounds * steps * k.tile.mb * k.tile.nb * (threads // 32)
+        t.round_bytes = rounds * read * 1e-6
+        t.read = k.work_groups * read * 1e-6
+        t.parts = k.workspace * 1e-6
+        t.splits = k.splits - 1
+        t.outputs = k.work_groups * <double> high * wide * 1e-6
 
     cdef Solution steps(self, tuple config):
         cdef const mx_conv_problem* p = self.p
@@ -585,6 +578,9 @@ cdef class _SmallOffer(ConvOffer):
 
 
 cdef class _NvSmall(_NvSolver):
+    def __cinit__(self):
+        self.cost_names = TERMS
+
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_nv_small g
         cdef plan_t k = _plan(dev, p, &g)
@@ -602,7 +598,7 @@ cdef class _NvSmall(_NvSolver):
         why = offer.judge()
         if why is not None:
             return why
-        offer.index, offer.workspace = offer.estimate(), offer.k.workspace
+        offer.index, offer.workspace = INDEX, offer.k.workspace
         return offer
 
 

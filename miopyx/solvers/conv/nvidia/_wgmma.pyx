@@ -7,13 +7,13 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpe
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport type_token
 from ._mma cimport (
-    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, mx_nv_merged,
-    mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k, pack_pixels,
-    split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
+    DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, megabytes,
+    mx_nv_merged, mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k,
+    pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid, set_packed_w,
-    set_taps, stride_of, struct_arg, up,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid,
+    set_packed_w, set_taps, stride_of, struct_arg, up,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
@@ -178,24 +178,26 @@ cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
             and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
-    """One launch; of `phases` with equal grids those with most taps come first."""
-    cdef rows_t whole
-    if phases == 1:
-        whole = _rows_of(r, g)
-        if whole.used:
-            return _multiply_rows(dev, p, r, g, &whole)
+# Which tile a launch takes, how many groups of work-items and stages, and the microseconds that were counted.
+cdef struct chosen_t:
+    int choice
+    int64_t groups, stages, tiles
+    double cost
+
+
+cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
+    """Filters of 64: what taps share comes through the L1, and tiles of many pixels share most."""
+    return g.taps_h * g.taps_w > 1 and g.filters <= 64
+
+
+cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g)
-    cdef int64_t down, across, groups, stages, vector = 8, best_groups = 1, best_stages = 1
-    cdef bint shared = g.taps_h * g.taps_w > 1 and g.filters <= 64, local_epilogue = not last and g.p * g.q % 64 != 0
-    cdef double cost, best = -1
-    cdef int i, chosen = 0
-    cdef mx_nv_tiles order
-    for i in range(phases):
-        vector = min(vector, widest(&g[i], last))
+    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
+    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
+    cdef double cost
+    cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
+    cdef int i
     for i in range(CHOICES_COUNT):
-        # Filters of 64: what taps share comes through the L1, and tiles of many pixels share most.
         if (i == T256X64) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
@@ -212,8 +214,72 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         if stages < 3 or groups == 0:
             continue
         cost = _time_of(&CHOICES[i], g, phases, down * across, groups)
-        if best < 0 or cost < best:
-            best, best_groups, best_stages, chosen = cost, groups, stages, i
+        if best.cost < 0 or cost < best.cost:
+            best = chosen_t(i, groups, stages, phases * down * across, cost)
+    return best
+
+
+# What takes time, as DATA_TERMS names it: packing_terms_t first; microseconds by the table of choices, the same for
+# filters of 64, for pixels read 4 at a time and without the last round's emptiness; rounds; y stored piece by piece;
+# positions of conv/nvidia/hopper_rows.cl, and their depths.
+cdef struct data_terms_t:
+    double launch, packed, x, y, turned, counted, rounds, row_positions, row_depths, narrow, shared, unrounded, across
+
+cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths",
+                         "narrow", "shared", "unrounded", "across")
+# Likewise of backward weights: slices and ends of tiles in microseconds by the table of tiles.
+cdef struct weights_terms_t:
+    double launch, counted, rounds, packed, x, y, parts, splits, narrow
+
+cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
+
+
+cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
+                        double* terms) noexcept:
+    """Add a launch: what its tiles take by the table of choices, or its positions."""
+    cdef data_terms_t* t = <data_terms_t*> terms
+    cdef rows_t whole
+    cdef chosen_t best
+    cdef int64_t units = max(1, dev.compute_units), tiles
+    t.launch += 1
+    if phases == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            tiles = up(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256) // 256
+            tiles = (tiles + units - 1) // units
+            t.row_positions += tiles
+            t.row_depths += tiles * whole.depths
+            return
+    best = _choose(dev, r, g, phases)
+    if _shared(g):
+        t.shared += best.cost
+    else:
+        t.counted += best.cost
+    t.rounds += (best.tiles + best.groups - 1) // best.groups
+    t.unrounded += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
+    t.narrow += (g.pixels * <double> g.filters * g.groups * phases * 2e-6
+                 * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1))
+    if r.x_pixels == 4:
+        t.across += best.cost
+
+
+cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
+    """One launch; of `phases` with equal grids those with most taps come first."""
+    cdef rows_t whole
+    if phases == 1:
+        whole = _rows_of(r, g)
+        if whole.used:
+            return _multiply_rows(dev, p, r, g, &whole)
+    cdef bint last = g.y_c == 1 and g.filters > 1
+    cdef int64_t slices = _slices(g)
+    cdef int64_t down, across, vector = 8
+    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
+    cdef int i
+    cdef chosen_t best = _choose(dev, r, g, phases)
+    cdef int chosen = best.choice
+    cdef mx_nv_tiles order
+    for i in range(phases):
+        vector = min(vector, widest(&g[i], last))
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
     cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
@@ -224,7 +290,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, PHASES=phases,
-        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best_stages,
+        WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best.stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
@@ -241,7 +307,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     args = operand_args(r, g)
     # The kernel has room for the phases that there are.
     args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    return Step(spec, args, (best_groups * 384,), (384,))
+    return Step(spec, args, (best.groups * 384,), (384,))
 
 
 cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
@@ -340,14 +406,33 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
     """Forward in 16 bits by wgmma: persistent implicit GEMM, ping-pong or cooperative, after launches that pack."""
 
     def __cinit__(self):
-        self.id, self.name = 1104, "NvWgmmaFwd"
+        self.id, self.name, self.peak = 1104, "NvWgmmaFwd", WGMMA_PEAK
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
+        _count_hopper(dev, p, r, g, 1, terms)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
+        cdef mx_conv_problem read = only_read(p), o
+        cdef roles_t r
+        cdef mx_nv_conv g
+        if not _gathers(&read):
+            NvImplicitGemmFwd.cost_terms(self, dev, p, terms)
+            return
+        o = _gathered(&read)
+        r = roles_of(&o, True)
+        g = operands(&o, &r)
+        set_taps(&g, &o)
+        self.count(dev, &o, &r, &g, terms)
+        self.count_packing(&o, &r, terms)
+        t.launch += 1
+        t.packed += _packed_bytes(&o.x) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmFwd.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmFwd.index(self, dev, p) + 0.01
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -426,6 +511,37 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
                     (Arg.alpha(False), Arg.beta(False)))
 
 
+cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
+    """Whether phases of one size are one launch."""
+    return (1 < count <= MAX_PHASES and g.filters > 64 and p.x.len[3] % p.step[1] == 0
+            and p.x.len[4] % p.step[2] == 0)
+
+
+cdef void _sort_phases(mx_nv_conv* g, int count) noexcept nogil:
+    """Those with most taps first."""
+    cdef mx_nv_conv moved
+    cdef int i, j
+    for i in range(1, count):
+        moved, j = g[i], i
+        while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+            g[j] = g[j - 1]
+            j -= 1
+        g[j] = moved
+
+
+cdef mx_nv_conv _merged_operands(const mx_conv_problem* p, const roles_t* r, const merged_t* m) noexcept nogil:
+    cdef mx_nv_conv g = operands(p, r)
+    set_grid(&g, p.x.len[0], m.p, m.q)
+    g.filters = <int> m.filters
+    g.step_h = g.step_w = g.tap_h = g.tap_w = 1
+    g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
+    set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
+    g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
+    g.y_h = g.y_w * <int> m.q
+    g.y_n = g.y_h * <int> m.p
+    return g
+
+
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by wgmma: persistent implicit GEMM, one launch for phases of the stride of one size.
 
@@ -434,7 +550,44 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """
 
     def __cinit__(self):
-        self.id, self.name = 1105, "NvWgmmaBwd"
+        self.id, self.name, self.peak = 1105, "NvWgmmaBwd", WGMMA_PEAK
+        self.cost_names = DATA_TERMS
+
+    cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
+                    double* terms) noexcept:
+        _count_hopper(dev, p, r, g, 1, terms)
+
+    cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                           double* terms) noexcept:
+        if not _at_once(p, g, count):
+            NvImplicitGemmBwd.count_phases(self, dev, p, r, g, count, terms)
+            return
+        _sort_phases(g, count)
+        _count_hopper(dev, p, r, g, count, terms)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef data_terms_t* t = <data_terms_t*> terms
+        cdef merged_t m = _merged_of(p)
+        cdef roles_t r
+        cdef mx_nv_conv g
+        cdef mx_conv_problem met
+        if not m.used and _steps_over(p):
+            met = _without_steps(p)
+            r = roles_of(&met, True)
+            self.count_launches(dev, &met, &r, terms)
+            t.launch += 1
+            t.turned = _packed_bytes(&met.x) * 1e-6
+            t.y = megabytes(&p.x)
+        elif not m.used:
+            NvImplicitGemmBwd.cost_terms(self, dev, p, terms)
+        else:
+            r = self.roles(p)
+            g = _merged_operands(p, &r, &m)
+            _count_hopper(dev, p, &r, &g, 1, terms)
+            t.launch += 3 if r.packs_x else 2
+            t.packed = r.y_offset * 1e-6
+            t.x, t.y = megabytes(&p.y), megabytes(&p.x)
+            t.turned = (r.workspace - r.y_offset) * 1e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmBwd.refuse(self, dev, p)
@@ -446,7 +599,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef merged_t m = _merged_of(p)
-        return min(0.98, 10 * m.filters / 64.0) + 0.01 if m.used else NvImplicitGemmBwd.index(self, dev, p) + 0.01
+        return self.peak * m.filters / 64.0 if m.used else NvImplicitGemmBwd.index(self, dev, p)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -470,17 +623,9 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return _multiply_hopper(dev, p, r, g)
 
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
-        cdef mx_nv_conv moved
-        cdef int i, j
-        if (count == 1 or count > MAX_PHASES or g.filters <= 64 or p.x.len[3] % p.step[1]
-                or p.x.len[4] % p.step[2]):
+        if not _at_once(p, g, count):
             return NvImplicitGemmBwd.multiply_phases(self, dev, p, r, g, count)
-        for i in range(1, count):
-            moved, j = g[i], i
-            while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
-                g[j] = g[j - 1]
-                j -= 1
-            g[j] = moved
+        _sort_phases(g, count)
         return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
@@ -500,15 +645,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         if not m.used:
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)
-        g = operands(p, &r)
-        set_grid(&g, p.x.len[0], m.p, m.q)
-        g.filters = <int> m.filters
-        g.step_h = g.step_w = g.tap_h = g.tap_w = 1
-        g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
-        set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
-        g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
-        g.y_h = g.y_w * <int> m.q
-        g.y_n = g.y_h * <int> m.p
+        g = _merged_operands(p, &r, &m)
         r.unpacks_y = True
         weights.rows, weights.channels, weights.filters = <int> m.filters, <int> p.w.len[1], <int> r.channels
         weights.taps_h, weights.taps_w, weights.reduced = <int> m.taps_h, <int> m.taps_w, <int> r.reduced
@@ -585,7 +722,28 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
-        self.id, self.name = 1106, "NvWgmmaWrw"
+        self.id, self.name, self.peak = 1106, "NvWgmmaWrw", WGMMA_PEAK
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = self.split_k(dev, &read)
+        cdef const tile_t* tile = &TILES[s.tile]
+        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
+        t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+                    + (s.x_slot == SLOT_WORKSPACE))
+        if s.narrow.used:
+            t.narrow = rounds * s.split_slices * tile.slice
+        else:
+            t.counted = rounds * s.split_slices * tile.slice
+        t.rounds = rounds * tile.end
+        t.packed = s.partial_offset * 1e-6
+        if s.x_slot == SLOT_WORKSPACE:
+            t.packed += 2 * megabytes(&read.x)
+        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
+        t.parts = s.slots * tile.down * <double> tile.across * 4e-6
+        t.splits = s.splits
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
@@ -601,9 +759,6 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
         s.workspace += _packed_bytes(&o.x)
         return s
-
-    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NvImplicitGemmWrw.index(self, dev, p) + 0.01
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)

@@ -1,0 +1,330 @@
+"""`miopyx costs`: fit a device family's cost table to measured times, and judge it on layers that it has not seen."""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import json
+import sys
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from miopyx._core import Device
+from miopyx.choose import _costs
+from miopyx.choose._costs import ANY_BITS
+from miopyx.device import devices
+from miopyx.device.info import DeviceInfo
+from miopyx.errors import BadParmError, MIOpenError
+from miopyx.problem import _key
+from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
+from miopyx.solvers.conv._base import ConvOffer, ConvSolver
+
+LEAST_TIMES = 6     # that a solver's costs are fitted to
+LAUNCH = "launch"   # the term of launches
+LARGE = 0.2         # of the logarithm: what is further off counts by its size, not by its square
+ROUNDS = 12         # of weighing anew
+FOLDS = 5           # of layers, where no lists say which network has them
+DIRECTIONS = ("forward", "data", "weights")
+# What makes a layer, whatever the batch, the type, the layout and the direction.
+_LAYER = ("c", "d", "h", "w", "k", "z", "r", "s", "groups", "pad_d", "pad_h", "pad_w", "stride_d", "stride_h",
+          "stride_w", "dilation_d", "dilation_h", "dilation_w")
+
+_FIELDS = {"key", "solver", "config", "time_ms", "device", "stamp"}
+
+Layer = tuple[int, ...]
+Table = _costs.CostTable
+
+
+class Measured(NamedTuple):
+    """A problem with its solvers' microseconds, what those that can run it count, and their throughput indexes."""
+
+    problem: ConvProblem
+    layer: Layer
+    direction: int
+    bits: int
+    times: dict[str, float]
+    terms: dict[str, NDArray[np.float64]]
+    indexes: dict[str, float]
+
+
+class Choice(NamedTuple):
+    """What was chosen for a problem, and its time as a multiple of the best; None where nobody measured it."""
+
+    measured: Measured
+    solver: str
+    regret: float | None
+
+
+def add_command(commands: Any) -> None:
+    """Add `costs` to an argparse parser's commands."""
+    parser = commands.add_parser(
+        "costs", help="fit a cost table, by which solvers are ranked, to measured times",
+        description="Fit the microseconds of what solvers count to times that MIOPYX_MEASUREMENTS collected, print "
+        "how often the fastest solver is chosen and what the choice costs, and write the table.")
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="JSON lines, plain or .bz2, of one device")
+    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the table, as FAMILY.costs.txt")
+    parser.add_argument("--lists", nargs="+", default=[], metavar="LIST",
+                        help="MIOpenDriver's command lines; the word before the first _ of a file's name is its "
+                        "network, which is left out of the fit that is judged on it (default: a fifth of the layers)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out a parsed `miopyx costs` command; return the exit code."""
+    try:
+        rows = [row for path in arguments.file for row in _rows(path)]
+        device, made = _device(rows)
+        problems = measured(rows, device)
+        networks = _networks(arguments.lists)
+        lines = fit(problems)
+        report = _report(problems, networks, lines)
+        if arguments.out is not None:
+            _costs.write(arguments.out, f"{made}, {len(problems)} problems", lines)
+    except OSError as e:
+        print(f"miopyx costs: {e.filename or ''}: {e.strerror or e}", file=sys.stderr)
+        return 2
+    except MIOpenError as e:
+        print(f"miopyx costs: {e}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        print(json.dumps({"device": made, "judged": report,
+                          "solvers": [{**line._asdict(), "costs": dict(line.costs)} for line in lines]}, indent=2))
+    else:
+        print("\n".join(_text(report)))
+    return 0
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    try:
+        text = (bz2.decompress(data) if data[:3] == b"BZh" else data).decode()
+        rows = [json.loads(line) for line in text.splitlines() if line]
+        for row in rows:
+            if not isinstance(row, dict) or not row.keys() >= _FIELDS:
+                raise ValueError(f"a line without {', '.join(sorted(_FIELDS))}")
+        return rows
+    except (OSError, ValueError) as e:
+        raise BadParmError(f"no measurements: {e}", "file", str(path), "JSON lines of MIOPYX_MEASUREMENTS") from None
+
+
+def _device(rows: Sequence[dict[str, Any]]) -> tuple[Device, str]:
+    """Return the device that was measured, and where the times come from in words."""
+    names = {str(row["device"]) for row in rows}
+    if len(names) != 1:
+        raise BadParmError("times of several devices, or none", "file", ", ".join(sorted(names)) or "nothing",
+                           "measurements of one device")
+    name = names.pop()
+    build, driver, _ = max(str(row["stamp"]) for row in rows).split("/")
+    info = next((info for info in devices.candidates() if info.name == name), None) or _pretended(name)
+    return Device(info), f"device {name}, driver {driver}, kernels {build}"
+
+
+def _pretended(name: str) -> DeviceInfo:
+    """Return what solvers ask of an NVIDIA or AMD GPU that this machine has not."""
+    stem, _, units = name.rpartition("_")
+    vendor, _, isa = stem.partition("-")
+    if vendor not in ("nv", "amd"):
+        raise BadParmError("not a device of this machine", "device", name, "a device that `miopyx doctor` shows")
+    return devices.find("host")._replace(
+        name=name, kind="gpu", runtime={"nv": "nvidia", "amd": "amd"}[vendor], isa=isa, compute_units=int(units),
+        max_work_group_size=1024, local_mem=49152, max_alloc=32 << 30, global_mem=128 << 30, host_unified=False,
+        extensions=frozenset({"cl_nv_device_attribute_query"} if vendor == "nv" else ()))
+
+
+def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
+    """Return the problems of some rows; of a solver's default configuration the last time counts."""
+    times: dict[str, dict[str, float]] = defaultdict(dict)
+    asked: dict[str, ConvProblem] = {}
+    for row in rows:
+        key, solver = str(row["key"]), registry.BY_NAME.get(row["solver"])
+        if key not in asked:
+            asked[key] = _key.parse_find_key(key.encode())
+        if solver is not None and tuple(row["config"]) == solver.default_config(device, asked[key]):
+            times[key][solver.name] = float(row["time_ms"]) * 1e3
+    return [_measured(asked[key], found, device) for key, found in times.items()]
+
+
+def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> Measured:
+    features = problem.features
+    terms, indexes = {}, {}
+    for solver in registry.CONV:
+        offer = None if solver.last_resort else solver.offer(device, problem)
+        if isinstance(offer, ConvOffer):
+            terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
+    bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
+    return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
+                    {name: time for name, time in times.items() if name in terms}, terms, indexes)
+
+
+def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
+    """Return which networks have a layer."""
+    from .driver import listing
+
+    found: dict[Layer, set[str]] = defaultdict(set)
+    for path in lists:
+        for line in listing.read(path, "conv", {}):
+            work: Any = line.work
+            if hasattr(work, "conv"):
+                x, w, y = (work.descriptors[name] for name in "xwy")
+                problem = ConvProblem(0, x, w, y, work.conv)
+                found[tuple(problem.features[name] for name in _LAYER)].add(Path(path).name.partition("_")[0])
+    return {layer: frozenset(names) for layer, names in found.items()}
+
+
+# Fitting
+
+
+def fit(problems: Iterable[Measured]) -> list[_costs.Line]:
+    """Return the costs of each solver and type with enough times: none negative, by the least relative errors."""
+    groups: dict[tuple[str, int], list[tuple[NDArray[np.float64], float]]] = defaultdict(list)
+    for problem in problems:
+        for name, time in problem.times.items():
+            for bits in (problem.bits, ANY_BITS):
+                groups[name, bits].append((problem.terms[name], time))
+    # A launch takes at least half the least time that anything took.
+    least = min((time for pairs in groups.values() for _, time in pairs), default=0) / 2
+    order = [solver.name for solver in registry.CONV]
+    lines: list[_costs.Line] = []
+    for name, bits in sorted(groups, key=lambda group: (order.index(group[0]), -group[1])):
+        pairs = groups[name, bits]
+        # All types together only where none of them has enough.
+        if len(pairs) < LEAST_TIMES or (bits == ANY_BITS and lines and lines[-1].solver == name):
+            continue
+        solver = registry.BY_NAME[name]
+        assert isinstance(solver, ConvSolver)
+        terms, times = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        least_costs = np.array([least if term == LAUNCH else 0 for term in solver.cost_names])
+        costs, spread = _fitted(terms, times, least_costs)
+        lines.append(_costs.Line(name, bits, spread, len(pairs),
+                                 {term: float(cost) for term, cost in zip(solver.cost_names, costs, strict=True)}))
+    return lines
+
+
+def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
+            least: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return costs of terms, `least` at least, and the spread of the logarithm of predicted by measured times.
+
+    Each round solves for relative errors, to the geometric mean of both times, since half the time is as wrong as
+    twice; problems that were far off weigh less in the next one.
+    """
+    scale = terms.max(axis=0)
+    scale[scale == 0] = 1
+    predicted, weight = times, np.ones(len(times))
+    for _ in range(ROUNDS):
+        by = weight / np.sqrt(times * np.maximum(predicted, times / 20))
+        costs = least + least_squares(terms / scale * by[:, None], (times - terms @ least) * by) / scale
+        predicted = np.maximum(terms @ costs, 1e-3)
+        off = np.abs(np.log(predicted / times))
+        weight = np.sqrt(np.minimum(1, LARGE / np.maximum(off, 1e-9)))
+    return costs, float(np.sqrt(np.mean(off**2)))
+
+
+def least_squares(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the x >= 0 that brings a x closest to b (Lawson and Hanson, Solving Least Squares Problems, 1974)."""
+    count = a.shape[1]
+    x, used = np.zeros(count), np.zeros(count, bool)
+    small = 1e-10 * max(1.0, float(np.abs(a.T @ b).max(initial=0)))
+    for _ in range(30 * count):
+        slope = np.where(used, -np.inf, a.T @ (b - a @ x))
+        best = int(slope.argmax())
+        if slope[best] <= small:
+            break
+        used[best] = True
+        while True:
+            trial = np.zeros(count)
+            trial[used] = np.linalg.lstsq(a[:, used], b, rcond=None)[0]
+            bad = used & (trial <= 0)
+            if not bad.any():
+                break
+            share = float((x[bad] / np.maximum(x[bad] - trial[bad], 1e-300)).min())
+            x = np.maximum(x + share * (trial - x), 0)
+            used &= x > 1e-14
+        x = trial
+    return x
+
+
+# Judging
+
+
+def _predicted(lines: Iterable[_costs.Line]) -> Callable[[Measured], str]:
+    """Return the choice of a table: the least predicted time, or the index where a solver's costs are not known."""
+    costs = {(line.solver, line.bits): np.array(list(line.costs.values())) for line in lines}
+    costs |= {(name, own): found for (name, bits), found in [*costs.items()] if bits == ANY_BITS for own in (16, 32)}
+
+    def chosen(problem: Measured) -> str:
+        if any((name, problem.bits) not in costs for name in problem.terms):
+            return _indexed(problem)
+        return min(problem.terms, key=lambda name: float(problem.terms[name] @ costs[name, problem.bits]))
+
+    return chosen
+
+
+def _indexed(problem: Measured) -> str:
+    return max(problem.indexes, key=problem.indexes.__getitem__)
+
+
+def _choices(problems: Iterable[Measured], chosen: Callable[[Measured], str]) -> list[Choice]:
+    found = []
+    for problem in problems:
+        if problem.times:
+            name = chosen(problem)
+            time = problem.times.get(name)
+            found.append(Choice(problem, name, None if time is None else time / min(problem.times.values())))
+    return found
+
+
+def _unseen(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> list[Choice]:
+    """Return the choices of tables that saw no layer of any network that the problem's layer is part of.
+
+    Layers of no list make networks of their own, a fifth of them each.
+    """
+    member = {problem.layer: networks.get(problem.layer) or frozenset(
+        [f"fold {zlib.crc32(repr(problem.layer).encode()) % FOLDS}"]) for problem in problems}
+    judged = []
+    for names in sorted(set(member.values()), key=sorted):
+        table = _predicted(fit(problem for problem in problems if not member[problem.layer] & names))
+        judged += _choices((problem for problem in problems if member[problem.layer] == names), table)
+    return judged
+
+
+def _report(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]],
+            lines: Sequence[_costs.Line]) -> list[dict[str, Any]]:
+    """Return, for each direction and type and for all, what index, table and tables of other networks cost."""
+    ways = {"index": _choices(problems, _indexed), "table": _choices(problems, _predicted(lines)),
+            "unseen": _unseen(problems, networks)}
+    groups = sorted({(problem.direction, problem.bits) for problem in problems})
+    found = []
+    for group in (*groups, None):
+        row: dict[str, Any] = {"group": "all" if group is None else f"{DIRECTIONS[group[0]]}, {group[1]} bits"}
+        for way, choices in ways.items():
+            regrets = [choice.regret for choice in choices
+                       if group is None or (choice.measured.direction, choice.measured.bits) == group]
+            known = [regret for regret in regrets if regret is not None]
+            row[way] = {"problems": len(regrets), "right": sum(regret == 1 for regret in known),
+                        "mean": float(np.mean(known)) if known else None, "most": max(known, default=None),
+                        "not measured": len(regrets) - len(known)}
+        found.append(row)
+    return found
+
+
+def _text(report: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the report as a table: right choices, mean and largest time by the best one's, choices nobody measured."""
+    lines = [f"{'':<20}{'problems':>9}" + "".join(f"{title:>28}" for title in (
+        "throughput index", "this table", "without its networks"))]
+    for row in report:
+        cells = "".join(f"{way['right']:>9}{_number(way['mean'], 4):>8}{_number(way['most'], 2):>6}"
+                        f"{way['not measured'] or '':>5}" for way in (row["index"], row["table"], row["unseen"]))
+        lines.append(f"{row['group']:<20}{row['index']['problems']:>9}{cells}")
+    return lines
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

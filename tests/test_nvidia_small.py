@@ -78,7 +78,7 @@ def test_large_problems_are_left_to_others(h200):
             problem = problem_of(grouped_case(n, 1, c, k, (side, side), (filter, filter), (filter // 2, filter // 2)),
                                  "float16", direction=direction)
             refused = SOLVERS[direction].why_not(h200.device, problem)
-            assert refused == (None if direction in taken else "a large problem"), (layer, direction)
+            assert refused in ((None,) if direction in taken else ("a large problem", "a long sum")), (layer, direction)
             worthy = _ranking.worth_timing(Survey(h200, problem).applicable())
             assert (SOLVERS[direction] in [offer.solver for offer in worthy]) == (direction in timed), (
                 layer, direction)

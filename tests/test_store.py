@@ -255,7 +255,7 @@ def test_nonsense_in_the_files(info, user_folder, tmp_path, setting, content):
 # What ships
 
 
-@pytest.mark.parametrize("path", sorted((paths.PACKAGE / "db").glob("*.txt*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((paths.PACKAGE / "db").glob("*db.txt*")), ids=lambda path: path.name)
 def test_shipped_records(path):
     """Every line is sealed, names a problem and solvers that are ours; the devices it is for take it."""
     lines, left = dbtool.winners([path])

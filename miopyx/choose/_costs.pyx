@@ -182,7 +182,7 @@ cdef CostTable _load(info):
         path = folder / file_name(info)
         try:
             return read(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, InvalidValueError) as e:
             logs.warn_once(str(path), "%s is passed over: %s", path, e, function="costs")

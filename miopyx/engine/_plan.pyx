@@ -70,6 +70,8 @@ cdef class Plan:
 
     cdef double _number(self, object value, str name) except? -1:
         """A number behind the buffers; not an array of one element, which is a workspace given by habit."""
+        if type(value) is float or type(value) is int:
+            return to_double(value, name)
         if getattr(value, "shape", ()) or hasattr(value, "int_ptr") or hasattr(value, "svm_ptr") or value is None:
             raise BadParmError("a plan takes its buffers and numbers alone: its workspace is the handle's", name,
                                type(value).__name__, self._usage())

@@ -357,7 +357,7 @@ cdef class _DepthwiseData(_Depthwise):
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
         cdef bint backward = p.direction == MX_BACKWARD_DATA, small
-        # What was fastest, see bench/notes-h200.md.
+        # What was fastest, see docs/h200/groups.md.
         t.vec = min(4, s.widest)
         if s.rolls:
             small = p.w.len[3] * p.w.len[4] <= 9
@@ -480,7 +480,7 @@ cdef class DepthwiseWrw(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
-        # What was fastest, see bench/notes-h200.md.
+        # What was fastest, see docs/h200/groups.md.
         t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
         if _sevens(p, s) and p.w.len[3] <= 3:
             t.tw = 7

@@ -183,7 +183,7 @@ cdef class _NvGrouped(_NvSolver):
         return (("STEPS", (2, 4)), ("STAGES", (1, 2)))
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        # What was fastest, see bench/notes-h200.md, or has room for the tiles.
+        # What was fastest, see docs/h200/groups.md, or has room for the tiles.
         if self.direction == MX_BACKWARD_WEIGHTS and self.fits(dev, p, (4, 2)):
             return (4, 2)
         return (4, 1) if self.fits(dev, p, (4, 1)) else (2, 1)

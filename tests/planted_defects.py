@@ -75,7 +75,7 @@ DEFECTS = [Defect(*row) for row in (
     (E, "engine/_invoker.pyx", "if call.workspace_size != OWN and call.workspace_size < need:",
      "if call.workspace_size != OWN and call.workspace_size < need - 1:", "immediate find errors",
      "a workspace that lacks one byte is taken"),
-    (E, "engine/_invoker.pyx", "a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a",
+    (E, "engine/_binding.pyx", "a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a",
      "a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset", "plans", "memory shared is taken"),
     (E, "engine/_invoker.pyx", "if b.serial == 0 or b.serial != a.serial:", "if b.serial == 0:", "plans immediate",
      "a kernel keeps the buffer of the call before"),

@@ -25,7 +25,7 @@ ENVIRONMENT = dict(os.environ)  # of child processes: the user's choice of devic
 runtimes.choose("basic", "pthread")
 
 import miopyx  # noqa: E402
-from miopyx.device import devices as device  # noqa: E402
+from miopyx.device import devices  # noqa: E402
 
 ROWS = pytest.StashKey()
 
@@ -60,7 +60,7 @@ def _in_calling_thread(name):
 
 def pytest_generate_tests(metafunc):
     """Run each bench that asks for one of these names once for each device that it stands for."""
-    names = metafunc.config.getoption("--device") or [info.name for info in device.ranked()]
+    names = metafunc.config.getoption("--device") or [info.name for info in devices.ranked()]
     names = sorted(dict.fromkeys(names), key=lambda name: (name.startswith("host"), not _in_calling_thread(name)))
     others = [name for name in names if not name.startswith("host")]
     kinds = {

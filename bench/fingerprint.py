@@ -14,22 +14,22 @@ from typing import Any
 def fingerprint() -> dict[str, Any]:
     """Return machine, interpreter, libraries, OpenCL devices and how miopyx was built."""
     from miopyx import _core
-    from miopyx.device import devices as device
+    from miopyx.device import devices
 
     return {
         "system": platform.system(),
         "machine": platform.machine(),
-        "cpu": next(info.device_name for info in device.discover() if info.kind == "host"),
+        "cpu": next(info.device_name for info in devices.discover() if info.kind == "host"),
         "cores": len(os.sched_getaffinity(0)),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "gil": _has_gil(),
         "numpy": metadata.version("numpy"),
         "pyopencl": metadata.version("pyopencl"),
         "opencl": [f"{info.name}: {info.device_name}, driver {info.driver_version}, {info.platform_version}"
-                   for info in device.discover() if info.kind != "host"],
+                   for info in devices.discover() if info.kind != "host"],
         "build": {
             "compiler": _compiler(_core.__file__),
-            "host path": device.host_isa(),
+            "host path": devices.host_isa(),
             "models": _core.MODELS_BUILT,
             "sanitizers": sanitized(),
         },

@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from miopyx.device import devices
+
 CHILD = """
 import sys, time
 began = time.perf_counter()
@@ -86,11 +88,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    device = arguments.device
-    if device is None:
-        from miopyx.device import devices as devices
-
-        device = devices.best().name
+    device = arguments.device or devices.best().name
     runs: dict[str, list[dict]] = {name: [] for name in ("immediate, nothing on disk", "find, programs on disk",
                                                          "immediate, programs and record on disk")}
     for _ in range(arguments.repeat):

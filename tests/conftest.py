@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import miopyx  # noqa: E402
-from miopyx.device import devices as device  # noqa: E402
+from miopyx.device import devices  # noqa: E402
 from miopyx.values import config  # noqa: E402
 
 hypothesis.configuration.set_hypothesis_home_dir(os.path.join(CACHE, "hypothesis"))
@@ -118,7 +118,7 @@ def pytest_unconfigure():
 
 @cache
 def _working_devices():
-    names = [info.name for info in device.ranked() if info.kind != "host"]
+    names = [info.name for info in devices.ranked() if info.kind != "host"]
     # PoCL's `basic` device runs the same programs as its usual one: test_basic_device.py takes it, to save time.
     usual = [name for name in names if "-basic_" not in name]
     return ["host", *dict.fromkeys(usual or names)]
@@ -196,9 +196,9 @@ def pretend():
     def handle_of(name, /, **fields):
         key = name, *sorted(fields.items())
         if key not in made:
-            info = device.find(name)._replace(**fields)
+            info = devices.find(name)._replace(**fields)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(device, "find", lambda _: info)
+                patch.setattr(devices, "find", lambda _: info)
                 made[key] = miopyx.Handle(name)
         return made[key]
 

@@ -38,7 +38,7 @@ import numpy as np
 
 import miopyx
 from miopyx import ActivationDescriptor, LRNDescriptor, PoolingDescriptor, TensorDescriptor, enums
-from miopyx.device import devices as device
+from miopyx.device import devices
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 import test_activation as activation
@@ -411,12 +411,12 @@ def main(arguments: list[str] | None = None) -> int:
     names = [name for name in OPERATIONS if not given.op or any(text in name for text in given.op)]
     if not names or given.problems < 1:
         parser.error(f"nothing to do; operations: {', '.join(OPERATIONS)}")
-    devices = given.device or ["host", *dict.fromkeys(i.name for i in device.ranked() if i.kind != "host")]
-    handles, wrong, start = {name: miopyx.Handle(name) for name in devices}, [], time.perf_counter()
+    places = given.device or ["host", *dict.fromkeys(i.name for i in devices.ranked() if i.kind != "host")]
+    handles, wrong, start = {name: miopyx.Handle(name) for name in places}, [], time.perf_counter()
     print(f"{given.problems} problems of each operation and type, --seed {given.seed}\n"
           "largest error in roundoffs of the type x magnitude, and its part of the bound of the operation's tests\n"
           "truth: the formulas of the tests in NumPy, float64, for float64 long double\n")
-    for number, name in enumerate(devices):
+    for number, name in enumerate(places):
         print(f"device {number}: {name}")
     print(f"\n{'':36}" + "".join(f"{dtype:>19}" for dtype in given.dtype))
     for name in names:

@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 
 import miopyx
-from miopyx.device import devices as device
+from miopyx.device import devices
 from miopyx.solvers import registry
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
@@ -68,11 +68,11 @@ def random_case(rng: np.random.Generator) -> ConvCase:
 
 
 def open_handle(name: str, as_gpu: bool, isa: str | None) -> miopyx.Handle:
-    info = device.find(name)
+    info = devices.find(name)
     if info.kind == "host":
         return miopyx.Handle(name)
     told = info._replace(kind="gpu" if as_gpu else info.kind, isa=isa or info.isa)
-    with mock.patch.object(device, "find", return_value=told):
+    with mock.patch.object(devices, "find", return_value=told):
         return miopyx.Handle(name)
 
 
@@ -107,7 +107,7 @@ def run(handles: dict[str, miopyx.Handle], problems: int, seed: int, wanted: lis
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", nargs="+", default=[info.name for info in device.ranked()])
+    parser.add_argument("--device", nargs="+", default=[info.name for info in devices.ranked()])
     parser.add_argument("--as-gpu", action="store_true")
     parser.add_argument("--isa", choices=["sse2", "avx2", "avx512"])
     parser.add_argument("--tuned", action="store_true", help="solvers run configurations drawn from their tables")

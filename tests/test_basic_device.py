@@ -12,18 +12,17 @@ from solver_checks import Example, check
 
 import miopyx
 from miopyx.database import paths
-from miopyx.device import devices as device
-from miopyx.device import icd
+from miopyx.device import devices, icd
 from miopyx.runtime import programs
 from miopyx.solvers import registry
 from miopyx.tools import cli
 
-BASIC = next((info for info in device.ranked() if "-basic_" in info.name), None)
+BASIC = next((info for info in devices.ranked() if "-basic_" in info.name), None)
 needs_it = pytest.mark.skipif(BASIC is None, reason="PoCL offers no such device")
 
 
 def usual():
-    return next(info for info in device.ranked() if info.library == BASIC.library and info.name != BASIC.name)
+    return next(info for info in devices.ranked() if info.library == BASIC.library and info.name != BASIC.name)
 
 
 @needs_it
@@ -37,10 +36,10 @@ def test_it_is_a_device_of_its_own():
 
 @needs_it
 def test_which_one_is_meant(capsys):
-    assert device.find("basic").name == device.find(BASIC.name).name == BASIC.name
-    assert device.find("pocl").name == usual().name
+    assert devices.find("basic").name == devices.find(BASIC.name).name == BASIC.name
+    assert devices.find("pocl").name == usual().name
     if usual().compute_units > 1:
-        assert device.candidates().index(usual()) < device.candidates().index(BASIC)
+        assert devices.candidates().index(usual()) < devices.candidates().index(BASIC)
     assert cli.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for info in (BASIC, usual()):
@@ -76,7 +75,7 @@ def test_solvers_run_on_it(handles, host, rng, case, layout):
 
 
 def names_seen(**environment):
-    code = "from miopyx.device import devices as device; print(*(info.name for info in device.candidates()))"
+    code = "from miopyx.device import devices; print(*(info.name for info in devices.candidates()))"
     done = subprocess.run([sys.executable, "-P", "-c", code], env={**os.environ, **environment}, capture_output=True,
                           text=True, check=True)
     return done.stdout.split()

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from ids import shown
 
-from miopyx.device import devices as device
-from miopyx.device import icd, probing
+from miopyx.device import devices, icd, probing
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.tools import cli
 from miopyx.values import config
@@ -31,9 +30,9 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("MIOPYX_CACHE", "MIOPYX_DEVICE", "MIOPYX_PROBE_TIMEOUT", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(device, "_found", None)
-    monkeypatch.setattr(device, "_problems", [])
-    monkeypatch.setattr(device, "_warned", set())
+    monkeypatch.setattr(devices, "_found", None)
+    monkeypatch.setattr(devices, "_problems", [])
+    monkeypatch.setattr(devices, "_warned", set())
     monkeypatch.setattr(probing, "_verdicts", {})
     config.forget()
     yield
@@ -46,7 +45,7 @@ def opencl_device(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MIOPYX_CACHE_DIR", str(tmp_path_factory.mktemp("devices") / "cache"))
         config.forget()
-        info = next((info for info in device.candidates() if info.kind != "host" and device.probe(info).ok), None)
+        info = next((info for info in devices.candidates() if info.kind != "host" and devices.probe(info).ok), None)
     config.forget()
     return info or pytest.skip("no OpenCL device works here")
 
@@ -79,22 +78,22 @@ H200 = fake_device("NVIDIA H200", GPU, 132, platform=NVIDIA, compute_capability_
 @pytest.fixture
 def install(monkeypatch):
     """Return a function that makes discovery see the given fake devices, one platform each, and set their verdicts."""
-    monkeypatch.setattr(device, "_vendor_library", lambda platform: "")
+    monkeypatch.setattr(devices, "_vendor_library", lambda platform: "")
     monkeypatch.setattr(icd, "_runtimes", [])
-    monkeypatch.setattr(device, "probe_platforms", lambda extension: probing.Verdict(True, "", 0.0))
+    monkeypatch.setattr(devices, "probe_platforms", lambda extension: probing.Verdict(True, "", 0.0))
 
-    def see(*devices, failing=()):
-        platforms = [SimpleNamespace(**{**vars(d.platform), "get_devices": lambda d=d: [d]}) for d in devices]
+    def see(*fakes, failing=()):
+        platforms = [SimpleNamespace(**{**vars(d.platform), "get_devices": lambda d=d: [d]}) for d in fakes]
         opencl = SimpleNamespace(get_platforms=lambda: platforms, _cl=SimpleNamespace(__file__="/nowhere/_cl.so"),
                                  device_type=SimpleNamespace(GPU=GPU, CPU=CPU, ACCELERATOR=ACCELERATOR))
-        monkeypatch.setattr(device, "_opencl", lambda: opencl)
-        monkeypatch.setattr(device, "_found", None)
+        monkeypatch.setattr(devices, "_opencl", lambda: opencl)
+        monkeypatch.setattr(devices, "_found", None)
 
         def probe(info):
             bad = any(word in f"{info.name} {info.driver_version}" for word in failing)
             return probing.Verdict(not bad, "unknown target CPU 'generic'" if bad else "right results", 0.1)
 
-        monkeypatch.setattr(device, "probe", probe)
+        monkeypatch.setattr(devices, "probe", probe)
 
     return see
 
@@ -110,7 +109,8 @@ WRONG = ANSWER.format("'ok': False, 'why': 'wrong results'")
 
 
 def info_of(name="pocl-some-cpu-pthread_4", **more):
-    return device.find("host")._replace(**{"kind": "cpu", "name": name, "platform_index": 0, "device_index": 0, **more})
+    told = {"kind": "cpu", "name": name, "platform_index": 0, "device_index": 0}
+    return devices.find("host")._replace(**{**told, **more})
 
 
 # ------------------------------------------------------------------------------------------------------- discovery
@@ -122,7 +122,7 @@ def test_importing_touches_no_device():
 
 
 def test_host_is_always_there_and_last():
-    host = device.discover()[-1]
+    host = devices.discover()[-1]
     assert host.kind == "host"
     assert host.handle is None
     assert re.fullmatch(r"host-[a-z0-9-]+_\d+", host.name)
@@ -133,21 +133,21 @@ def test_no_pyopencl(monkeypatch):
     def missing():
         raise ImportError("No module named 'pyopencl'")
 
-    monkeypatch.setattr(device, "_opencl", missing)
-    assert [info.kind for info in device.discover()] == ["host"]
-    assert "pyopencl" in device.problems()[0]
-    assert device.best().kind == "host"
+    monkeypatch.setattr(devices, "_opencl", missing)
+    assert [info.kind for info in devices.discover()] == ["host"]
+    assert "pyopencl" in devices.problems()[0]
+    assert devices.best().kind == "host"
     with pytest.raises(UnknownError, match="pyopencl"):
-        device.loader_path()
-    assert device.loader_library() == ""
+        devices.loader_path()
+    assert devices.loader_library() == ""
 
 
 def test_no_runtime(tmp_path):
     (tmp_path / "empty").mkdir()
     environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "empty")}
-    code = ("from miopyx.device import devices as device; "
-            "print([i.name for i in device.discover() if 'pyopencl' not in i.library], "
-            "device.problems(), device.ranked()[-1].kind)")
+    code = ("from miopyx.device import devices; "
+            "print([i.name for i in devices.discover() if 'pyopencl' not in i.library], "
+            "devices.problems(), devices.ranked()[-1].kind)")
     done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True,
                           check=True)
     assert done.stdout.startswith("['host-")
@@ -159,25 +159,25 @@ def test_broken_platforms_cost_only_themselves(install, monkeypatch):
         raise RuntimeError("the platform's driver\nfell over")
 
     install(H200, pocl_device(), pocl_device("basic"))
-    platforms = device._opencl().get_platforms()
+    platforms = devices._opencl().get_platforms()
     platforms[1].get_devices = broken
     del platforms[2].get_devices()[0].extensions
-    assert [info.name for info in device.discover()[:-1]] == ["nv-sm90_132"]
-    assert len(device.problems()) == 2
-    assert "fell over" in device.problems()[0]
-    assert all("\n" not in line for line in device.problems())
+    assert [info.name for info in devices.discover()[:-1]] == ["nv-sm90_132"]
+    assert len(devices.problems()) == 2
+    assert "fell over" in devices.problems()[0]
+    assert all("\n" not in line for line in devices.problems())
 
 
 def test_platforms_that_end_the_process_are_not_asked(install, monkeypatch):
     install(H200)
-    monkeypatch.setattr(device, "probe_platforms", probing.probe_platforms)
+    monkeypatch.setattr(devices, "probe_platforms", probing.probe_platforms)
     fake_child(monkeypatch, "import os, sys; print('Not enough memory', file=sys.stderr); os.abort()")
-    assert [info.kind for info in device.discover()] == ["host"]
-    assert "SIGABRT: Not enough memory" in device.problems()[0]
+    assert [info.kind for info in devices.discover()] == ["host"]
+    assert "SIGABRT: Not enough memory" in devices.problems()[0]
     forget_in_process(monkeypatch)
-    monkeypatch.setattr(device, "_found", None)
+    monkeypatch.setattr(devices, "_found", None)
     monkeypatch.setattr(sys, "executable", "")  # nothing is asked anew while the verdict is young
-    assert "SIGABRT: Not enough memory" in device.problems()[0]
+    assert "SIGABRT: Not enough memory" in devices.problems()[0]
 
 
 def test_real_devices_are_described(opencl_device):
@@ -187,8 +187,8 @@ def test_real_devices_are_described(opencl_device):
     assert info.max_alloc <= info.global_mem
     assert info.mem_base_align in (16, 32, 64, 128, 256, 512)
     assert Path(info.library).is_file()
-    assert Path(device.loader_path()).is_file()
-    assert Path(device.loader_library()).is_file()
+    assert Path(devices.loader_path()).is_file()
+    assert Path(devices.loader_library()).is_file()
 
 
 # ----------------------------------------------------------------------------------------------------------- names
@@ -211,7 +211,7 @@ def test_real_devices_are_described(opencl_device):
 ])
 def test_names(install, fake, name, kind):
     install(fake)
-    info = device.discover()[0]
+    info = devices.discover()[0]
     assert (info.name, info.kind) == (name, kind)
     assert info.mem_base_align == 128
     assert info.fp64
@@ -220,28 +220,28 @@ def test_names(install, fake, name, kind):
 
 def test_intel_cpu_name(install):
     install(fake_device(XEON, units=8, platform=INTEL))
-    assert re.fullmatch(r"intel-xeon-gold-6248-2500mhz-[a-z0-9-]+_8", device.discover()[0].name)
+    assert re.fullmatch(r"intel-xeon-gold-6248-2500mhz-[a-z0-9-]+_8", devices.discover()[0].name)
 
 
 # ----------------------------------------------------------------------------------------------------------- probe
 
 
 def test_real_probe_and_its_cache(opencl_device, monkeypatch):
-    first = device.probe(opencl_device)
+    first = devices.probe(opencl_device)
     assert first.ok
     assert first.probed
     assert not first.cached
     monkeypatch.setattr(subprocess, "Popen", None)  # from here on a child would be a TypeError
-    assert device.probe(opencl_device) is first
+    assert devices.probe(opencl_device) is first
     monkeypatch.setattr(probing, "_verdicts", {})
-    again = device.probe(opencl_device)
+    again = devices.probe(opencl_device)
     assert again == first._replace(cached=True)
-    assert device.forget_verdicts() == 1
+    assert devices.forget_verdicts() == 1
     assert list((config.cache_dir() / "probe").iterdir()) == []
 
 
 def test_real_child_does_not_find_another_device(opencl_device):
-    verdict = device.probe(opencl_device._replace(device_name="something else"))
+    verdict = devices.probe(opencl_device._replace(device_name="something else"))
     assert not verdict.ok
     assert "does not see" in verdict.why
 
@@ -250,17 +250,17 @@ def test_real_build_failure(opencl_device, monkeypatch):
     if opencl_device.runtime != "pocl":
         pytest.skip("needs PoCL's switch to make every build fail")
     monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-march=none")
-    verdict = device.probe(opencl_device)
+    verdict = devices.probe(opencl_device)
     assert not verdict.ok
     assert "building a kernel failed" in verdict.why
     assert "-march=none" in verdict.why
     monkeypatch.delenv("POCL_EXTRA_BUILD_FLAGS")
-    assert device.probe(opencl_device).ok  # the failure belongs to that setting
+    assert devices.probe(opencl_device).ok  # the failure belongs to that setting
 
 
 def test_host_needs_no_probe(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
-    assert device.probe(device.find("host")).ok
+    assert devices.probe(devices.find("host")).ok
 
 
 @pytest.mark.parametrize(("code", "expected"), [
@@ -281,7 +281,7 @@ def test_host_needs_no_probe(monkeypatch):
 ])
 def test_children_of_all_kinds(monkeypatch, code, expected):
     fake_child(monkeypatch, code)
-    verdict = device.probe(info_of())
+    verdict = devices.probe(info_of())
     assert verdict.ok is (code == RIGHT)
     assert verdict.probed
     assert expected in verdict.why
@@ -295,7 +295,7 @@ def test_child_that_hangs_is_ended_with_its_compilers(monkeypatch, tmp_path):
     fake_child(monkeypatch, f"import subprocess, sys, time; p = subprocess.Popen(['sleep', '60']); "
                             f"open({str(mark)!r}, 'w').write(str(p.pid)); time.sleep(60)")
     start = time.monotonic()
-    verdict = device.probe(info_of())
+    verdict = devices.probe(info_of())
     assert time.monotonic() - start < 10
     assert not verdict.ok
     assert "no answer within 1 s" in verdict.why
@@ -306,7 +306,7 @@ def test_child_that_hangs_is_ended_with_its_compilers(monkeypatch, tmp_path):
 
 def test_child_that_cannot_start(monkeypatch):
     monkeypatch.setattr(probing, "_command", lambda request: ["/nonexistent/python", request])
-    verdict = device.probe(info_of())
+    verdict = devices.probe(info_of())
     assert not verdict.ok
     assert not verdict.probed
     assert not (config.cache_dir() / "probe").exists()  # says nothing about the device, so nothing is kept
@@ -316,16 +316,16 @@ def test_child_that_cannot_start(monkeypatch):
 def test_embedded_python(install, monkeypatch, executable):
     real = probing.probe
     install(pocl_device())
-    monkeypatch.setattr(device, "probe", real)
+    monkeypatch.setattr(devices, "probe", real)
     monkeypatch.setattr(sys, "executable", executable)
-    verdict = device.probe(device.discover()[0])
+    verdict = devices.probe(devices.discover()[0])
     assert not verdict.ok
     assert not verdict.probed
     assert "MIOPYX_DEVICE" in verdict.why
-    assert device.best().kind == "host"
+    assert devices.best().kind == "host"
     monkeypatch.setenv("MIOPYX_DEVICE", "pocl")
     config.forget()
-    assert device.best().runtime == "pocl"
+    assert devices.best().runtime == "pocl"
 
 
 def test_child_sees_the_parents_path_and_environment(monkeypatch, tmp_path):
@@ -333,7 +333,7 @@ def test_child_sees_the_parents_path_and_environment(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     fake_child(monkeypatch, "import json, os, sys; r = json.loads(sys.argv[1]); print(json.dumps({'nonce': r['nonce'], "
                             "'ok': False, 'why': os.environ['POCL_SOMETHING'] + r['path'][0]}))")
-    assert device.probe(info_of()).why == "1" + str(tmp_path)
+    assert devices.probe(info_of()).why == "1" + str(tmp_path)
 
 
 # --------------------------------------------------------------------------------------------------- verdicts on disk
@@ -353,19 +353,19 @@ def test_verdict_belongs_to_the_driver(monkeypatch, tmp_path):
     library.write_bytes(b"1")
     info = info_of(library=str(library))
     fake_child(monkeypatch, RIGHT)
-    assert device.probe(info).ok
+    assert devices.probe(info).ok
     fake_child(monkeypatch, WRONG)
     forget_in_process(monkeypatch)
-    assert device.probe(info).ok
+    assert devices.probe(info).ok
     for other in (info._replace(driver_version="2"), info._replace(platform_version="2"), info._replace(library="")):
-        assert not device.probe(other).ok
+        assert not devices.probe(other).ok
     library.write_bytes(b"22")
-    assert not device.probe(info).ok
+    assert not devices.probe(info).ok
 
 
 def test_verdict_file_is_plain_and_private(monkeypatch):
     fake_child(monkeypatch, RIGHT)
-    device.probe(info_of())
+    devices.probe(info_of())
     path = verdict_file()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -419,11 +419,11 @@ def as_folder(path):
 def test_unsound_verdict_files_are_not_believed(monkeypatch, change):
     fake_child(monkeypatch, RIGHT)
     info = info_of()
-    assert device.probe(info).ok
+    assert devices.probe(info).ok
     change(verdict_file())
     forget_in_process(monkeypatch)
     fake_child(monkeypatch, WRONG)
-    verdict = device.probe(info)
+    verdict = devices.probe(info)
     assert not verdict.ok
     assert not verdict.cached
 
@@ -431,15 +431,15 @@ def test_unsound_verdict_files_are_not_believed(monkeypatch, change):
 def test_failures_are_tried_again_after_a_day(monkeypatch):
     fake_child(monkeypatch, WRONG)
     info = info_of()
-    assert not device.probe(info).ok
+    assert not devices.probe(info).ok
     fake_child(monkeypatch, RIGHT)
     forget_in_process(monkeypatch)
-    assert device.probe(info).cached
+    assert devices.probe(info).cached
     for when in (time.time() - 25 * 3600, time.time() + 3600, float("nan")):
         identity, _, why, end = verdict_file().read_text().split("\n")
         verdict_file().write_text("\n".join((identity, f"fails 0.5 {when!r}", why, end)))
         forget_in_process(monkeypatch)
-        assert device.probe(info).ok
+        assert devices.probe(info).ok
 
 
 def read_only(path):
@@ -468,8 +468,8 @@ def writable_by_others(path):
 def test_unusable_cache_folders_cost_the_cache_only(monkeypatch, tmp_path, spoil_folder):
     spoil_folder(tmp_path / "cache")
     fake_child(monkeypatch, RIGHT)
-    assert device.probe(info_of()).ok
-    assert device.forget_verdicts() == 0
+    assert devices.probe(info_of()).ok
+    assert devices.forget_verdicts() == 0
     cache = cli._cache()
     assert not cache["used"]
     assert cache["why"] not in ("", "writable")
@@ -478,7 +478,7 @@ def test_unusable_cache_folders_cost_the_cache_only(monkeypatch, tmp_path, spoil
 def test_no_cache_at_all(monkeypatch, tmp_path):
     monkeypatch.setenv("MIOPYX_CACHE", "0")
     fake_child(monkeypatch, RIGHT)
-    assert device.probe(info_of()).ok
+    assert devices.probe(info_of()).ok
     assert not (tmp_path / "cache").exists()
     assert cli._cache() == {"folder": None, "used": False, "why": "switched off by MIOPYX_CACHE"}
 
@@ -493,41 +493,41 @@ def test_order(install):
     shared.host_unified_memory = 1
     install(pocl_device("basic"), pocl_device(release="3.0"), pocl_device(release="3.10"), pocl_device(units=8),
             fake_device("board", ACCELERATOR, 999), shared, small, H200)
-    found = [(info.name.rsplit("-", 1)[-1], info.driver_version) for info in device.ranked()]
+    found = [(info.name.rsplit("-", 1)[-1], info.driver_version) for info in devices.ranked()]
     assert [name for name, _ in found] == [
         "sm90_132", "sm75_20", "uhd_900", "pthread_8", "pthread_4", "pthread_4", "basic_4", "board_999",
-        device.find("host").name.rsplit("-", 1)[-1]]
+        devices.find("host").name.rsplit("-", 1)[-1]]
     assert [driver for _, driver in found][4:6] == ["3.10", "3.0"]
 
 
 def test_pocls_basic_device_goes_first_where_there_is_one_core(install):
     install(pocl_device(units=1), pocl_device("basic", units=1))
-    assert "-basic_" in device.best().name
+    assert "-basic_" in devices.best().name
 
 
 @pytest.mark.parametrize(("model", "first"), [(XEON, "intel"), ("AMD EPYC 9654", "pocl")])
 def test_intels_runtime_goes_first_on_intels_cpus(install, monkeypatch, model, first):
-    monkeypatch.setattr(device, "_cpu_model", lambda: model)
+    monkeypatch.setattr(devices, "_cpu_model", lambda: model)
     install(pocl_device(), fake_device(XEON, platform=INTEL))
-    assert device.best().runtime == first
+    assert devices.best().runtime == first
 
 
 def test_broken_runtime_does_not_shadow_a_good_one(install, caplog):
     install(pocl_device(release="5.0"), pocl_device(release="3.1+debian"), failing=["5.0"])
     with caplog.at_level(logging.WARNING, "miopyx"):
-        assert device.best().driver_version == "3.1+debian"
-        assert [info.driver_version for info in device.ranked()][:-1] == ["3.1+debian"]
+        assert devices.best().driver_version == "3.1+debian"
+        assert [info.driver_version for info in devices.ranked()][:-1] == ["3.1+debian"]
     assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == ["unknown target CPU 'generic'"]
-    assert device.find("pocl").driver_version == "3.1+debian"
-    assert device.find(device.discover()[0].name).driver_version == "3.1+debian"
+    assert devices.find("pocl").driver_version == "3.1+debian"
+    assert devices.find(devices.discover()[0].name).driver_version == "3.1+debian"
     with pytest.raises(UnknownError, match="unknown target CPU"):
-        device.find("0:0")
+        devices.find("0:0")
 
 
 def test_host_when_nothing_works(install, capfd):
     install(pocl_device(), H200, failing=["pocl", "nv"])
-    assert device.best().kind == "host"
-    assert [info.kind for info in device.ranked()] == ["host"]
+    assert devices.best().kind == "host"
+    assert [info.kind for info in devices.ranked()] == ["host"]
     assert capfd.readouterr() == ("", "")  # quiet unless asked
 
 
@@ -536,38 +536,38 @@ def test_find(install):
     for spec, name in (("nv", "nv-sm90_132"), (" H200 ", "nv-sm90_132"), ("NVIDIA CUDA", "nv-sm90_132"),
                        ("0:0", "nv-sm90_132"), ("nv-sm90_132", "nv-sm90_132"), ("2:0", "basic"), ("basic", "basic"),
                        ("pocl", "pthread"), ("xeon", "pthread"), ("host", "host-")):
-        assert name in device.find(spec).name
-    assert device.find(device.discover()[-1].name).kind == "host"
+        assert name in devices.find(spec).name
+    assert devices.find(devices.discover()[-1].name).kind == "host"
     for spec in ("nothing", "", "  ", "3:0", "-1:-1", "1", None, 3, b"host", "x" * 10000, "\0"):
         with pytest.raises(BadParmError) as caught:
-            device.find(spec)
+            devices.find(spec)
         assert caught.value.parameter == "device"
     with pytest.raises(BadParmError, match=r"nv-sm90_132, pocl-.*, host-"):
-        device.find("nothing")
+        devices.find("nothing")
 
 
 def test_same_devices_are_interchangeable(install):
     install(H200, H200)
-    assert device.find("nv-sm90_132").platform_index == 0
-    assert device.find("h200").platform_index == 0
-    assert device.find("1:0").platform_index == 1
+    assert devices.find("nv-sm90_132").platform_index == 0
+    assert devices.find("h200").platform_index == 0
+    assert devices.find("1:0").platform_index == 1
 
 
 def test_host_by_name_asks_no_driver(monkeypatch):
-    monkeypatch.setattr(device, "discover", None)
+    monkeypatch.setattr(devices, "discover", None)
     monkeypatch.setenv("MIOPYX_DEVICE", "host")
-    assert device.best().kind == "host"
+    assert devices.best().kind == "host"
 
 
 def test_device_variable(install, monkeypatch):
     install(H200, pocl_device(), failing=["nv"])
     monkeypatch.setenv("MIOPYX_DEVICE", "pthread")
-    assert device.best().runtime == "pocl"
+    assert devices.best().runtime == "pocl"
     for value, error in (("nv", UnknownError), ("nothing", BadParmError)):
         monkeypatch.setenv("MIOPYX_DEVICE", value)
         config.forget()
         with pytest.raises(error):
-            device.best()
+            devices.best()
 
 
 # ------------------------------------------------------------------------------------------------------------- use
@@ -576,27 +576,28 @@ def test_device_variable(install, monkeypatch):
 def test_open_upload_download(opencl_device):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     cl = pytest.importorskip("pyopencl")
-    context, queue = device.open_device(opencl_device)
+    context, queue = devices.open_device(opencl_device)
     assert queue.context == context
     assert not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-    assert device.queue_profiles(queue)
-    assert device.from_queue(queue) == opencl_device
+    assert devices.queue_profiles(queue)
+    assert devices.from_queue(queue) == opencl_device
     plain = cl.CommandQueue(context)
-    assert not device.queue_profiles(plain)
-    beside = device.timing_queue(plain)
-    assert device.queue_profiles(beside)
+    assert not devices.queue_profiles(plain)
+    beside = devices.timing_queue(plain)
+    assert devices.queue_profiles(beside)
     assert (beside.context, beside.device) == (context, plain.device)
     for dtype in (np.float64, np.float16, np.int8, ml_dtypes.bfloat16):
         array = np.random.default_rng(0).integers(-100, 100, (3, 5, 7)).astype(dtype)
-        buffer = device.upload(queue, array)
+        buffer = devices.upload(queue, array)
         back = np.zeros_like(array)
-        device.download(queue, buffer, back)
+        devices.download(queue, buffer, back)
         assert back.tobytes() == array.tobytes()
-    for bad in (lambda: device.upload(queue, np.zeros((2, 0))), lambda: device.upload(queue, np.zeros((4, 4))[:, ::2]),
-                lambda: device.download(queue, buffer, np.zeros(1000)), lambda: device.download(queue, None, back),
-                lambda: device.download(queue, buffer, back[..., ::2]), lambda: device.upload(None, array),
-                lambda: device.queue_profiles(context), lambda: device.from_queue(None),
-                lambda: device.open_device(device.find("host"))):
+    for bad in (lambda: devices.upload(queue, np.zeros((2, 0))),
+                lambda: devices.upload(queue, np.zeros((4, 4))[:, ::2]),
+                lambda: devices.download(queue, buffer, np.zeros(1000)), lambda: devices.download(queue, None, back),
+                lambda: devices.download(queue, buffer, back[..., ::2]), lambda: devices.upload(None, array),
+                lambda: devices.queue_profiles(context), lambda: devices.from_queue(None),
+                lambda: devices.open_device(devices.find("host"))):
         with pytest.raises(BadParmError):
             bad()
 
@@ -610,7 +611,7 @@ def test_out_of_order_queue_is_refused(opencl_device):
     except cl.Error:
         pytest.skip("the device has no such queues")
     with pytest.raises(BadParmError, match="out of order"):
-        device.from_queue(queue)
+        devices.from_queue(queue)
 
 
 def test_queue_of_a_sub_device(opencl_device):
@@ -620,9 +621,9 @@ def test_queue_of_a_sub_device(opencl_device):
     except cl.Error:
         pytest.skip("the device cannot be divided")
     queue = cl.CommandQueue(cl.Context(parts[:1]))
-    info = device.from_queue(queue)
+    info = devices.from_queue(queue)
     assert info.handle == queue.device
-    assert info in device.discover() or info.platform_index == -1  # PoCL's queues report the whole device
+    assert info in devices.discover() or info.platform_index == -1  # PoCL's queues report the whole device
 
 
 # ------------------------------------------------------------------------------- runtimes that no .icd file names
@@ -795,10 +796,10 @@ def test_runtime_that_does_not_come_up_is_a_note(install, monkeypatch):
     install(H200)
     runtime = icd.Runtime("some runtime", "1", "/opt/libsome.so.1", True, "added")
     monkeypatch.setattr(icd, "_runtimes", [runtime])
-    assert "some runtime (added) did not come up" in device.problems()[0]
-    monkeypatch.setattr(device, "_found", None)
-    monkeypatch.setattr(device, "_vendor_library", lambda platform: "/opt/libsome.so.1.2.3")
-    assert device.problems() == []
+    assert "some runtime (added) did not come up" in devices.problems()[0]
+    monkeypatch.setattr(devices, "_found", None)
+    monkeypatch.setattr(devices, "_vendor_library", lambda platform: "/opt/libsome.so.1.2.3")
+    assert devices.problems() == []
 
 
 def test_no_folder_to_write_to(wheel, monkeypatch):
@@ -886,7 +887,7 @@ def test_doctor_says_what_is_wrong_with_the_variable(install, monkeypatch, capsy
 
 def test_doctor_forgets(monkeypatch, install, capsys):
     fake_child(monkeypatch, RIGHT)
-    device.probe(info_of())
+    devices.probe(info_of())
     install()
     assert cli.main(["doctor", "--forget"]) == 0
     assert "dropped 1 cached verdict\n" in capsys.readouterr().err

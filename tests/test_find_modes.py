@@ -10,8 +10,7 @@ import miopyx
 from miopyx._core import Solver
 from miopyx.choose import _ranking, find, preparing, switches
 from miopyx.choose._survey import Survey
-from miopyx.database import records
-from miopyx.database import store as databases
+from miopyx.database import records, store
 from miopyx.errors import (
     AllocFailedError,
     BadParmError,
@@ -75,7 +74,7 @@ def again(device_name, user_folder):
     made = []
 
     def fresh():
-        databases.forget()
+        store.forget()
         made.append(miopyx.Handle(device_name))
         return made[-1]
 
@@ -127,7 +126,7 @@ def test_miss(again, counts, rng, setting, mode):
     expected = _ranking.rank(Survey(handle, struct_of(problem)))[0]
     results = problem.find(0, size=1 << 24)
     builds, runs = counts.take()
-    stored = databases.of(handle.device.info).find(struct_of(problem))
+    stored = store.of(handle.device.info).find(struct_of(problem))
     if mode == "FAST":
         assert runs == 0
         assert stored is None, "what was not measured is not stored"
@@ -147,7 +146,7 @@ def test_miss(again, counts, rng, setting, mode):
         assert source == "user"
         assert {item.solver for item in record.items} == {s.name for s in solvers}
         assert not record.partial
-        assert record.stamp == databases.of(handle.device.info).stamp
+        assert record.stamp == store.of(handle.device.info).stamp
     problem.poison(0)
     problem.run(0, results[0].algo, results[0].memory)
     problem.close(0)
@@ -168,19 +167,19 @@ def test_dynamic_hybrid_times_dynamic_solvers_only(again, counts, rng, setting, 
     record = find.find(handle, struct_of(problem), lambda _: 1.0, 1 << 24, find.DYNAMIC_HYBRID)
     assert "Static" not in {c.solver.name for c in record.candidates}
     assert any(r.solver.name == "Static" and "not dynamic" in r.why for r in record.skipped)
-    assert databases.of(handle.device.info).find(struct_of(problem))[0].partial
+    assert store.of(handle.device.info).find(struct_of(problem))[0].partial
 
 
 def write_record(handle, problem, stamp, solvers=None, partial=False, direction=0):
     """Put a record that looks as if it were measured into the user's database."""
-    store = databases.of(handle.device.info)
+    databases = store.of(handle.device.info)
     p = struct_of(problem, direction)
     items = [records.FindItem(s.name, 1.0 + i, s.workspace_size(handle.device, p), p.direction, s.algorithm)
              for i, s in enumerate(solvers if solvers is not None else timed_solvers(handle, problem, direction))]
-    key = databases._key.find_key(p)
+    key = store._key.find_key(p)
     line = records.write_find(key, items, stamp, partial) if stamp else (
         records.plain(records.write_find(key, items, "x")))
-    with open(store.user_find.path, "ab") as file:
+    with open(databases.user_find.path, "ab") as file:
         file.write(line)
 
 
@@ -190,10 +189,10 @@ def test_normal_trusts_whole_records_of_this_version_only(again, counts, rng, se
     problem = Problem(handle, rng)
     setting(MIOPEN_FIND_MODE="NORMAL")
     problem.find(0, 1 << 24)  # makes the folder
-    store = databases.of(handle.device.info)
-    store.user_find.path.unlink()
+    databases = store.of(handle.device.info)
+    databases.user_find.path.unlink()
     solvers = timed_solvers(handle, problem)
-    stamp = {"stamp": "0_0_1_other/driver", "foreign": ""}.get(flaw, store.stamp)
+    stamp = {"stamp": "0_0_1_other/driver", "foreign": ""}.get(flaw, databases.stamp)
     if flaw == "solver missing" and len(solvers) == 1:
         pytest.skip("one solver only")
     write_record(handle, problem, stamp, solvers[1:] if flaw == "solver missing" else solvers, flaw == "partial")
@@ -204,7 +203,7 @@ def test_normal_trusts_whole_records_of_this_version_only(again, counts, rng, se
     # The other modes take any record.
     setting(MIOPEN_FIND_MODE="HYBRID")
     if flaw != "none":
-        store.user_find.path.unlink()
+        databases.user_find.path.unlink()
         write_record(handle, problem, stamp, solvers[1:] if flaw == "solver missing" else solvers, flaw == "partial")
     problem = Problem(again(), rng)
     counts.take()
@@ -218,8 +217,8 @@ def test_a_record_is_a_hint(again, counts, rng, setting):
     handle = again()
     problem = Problem(handle, rng)
     problem.find(0, 1 << 24)
-    path = databases.of(handle.device.info).user_find.path
-    key = databases._key.find_key(struct_of(problem))
+    path = store.of(handle.device.info).user_find.path
+    key = store._key.find_key(struct_of(problem))
     algo = b"miopenConvolutionFwdAlgoGEMM"
     path.write_bytes(key + b"=Removed:0.1,0," + algo + b";GemmBwdRest:0.2,0," + algo + b";GemmFwd1x1_0_1:0.3,0," + algo
                      + b"\n")
@@ -272,9 +271,9 @@ def test_find_db_disabled(again, counts, rng, setting):
     for _ in range(2):
         problem.find(0, 1 << 24)
         assert counts.take()[1] > 0, "every Find times"
-    assert not databases.of(handle.device.info).user_find.path.exists()
+    assert not store.of(handle.device.info).user_find.path.exists()
     setting(MIOPEN_DEBUG_DISABLE_FIND_DB="0")
-    assert databases.of(handle.device.info).find(struct_of(problem)) is None
+    assert store.of(handle.device.info).find(struct_of(problem)) is None
 
 
 def test_a_find_short_of_workspace(again, counts, rng, setting):
@@ -284,9 +283,9 @@ def test_a_find_short_of_workspace(again, counts, rng, setting):
     problem = Problem(handle, rng)
     if not any(s.workspace_size(handle.device, struct_of(problem)) for s in timed_solvers(handle, problem)):
         pytest.skip("no solver needs workspace here")
-    store = databases.of(handle.device.info)
+    databases = store.of(handle.device.info)
     problem.find(0, size=0)
-    assert store.find(struct_of(problem)) is None
+    assert databases.find(struct_of(problem)) is None
     counts.take()
     problem.find(0, size=0)
     assert counts.take()[1] == 0, "everything that fits is known"
@@ -296,12 +295,12 @@ def test_a_find_short_of_workspace(again, counts, rng, setting):
     setting(MIOPEN_FIND_MODE="NORMAL")
     problem.find(0, size=1 << 24)
     assert counts.take()[1] > 0, "more fits now"
-    assert not store.find(struct_of(problem))[0].partial
-    store.user_find.path.unlink()
+    assert not databases.find(struct_of(problem))[0].partial
+    databases.user_find.path.unlink()
     setting(MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE="1")
     problem = Problem(again(), rng)
     problem.find(0, size=0)
-    assert databases.of(handle.device.info).find(struct_of(problem))[0].partial
+    assert store.of(handle.device.info).find(struct_of(problem))[0].partial
 
 
 def test_budget(again, counts, rng, setting):
@@ -316,12 +315,12 @@ def test_budget(again, counts, rng, setting):
     rest = {s.name for s in timed_solvers(handle, problem)} - {found.candidates[0].solver.name}
     assert {r.solver.name for r in found.skipped if "budget" in r.why} == rest
     if rest:
-        assert databases.of(handle.device.info).find(struct_of(problem))[0].partial
+        assert store.of(handle.device.info).find(struct_of(problem))[0].partial
         counts.take()
         problem = Problem(again(), rng)
         problem.find(0, size)
         assert counts.take()[1] > 0, "solvers that were not timed get their turn"
-        assert not databases.of(handle.device.info).find(struct_of(problem))[0].partial
+        assert not store.of(handle.device.info).find(struct_of(problem))[0].partial
     for bad in (0, -1.0, "soon", float("nan")):
         with pytest.raises(BadParmError, match="budget_ms"):
             function(handle, *problem.pairs(0), 5, None, 0, False, budget_ms=bad)
@@ -354,7 +353,7 @@ def test_a_passing_failure_is_not_for_good(again, rng, monkeypatch):
     monkeypatch.setattr(find, "_time", short_of_memory)
     if len(timed_solvers(handle, problem)) > 1:
         problem.find(0, 1 << 24)
-        record = databases.of(handle.device.info).find(struct_of(problem))[0]
+        record = store.of(handle.device.info).find(struct_of(problem))[0]
         assert record.failed == []
         assert unlucky not in {item.solver for item in record.items}
     monkeypatch.undo()
@@ -401,7 +400,7 @@ def test_only_solver(again, counts, rng, setting):
         with pytest.raises(BadParmError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
             problem.find(0, 1 << 24)
     assert problem.call("GetSolutionCount", 0) == len(able), "immediate mode is not concerned"
-    assert databases.of(handle.device.info).find(struct_of(problem)) is None, "what was tried out decides nothing"
+    assert store.of(handle.device.info).find(struct_of(problem)) is None, "what was tried out decides nothing"
 
 
 SWITCHES = {

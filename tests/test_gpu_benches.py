@@ -84,6 +84,70 @@ def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):
     assert {key[-4:] for key in keys} == {"32-F", "32-B", "32-W", "16-F"}
 
 
+def test_restamp_keeps_what_the_records_timed(tmp_path, bench, opencl_handle, capsys):
+    """Records are the new build's where solvers and programs are the same, and only there."""
+    restamp = bench("restamp")
+    database = tmp_path / "one.fdb.txt"
+    keys = [f"8-{size}-{size}-3x3-4-{size}-{size}-2-1x1-1x1-1x1-0-NCHW-FP32-F".encode() for size in (7, 9, 11)]
+    name = next(s.name for s in restamp.registry.CONV if not s.last_resort and not isinstance(
+        s.offer(opencl_handle.device, restamp.parse_find_key(keys[0])), str))
+    item = restamp.records.FindItem(name, 0.25, 0, 0, 1)
+    stamps = (restamp.paths.build(), restamp.paths.build(), "0_0_9_older")
+    lines = [restamp.records.write_find(key, [item], f"{stamp}/driver/device")
+             for key, stamp in zip(keys, stamps, strict=True)]
+    database.write_bytes(b"".join(lines))
+
+    def run(*arguments):
+        done = subprocess.run([sys.executable, str(BENCH / "restamp.py"), *map(str, arguments)], capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    def programs(out, *options):
+        run("programs", database, out, "--device", opencl_handle.device.name, "--processes", 1, *options)
+        return json.loads(out.read_text())
+
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    before = programs(old)
+    assert set(before["records"]) == {key.decode() for key in keys}
+    assert all(row[name] for row in before["records"].values())
+    assert not before["binaries"]
+    # Another build, whose kernels have other texts: the programs must be built to be compared.
+    after = {**before, "build": "0_0_9_newer", "texts": {file: "another" for file in before["texts"]}}
+    new.write_text(json.dumps(after))
+    assert "another program" in run("stamp", database, old, new)
+    assert database.read_bytes() == b"".join(lines)
+    before = programs(old, "--beside", new)
+    assert len(before["binaries"]) == len({tuple(s) for row in before["records"].values() for s in row[name]})
+    assert not any(made.startswith("failed") for _, _, made in before["binaries"])
+    after["binaries"] = before["binaries"]
+    second = before["records"][keys[1].decode()][name]
+    changed = {**after, "records": {**after["records"], keys[1].decode(): {**after["records"][keys[1].decode()],
+                                                                           "Another": None}}}
+    new.write_text(json.dumps(changed))
+    said = run("stamp", database, old, new)
+    assert second
+    assert "1  stamped" in said
+    assert "1  other solvers: Another" in said
+    assert "1  measured by another build" in said
+    there = database.read_bytes().splitlines(keepends=True)
+    assert there[1:] == lines[1:]
+    assert there[0] == restamp.records.write_find(keys[0], [item], "0_0_9_newer/driver/device")
+
+
+def test_programs_are_compared_without_names_and_comments(bench):
+    restamp = bench("restamp")
+    ptx = (b".version 8.4\n.target sm_90\n.visible .entry f(\n.param .u64 f_param_0\n)\n{\n// why\nmov.u32 %r1, 1;\n"
+           b"//@wgmma.fence;\nret;\n}\n\0")
+    renamed = ptx.replace(b"f_param_0", b"g_param_0").replace(b".entry f(", b".entry g(").replace(b"// why\n", b"")
+    assert restamp.plain(renamed).split() == restamp.plain(ptx).split()
+    assert restamp.plain(ptx.replace(b"%r1, 1", b"%r1, 2")) != restamp.plain(ptx)
+    assert restamp.plain(ptx.replace(b"//@wgmma.fence;\n", b"")) != restamp.plain(ptx)
+    assert restamp.plain(b"\x7fELF") == b"\x7fELF"
+    texts = {restamp.text_digest(file) for file in ("conv/naive.cl", "conv/im2col.cl", "conv/naive.cl")}
+    assert len(texts) == 2
+
+
 def test_runs_are_put_together(bench):
     first = {"layer": "a", "miopyx": 1.0, "torch": 2.0, "miopyx_best": 0.9, "torch_best": 1.9, "error": 1.0,
              "torch_error": 3.0}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import miopyx
-from miopyx.database import paths
-from miopyx.database import store as databases
+from miopyx.database import paths, store
 from miopyx.database._records import read_find
 from miopyx.database._system_file import RecordFile
 from miopyx.device import devices
@@ -25,7 +24,7 @@ def info():
 def system(tmp_path, setting):
     """Return a function that puts files into the system's folder."""
     setting(MIOPEN_SYSTEM_DB_PATH=tmp_path / "system", MIOPEN_USER_DB_PATH=tmp_path / "user")
-    databases.forget()
+    store.forget()
 
     def put(*names):
         (tmp_path / "system").mkdir(exist_ok=True)
@@ -98,11 +97,11 @@ def test_amds_perf_db(system, info):
 
 def test_the_choice_is_each_devices_own(system, info):
     system("nv-sm90_132.OpenCL.fdb.txt", "nv-sm80_108.OpenCL.fdb.txt")
-    one = databases.of(info)
-    other = databases.of(info._replace(name="nv-sm80_100"))
+    one = store.of(info)
+    other = store.of(info._replace(name="nv-sm80_100"))
     assert one.system_find.path.name == "nv-sm90_132.OpenCL.fdb.txt"
     assert other.system_find.path.name == "nv-sm80_108.OpenCL.fdb.txt"
-    assert databases.of(info) is one
+    assert store.of(info) is one
 
 
 MOUNTS = r"""
@@ -135,11 +134,11 @@ def test_without_a_home(setting, info, monkeypatch, caplog):
     setting(MIOPEN_USER_DB_PATH="")
     monkeypatch.setattr(paths.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     assert paths.user_file(info, "ufdb") is None
-    databases.forget()
-    store = databases.of(info._replace(name="homeless_1"))
-    assert store.user_find.get(b"key") is None
-    assert store.user_find.update(b"key", lambda old: b"") is False
-    databases.forget()
+    store.forget()
+    databases = store.of(info._replace(name="homeless_1"))
+    assert databases.user_find.get(b"key") is None
+    assert databases.user_find.update(b"key", lambda old: b"") is False
+    store.forget()
 
 
 def test_every_record_of_an_h200_is_what_solvers_say(h200):

@@ -8,8 +8,7 @@ from miopyx._core import Offer
 from miopyx.choose import _ranking
 from miopyx.choose._ranking import Candidate, FindRecord
 from miopyx.choose._survey import Refusal, Survey
-from miopyx.database import records
-from miopyx.database import store as databases
+from miopyx.database import records, store
 from miopyx.database.records import FindItem
 from miopyx.errors import BadParmError
 from miopyx.problem import _key
@@ -19,10 +18,10 @@ PROBLEMS = 60
 
 
 @pytest.fixture
-def store(new_handle):
-    databases.forget()
-    yield databases.of(new_handle.device.info)
-    databases.forget()
+def databases(new_handle):
+    store.forget()
+    yield store.of(new_handle.device.info)
+    store.forget()
 
 
 def random_items(rng, problem):
@@ -34,9 +33,9 @@ def random_items(rng, problem):
                      other if rng.integers(8) == 0 else problem.direction, 0) for name in picked]
 
 
-def write(store, problem, items, stamp=None, **options):
-    line = records.write_find(_key.find_key(problem), items, store.stamp if stamp is None else stamp, **options)
-    assert store.user_find.update(_key.find_key(problem), lambda _: line)
+def write(databases, problem, items, stamp=None, **options):
+    line = records.write_find(_key.find_key(problem), items, databases.stamp if stamp is None else stamp, **options)
+    assert databases.user_find.update(_key.find_key(problem), lambda _: line)
 
 
 def by_index(handle, problem):
@@ -62,14 +61,14 @@ def as_written(candidates):
     return [(c.time, c.workspace, c.solver.name, c.source) for c in candidates]
 
 
-def test_candidates_of_random_records(new_handle, store, rng):
+def test_candidates_of_random_records(new_handle, databases, rng):
     found = 0
     for problem in {_key.find_key(p): p for p in (random_layer(rng) for _ in range(PROBLEMS))}.values():
         assert as_written(_ranking.candidates(Survey(new_handle, problem))) == expected(new_handle, problem, [], "user")
         assert as_written(_ranking.rank(Survey(new_handle, problem))) == [
             (time, size, s.name, "index") for time, size, s in by_index(new_handle, problem)]
         items = random_items(rng, problem)
-        write(store, problem, items)
+        write(databases, problem, items)
         candidates = _ranking.candidates(Survey(new_handle, problem))
         assert as_written(candidates) == expected(new_handle, problem, items, "user")
         assert [c.measured for c in candidates] == [c.source == "user" for c in candidates]
@@ -81,13 +80,13 @@ def test_candidates_of_random_records(new_handle, store, rng):
     assert found > PROBLEMS // 4
 
 
-def test_what_the_handle_found_comes_first(new_handle, store, rng):
+def test_what_the_handle_found_comes_first(new_handle, databases, rng):
     for _ in range(PROBLEMS):
         problem = random_layer(rng)
         able = applicable(new_handle, problem)
         if not able:
             continue
-        write(store, problem, random_items(rng, problem))
+        write(databases, problem, random_items(rng, problem))
         times = sorted(float(t) for t in rng.uniform(0.1, 9, len(able)))
         offers = [s.offer(new_handle.device, problem) for s in rng.permutation(able)]
         mine = [Candidate(o, t, "found") for o, t in zip(offers, times, strict=True)]
@@ -98,14 +97,14 @@ def test_what_the_handle_found_comes_first(new_handle, store, rng):
         assert _ranking.candidates(Survey(new_handle, problem)) == sorted(mine, key=lambda c: c.solver.last_resort)
 
 
-def test_what_a_record_says_of_itself(new_handle, store, rng):
+def test_what_a_record_says_of_itself(new_handle, databases, rng):
     problem = next(p for p in iter(lambda: random_layer(rng), None) if applicable(new_handle, p))
     best = applicable(new_handle, problem)[0]
     items = [FindItem(best.name, 1.0, 0, problem.direction, best.algorithm)]
     other = next(s for s in registry.CONV if s is not best)
     for partial in (False, True):
-        for stamp, current in ((store.stamp, True), ("somebody", False)):
-            write(store, problem, items, stamp, partial=partial, failed=[other.name, "Nobody"])
+        for stamp, current in ((databases.stamp, True), ("somebody", False)):
+            write(databases, problem, items, stamp, partial=partial, failed=[other.name, "Nobody"])
             known = _ranking.known(Survey(new_handle, problem))
             assert (known.partial, known.current) == (partial, current)
             assert known.failed == [other]

@@ -8,14 +8,13 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx.database import paths, records
-from miopyx.database import store as databases
+from miopyx.database import paths, records, store
 from miopyx.database.records import FindItem, Kind
-from miopyx.device import devices as device
+from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.tools import db as dbtool
+from miopyx.tools import db
 
 STAMP = "1_2_3_abc/driver"
 ITEMS = [FindItem("GemmFwdRest", 0.25, 1024, 0, 0), FindItem("ConvDirectNaiveConvFwd", 1234.5678, 0, 0, 1)]
@@ -23,15 +22,15 @@ ITEMS = [FindItem("GemmFwdRest", 0.25, 1024, 0, 0), FindItem("ConvDirectNaiveCon
 
 @pytest.fixture
 def info():
-    return device.find("host")
+    return devices.find("host")
 
 
 @pytest.fixture
-def store(info, user_folder, tmp_path, setting):
+def databases(info, user_folder, tmp_path, setting):
     setting(MIOPEN_SYSTEM_DB_PATH=tmp_path / "system")
-    databases.forget()
-    yield databases.of(info)
-    databases.forget()
+    store.forget()
+    yield store.of(info)
+    store.forget()
 
 
 def a_problem(c=6, direction=0):
@@ -145,111 +144,111 @@ def test_perf_records():
 # Whose record counts
 
 
-def test_the_users_record_comes_before_the_systems(store, info, tmp_path):
+def test_the_users_record_comes_before_the_systems(databases, info, tmp_path):
     problem, other = a_problem(6), a_problem(7)
     (tmp_path / "system").mkdir()
     path = tmp_path / "system" / f"{info.name}.Host.fdb.txt"
     path.write_bytes(records.plain(line_of(problem, ITEMS[0])) + line_of(other, ITEMS[0]))
-    databases.forget()
-    store = databases.of(info)
-    assert store.find(problem)[1] == store.find(other)[1] == "system"
-    store.store_find(problem, [ITEMS[1]], False, [])
-    record, source = store.find(problem)
+    store.forget()
+    databases = store.of(info)
+    assert databases.find(problem)[1] == databases.find(other)[1] == "system"
+    databases.store_find(problem, [ITEMS[1]], False, [])
+    record, source = databases.find(problem)
     assert source == "user"
     assert [i.solver for i in record.items] == [ITEMS[1].solver], "records are not merged with the system's"
-    assert store.find(other)[1] == "system"
-    assert store.find(a_problem(8)) is None
+    assert databases.find(other)[1] == "system"
+    assert databases.find(a_problem(8)) is None
 
 
-def test_tuned_values_of_both_files(store, info, tmp_path):
+def test_tuned_values_of_both_files(databases, info, tmp_path):
     problem = a_problem()
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / f"{info.name}.db.txt").write_bytes(_key.perf_key(problem) + b"=A:1;B:2\n")
-    databases.forget()
-    store = databases.of(info)
-    assert store.tuned(problem) == {"A": "1", "B": "2"}
-    store.store_tuned(problem, "B", "3,4")
-    store.store_tuned(problem, "C", "5")
-    assert store.tuned(problem) == {"A": "1", "B": "3,4", "C": "5"}
-    databases.forget()
-    assert databases.of(info).tuned(problem) == {"A": "1", "B": "3,4", "C": "5"}, "another process"
-    databases.of(info).drop_tuned(problem)
-    assert databases.of(info).tuned(problem) == {"A": "1", "B": "2"}
-    assert databases.of(info).tuned(a_problem(9)) == {}
+    store.forget()
+    databases = store.of(info)
+    assert databases.tuned(problem) == {"A": "1", "B": "2"}
+    databases.store_tuned(problem, "B", "3,4")
+    databases.store_tuned(problem, "C", "5")
+    assert databases.tuned(problem) == {"A": "1", "B": "3,4", "C": "5"}
+    store.forget()
+    assert store.of(info).tuned(problem) == {"A": "1", "B": "3,4", "C": "5"}, "another process"
+    store.of(info).drop_tuned(problem)
+    assert store.of(info).tuned(problem) == {"A": "1", "B": "2"}
+    assert store.of(info).tuned(a_problem(9)) == {}
 
 
-def test_stored_records_are_merged_within_a_build(store, info):
+def test_stored_records_are_merged_within_a_build(databases, info):
     problem = a_problem()
-    store.store_find(problem, ITEMS, partial=False, failed=["Broken", "GemmFwdRest"])
-    store.store_find(problem, [FindItem("GemmFwdRest", 9.0, 1024, 0, 0)], partial=True, failed=["Worse"])
-    record, _ = store.find(problem)
+    databases.store_find(problem, ITEMS, partial=False, failed=["Broken", "GemmFwdRest"])
+    databases.store_find(problem, [FindItem("GemmFwdRest", 9.0, 1024, 0, 0)], partial=True, failed=["Worse"])
+    record, _ = databases.find(problem)
     assert {(i.solver, i.time) for i in record.items} == {("GemmFwdRest", 9.0), ("ConvDirectNaiveConvFwd", 1234.57)}
     assert [i.time for i in record.items] == sorted(i.time for i in record.items)
     assert not record.partial, "it was whole and no less is known now"
     assert record.failed == ["Broken", "Worse"]
-    assert record.stamp == store.stamp
+    assert record.stamp == databases.stamp
 
 
-def test_another_builds_record_is_replaced(store):
+def test_another_builds_record_is_replaced(databases):
     problem = a_problem()
-    store.user_find.update(_key.find_key(problem), lambda old: line_of(problem, ITEMS[0]))
-    assert store.find(problem)[0].stamp == STAMP
-    store.store_find(problem, [ITEMS[1]], partial=True, failed=[])
-    record, _ = store.find(problem)
+    databases.user_find.update(_key.find_key(problem), lambda old: line_of(problem, ITEMS[0]))
+    assert databases.find(problem)[0].stamp == STAMP
+    databases.store_find(problem, [ITEMS[1]], partial=True, failed=[])
+    record, _ = databases.find(problem)
     assert [i.solver for i in record.items] == [ITEMS[1].solver]
     assert record.partial
 
 
-def test_the_driver_is_in_the_stamp(store, info):
-    other = databases.Databases(info._replace(driver_version="2 (rev; 1)"))
-    assert other.stamp != store.stamp
+def test_the_driver_is_in_the_stamp(databases, info):
+    other = store.Databases(info._replace(driver_version="2 (rev; 1)"))
+    assert other.stamp != databases.stamp
     assert other.stamp.endswith(f"/2_rev_1_/{info.name}")
 
 
-def test_disabled(store, setting):
+def test_disabled(databases, setting):
     problem = a_problem()
-    store.store_find(problem, ITEMS, False, [])
+    databases.store_find(problem, ITEMS, False, [])
     setting(MIOPEN_DEBUG_DISABLE_FIND_DB="1")
-    assert store.find(problem) is None
-    store.store_find(problem, [ITEMS[0]], False, [])
+    assert databases.find(problem) is None
+    databases.store_find(problem, [ITEMS[0]], False, [])
     setting(MIOPEN_DEBUG_DISABLE_FIND_DB="0")
-    assert len(store.find(problem)[0].items) == 2
+    assert len(databases.find(problem)[0].items) == 2
 
 
-def test_a_child_of_a_fork_reads_and_writes(store, info):
+def test_a_child_of_a_fork_reads_and_writes(databases, info):
     problem, other = a_problem(6), a_problem(7)
-    store.store_find(problem, ITEMS, False, [])
+    databases.store_find(problem, ITEMS, False, [])
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            known = databases.of(info).find(problem)
-            databases.of(info).store_find(other, ITEMS, False, [])
+            known = store.of(info).find(problem)
+            store.of(info).store_find(other, ITEMS, False, [])
             code = 0 if known is not None else 2
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
-    assert store.find(other) is not None, "what another process wrote is noticed"
+    assert databases.find(other) is not None, "what another process wrote is noticed"
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"=" * 100, b"a=" + b"b" * 100000, b"\xff\xfe\n\n;;;=;;;\n"])
 def test_nonsense_in_the_files(info, user_folder, tmp_path, setting, content):
     setting(MIOPEN_SYSTEM_DB_PATH=tmp_path / "system")
-    databases.forget()
-    store = databases.of(info)
-    for path in (store.user_find.path, store.user_perf.path, tmp_path / "system" / f"{info.name}.Host.fdb.txt",
+    store.forget()
+    databases = store.of(info)
+    for path in (databases.user_find.path, databases.user_perf.path, tmp_path / "system" / f"{info.name}.Host.fdb.txt",
                  tmp_path / "system" / f"{info.name}.db.txt"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    databases.forget()
-    store = databases.of(info)
+    store.forget()
+    databases = store.of(info)
     problem = a_problem()
-    assert store.find(problem) is None
-    assert store.tuned(problem) == {}
-    store.store_find(problem, ITEMS, False, [])
-    assert len(store.find(problem)[0].items) == 2
-    databases.forget()
-    assert len(databases.of(info).find(problem)[0].items) == 2
+    assert databases.find(problem) is None
+    assert databases.tuned(problem) == {}
+    databases.store_find(problem, ITEMS, False, [])
+    assert len(databases.find(problem)[0].items) == 2
+    store.forget()
+    assert len(store.of(info).find(problem)[0].items) == 2
 
 
 # What ships
@@ -258,7 +257,7 @@ def test_nonsense_in_the_files(info, user_folder, tmp_path, setting, content):
 @pytest.mark.parametrize("path", sorted((paths.PACKAGE / "db").glob("*db.txt*")), ids=lambda path: path.name)
 def test_shipped_records(path):
     """Every line is sealed, names a problem and solvers that are ours; the devices it is for take it."""
-    lines, left = dbtool.winners([path])
+    lines, left = db.winners([path])
     assert lines
     assert not left
     for key, line in lines.items():
@@ -271,7 +270,7 @@ def test_shipped_records(path):
             solver = registry.BY_NAME[item.solver]
             assert (item.direction, item.algorithm) == (problem.direction, solver.algorithm)
     name, middle = path.name.split(".")[:2]
-    found = device.find("host")._replace(name=name, kind="host" if middle == "Host" else "gpu", driver_version="0")
-    store = databases.Databases(found)
+    found = devices.find("host")._replace(name=name, kind="host" if middle == "Host" else "gpu", driver_version="0")
+    databases = store.Databases(found)
     key = next(iter(lines))
-    assert store.find(_key.parse_find_key(key))[1] == "system"
+    assert databases.find(_key.parse_find_key(key))[1] == "system"

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import miopyx
 from miopyx import BadParmError, MIOpenNotImplementedError, TensorDescriptor, UnknownError, enums
-from miopyx.device import devices as device
+from miopyx.device import devices
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int8", "int32")
@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc):
     """Each device as it is, and OpenCL devices with the kernels for GPUs; PoCL's `basic` one with --long."""
     if "any_handle" in metafunc.fixturenames:
         names = metafunc.config.getoption("--device") or dict.fromkeys(
-            info.name for info in device.ranked() if metafunc.config.getoption("--long") or "-basic_" not in info.name)
+            info.name for info in devices.ranked() if metafunc.config.getoption("--long") or "-basic_" not in info.name)
         cases = [(name, gpu) for name in names for gpu in (False, True) if not (gpu and name.startswith("host"))]
         metafunc.parametrize("any_handle", cases, ids=lambda case: case[0] + " as a GPU" * case[1], indirect=True)
 
@@ -725,9 +725,9 @@ def test_types_of_copy_and_cast(handle):
 
 
 def test_devices_without_double_precision(opencl_name):
-    info = device.find(opencl_name)._replace(fp64=False)
+    info = devices.find(opencl_name)._replace(fp64=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "find", lambda _: info)
+        patch.setattr(devices, "find", lambda _: info)
         handle = miopyx.Handle(opencl_name)
     with handle:
         x = np.arange(40, dtype="f4")

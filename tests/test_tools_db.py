@@ -8,14 +8,12 @@ import pytest
 from problems import Problem
 
 import miopyx
-from miopyx.database import records
-from miopyx.database import store as databases
+from miopyx.database import records, store
 from miopyx.database.records import FindItem, Kind
 from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.tools import cli
-from miopyx.tools import db as dbtool
+from miopyx.tools import cli, db
 
 KEYS = (b"64-27-27-5x5-192-27-27-512-2x2-1x1-1x1-0-NCHW-FP32-F", b"1-3-3-3x3-2-5-5-32-0x0-1x1-1x1-0-NCHW-FP16-W")
 ITEMS = [FindItem("GemmFwdRest", 61.5, 4665600, 0, 0), FindItem("fft", 6.75, 856195072, 0, 2)]
@@ -107,15 +105,15 @@ def test_merge_and_export(run, mixed, tmp_path):
 
 
 def test_import(run, mixed, user_folder):
-    databases.forget()
+    store.forget()
     done = run("import", mixed, "--device", "host")
     assert done["added"] == 4
     assert done["left out"]["records without a usable item"] == 1
-    store = databases.of(devices.find("host"))
-    assert records.read_find(store.user_find.get(KEYS[0])).stamp == "imported", "measured, but not here"
-    foreign = records.read_find(store.user_find.get(WRONG.split(b"=")[0]))
+    databases = store.of(devices.find("host"))
+    assert records.read_find(databases.user_find.get(KEYS[0])).stamp == "imported", "measured, but not here"
+    foreign = records.read_find(databases.user_find.get(WRONG.split(b"=")[0]))
     assert (foreign.stamp, foreign.partial) == ("imported", False)
-    assert store.user_perf.get(PERF.split(b"=")[0])
+    assert databases.user_perf.get(PERF.split(b"=")[0])
     again = run("import", mixed, "--device", "host")
     assert again["added"] == 0
     assert again["left out"]["records of keys that the user's database has"] == 4
@@ -124,7 +122,7 @@ def test_import(run, mixed, user_folder):
 
 def test_an_imported_record_is_used(run, user_folder, tmp_path):
     """MIOpen's times are taken by the modes that take any record."""
-    databases.forget()
+    store.forget()
     with miopyx.Handle("host") as handle:
         problem = Problem(handle, np.random.default_rng())
         key = _key.find_key(ConvProblem(0, problem.x, problem.w, problem.y, problem.conv))
@@ -187,6 +185,6 @@ def test_records_taken_back_are_none(run, tmp_path):
 def test_report_names_the_files(tmp_path, setting, user_folder):
     setting(MIOPEN_SYSTEM_DB_PATH=tmp_path)
     (tmp_path / "host-none_1.Host.fdb.txt").write_bytes(b"")
-    found = dbtool.report()[devices.find("host").name]
+    found = db.report()[devices.find("host").name]
     assert found["system find-db"] == "none"
     assert found["user find-db"].endswith("(not there yet)")

@@ -16,8 +16,7 @@ from miopyx.errors import MIOpenError
 from miopyx.values import config
 
 from . import costs as coststool
-from . import db as dbtool
-from . import pipes
+from . import db, pipes
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
                       "or pip install intel-opencl-rt intel-cmplr-lib-rt (x86-64)")
@@ -38,14 +37,14 @@ def _main(argv: Sequence[str] | None) -> int:
         "no process has tried before is tried now, in a child process.  Exits with 0 even if only the host works.")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
-    dbtool.add_commands(commands)
+    db.add_commands(commands)
     coststool.add_command(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
     if arguments.command == "db":
-        return dbtool.run(arguments)
+        return db.run(arguments)
     if arguments.command == "costs":
         return coststool.run(arguments)
     try:
@@ -79,7 +78,7 @@ def report() -> dict[str, Any]:
         "problems": devices.problems(),
         "remedies": _remedies(found),
         "cache": _cache(),
-        "databases": dbtool.report(),
+        "databases": db.report(),
         "environment": environment,
     }
 

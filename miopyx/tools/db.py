@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from miopyx._core import Device
-from miopyx.database import paths as places
-from miopyx.database import records, store
+from miopyx.database import paths, records, store
 from miopyx.database.records import Kind
 from miopyx.database.user_file import UserFile
 from miopyx.device import devices
@@ -369,10 +368,10 @@ def report() -> dict[str, dict[str, str]]:
     """Return where the databases of every device lie, for `miopyx doctor`."""
     found = {}
     for description in devices.candidates():
-        files = {"user find-db": places.user_file(description, "ufdb"),
-                 "user perf-db": places.user_file(description, "udb"),
-                 "system find-db": places.system_file(description, "fdb"),
-                 "system perf-db": places.system_file(description, "db")}
+        files = {"user find-db": paths.user_file(description, "ufdb"),
+                 "user perf-db": paths.user_file(description, "udb"),
+                 "system find-db": paths.system_file(description, "fdb"),
+                 "system perf-db": paths.system_file(description, "db")}
         found[description.name] = {
             name: f"{path}{'' if path.exists() else ' (not there yet)'}" if path else "none"
             for name, path in files.items()}

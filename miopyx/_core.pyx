@@ -4,7 +4,7 @@ What a solver decides is data: a list of steps, each a kernel (or a host C funct
 loop replays for every solver.  Nothing here knows an algorithm, and nothing here chooses one.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from .problem._problem cimport Problem
 
@@ -97,6 +97,23 @@ cdef class Arg:
         cdef Arg arg = Arg()
         arg.kind, arg.value = ARG_VALUE, value
         return arg
+
+    @staticmethod
+    def int32(int32_t number):
+        """A kernel's int."""
+        return Arg.value_of((<const char*> &number)[:sizeof(number)])
+
+    @staticmethod
+    def int64(int64_t number):
+        """A kernel's long."""
+        return Arg.value_of((<const char*> &number)[:sizeof(number)])
+
+    @staticmethod
+    def real(double number, bint wide):
+        """A kernel's double if `wide`, else its float."""
+        cdef float narrow = <float> number
+        return Arg.value_of((<const char*> &number)[:sizeof(number)] if wide else
+                            (<const char*> &narrow)[:sizeof(narrow)])
 
     @staticmethod
     def slot_of(int slot, int width, int64_t offset=0):

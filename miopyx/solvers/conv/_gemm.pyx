@@ -5,8 +5,6 @@ and then multiplies over all images at once.  Everything else goes through a col
 once per image with MIOpen's names and workspaces, or over as many images as fit a bounded workspace under our own.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -18,7 +16,7 @@ from miopyx.values._types cimport (
 from ._base cimport ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token
 from ._index cimport columns_index, gemm_index
 from ._matmul cimport (
-    fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
+    matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
     product_roundings, wide_scalars,
 )
 
@@ -156,7 +154,7 @@ cdef Step _im2col(Device dev, const mx_conv_problem* p, int64_t first, int64_t i
     spec = KernelSpec("conv/im2col.cl", "im2col", X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0)
     cdef int64_t size = type_size(<int> p.x.type)
     args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_WORKSPACE, size), Arg.value_of(problem_bytes(p)),
-            Arg.value_of(struct.pack("q", first)), Arg.value_of(struct.pack("q", images)))
+            Arg.int64(first), Arg.int64(images))
     return Step(spec, args, *_items(dev, images * p.groups * _taps(p) * (1 if dev.is_cpu else spatial_size(&p.y))))
 
 
@@ -166,8 +164,7 @@ cdef Step _col2im(Device dev, const mx_conv_problem* p, int64_t column_type, int
                       ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
                       ACC="double" if wide else "float")
     args = (Arg.slot_of(SLOT_WORKSPACE, type_size(<int> column_type)), Arg.slot_of(SLOT_X, type_size(<int> p.x.type)),
-            Arg.value_of(problem_bytes(p)), Arg.value_of(struct.pack("q", first)),
-            Arg.value_of(struct.pack("q", images)), Arg.alpha(wide), Arg.beta(wide))
+            Arg.value_of(problem_bytes(p)), Arg.int64(first), Arg.int64(images), Arg.alpha(wide), Arg.beta(wide))
     return Step(spec, args, *_items(dev, images * p.x.len[1] * (
         p.x.len[2] if dev.is_cpu else spatial_size(&p.x))))
 
@@ -281,7 +278,7 @@ cdef class GemmFwd1x1Stride2(_Gemm1x1Stride2):
             _cnhw(dev, p, "to_cnhw_sampled", SLOT_X, 0, SLOT_WORKSPACE, p.x.len[0] * p.x.len[1],
                   spatial_size(&p.y), False),
             matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.x.type),
-                   operand(SLOT_WORKSPACE, p.y.type, product), fixed(1, wide), fixed(0, wide), config),
+                   operand(SLOT_WORKSPACE, p.y.type, product), Arg.real(1, wide), Arg.real(0, wide), config),
             _cnhw(dev, p, "from_cnhw", SLOT_WORKSPACE, product, SLOT_Y, p.y.len[0] * p.y.len[1], spatial_size(&p.y),
                   True),
         ], self.workspace_bytes(dev, p))
@@ -300,7 +297,7 @@ cdef class GemmBwd1x1Stride2(_Gemm1x1Stride2):
         return Solution([
             _cnhw(dev, p, "to_cnhw", SLOT_Y, 0, SLOT_WORKSPACE, p.y.len[0] * p.y.len[1], spatial_size(&p.y), False),
             matmul(dev, &g, operand(SLOT_W, p.w.type), operand(SLOT_WORKSPACE, p.y.type),
-                   operand(SLOT_WORKSPACE, p.x.type, product), fixed(1, wide), fixed(0, wide), config),
+                   operand(SLOT_WORKSPACE, p.x.type, product), Arg.real(1, wide), Arg.real(0, wide), config),
             _cnhw(dev, p, "from_cnhw_scattered", SLOT_WORKSPACE, product, SLOT_X,
                   p.x.len[0] * p.x.len[1], spatial_size(&p.x), True),
         ], self.workspace_bytes(dev, p))
@@ -362,7 +359,7 @@ cdef class _GemmColumns(_Gemm):
         if self.direction == MX_BACKWARD_DATA:
             wide = wide_scalars(dev, column_type)
             return [
-                _backward_data(dev, p, count, y, columns, _column_elements(p), fixed(1, wide), fixed(0, wide),
+                _backward_data(dev, p, count, y, columns, _column_elements(p), Arg.real(1, wide), Arg.real(0, wide),
                                config),
                 _col2im(dev, p, column_type, n, count),
             ]
@@ -370,7 +367,7 @@ cdef class _GemmColumns(_Gemm):
         return [
             _im2col(dev, p, n, count),
             _backward_weights(dev, p, count, y, columns, _column_elements(p), Arg.alpha(wide),
-                              Arg.beta(wide) if n == 0 else fixed(1, wide), config),
+                              Arg.beta(wide) if n == 0 else Arg.real(1, wide), config),
         ]
 
 

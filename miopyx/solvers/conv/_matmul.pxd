@@ -24,7 +24,6 @@ cdef struct operand_t:
 
 cdef operand_t operand(int slot, int64_t data_type, int64_t offset=*) noexcept
 cdef bint wide_scalars(Device dev, int64_t data_type) noexcept
-cdef Arg fixed(double value, bint wide)
 
 cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type)
 cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type)

@@ -3,8 +3,6 @@
 What can be tuned are definitions of the kernel files, which say what they mean; a table names them in their order.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Step
@@ -35,11 +33,6 @@ cdef operand_t operand(int slot, int64_t data_type, int64_t offset=0) noexcept:
 cdef bint wide_scalars(Device dev, int64_t data_type) noexcept:
     """Whether alpha and beta of an output travel as double: float would lose the low bits of an int32."""
     return data_type == MX_DOUBLE or (data_type == MX_INT32 and dev.fp64)
-
-
-cdef Arg fixed(double value, bint wide):
-    """Alpha or beta that is not the caller's."""
-    return Arg.value_of(struct.pack("d" if wide else "f", value))
 
 
 cdef int64_t _ceil(int64_t a, int64_t b) noexcept:

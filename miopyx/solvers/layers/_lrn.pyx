@@ -1,7 +1,5 @@
 """Local response normalisation: on the host path and as kernels."""
 
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -150,7 +148,7 @@ cdef class OpenCLLRN(OpenCLLayer):
             args.append(Arg.slot_of(LRN_SCALES, 8 if wide else 4))
         args.append(Arg.value_of((<const unsigned char*> &a)[:sizeof(a)]))
         for number in (p.k, coefficient, p.beta):
-            args.append(Arg.value_of(struct.pack("d" if wide else "f", number)))
+            args.append(Arg.real(number, wide))
         return Solution([Step(KernelSpec(file, entry, **defines), args, (items,), (local,))])
 
 

@@ -4,8 +4,6 @@ The last step multiplies the filter by what the outputs see, which it packs bloc
 step before, but where rows of products read it in order anyway: forward, in the type of the sums.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, is_streamed
@@ -153,7 +151,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
         filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
         pack = Step(
             KernelSpec("conv/cpu/implicit.cl", "pack_filters", PARTS=1, **types),
-            (filters, packed, problem, Arg.value_of(struct.pack("q", t.rows))),
+            (filters, packed, problem, Arg.int64(t.rows)),
             (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
              p.groups, 1), (1, 1, 1))
         convolve = Step(
@@ -161,9 +159,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,
              Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,
-             Arg.value_of(struct.pack("q", tiles)), Arg.value_of(struct.pack("q", chunks)),
-             Arg.value_of(struct.pack("q", in_place)), Arg.value_of(struct.pack("q", pairs)),
-             Arg.value_of(struct.pack("q", streamed)),
+             Arg.int64(tiles), Arg.int64(chunks), Arg.int64(in_place), Arg.int64(pairs), Arg.int64(streamed),
              Arg.alpha(wide), Arg.beta(wide)),
             (phases * tiles * chunks, p.groups, 1), (1, 1, 1))
         if in_place:

@@ -10,8 +10,6 @@ Forward with one group, few channels and no dilation, a row of the filter is one
 padding for that.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
@@ -210,10 +208,8 @@ cdef class _NhwcData(_Nhwc):
         items = max(1, min(64, s.inputs * taps * s.vec * size >> 16))
         packing = (
             Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
-            Arg.value_of(struct.pack("i", s.inputs if backward else s.outputs)),
-            Arg.value_of(struct.pack("i", taps)),
-            Arg.value_of(struct.pack("i", s.outputs if backward else s.inputs)),
-            Arg.value_of(struct.pack("q", zeros)))
+            Arg.int32(s.inputs if backward else s.outputs), Arg.int32(taps),
+            Arg.int32(s.outputs if backward else s.inputs), Arg.int64(zeros))
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "pack_filters", IN_TYPE=type_token(p.w.type), **both),
             packing, (s.vectors, items, s.groups), (1, 1, 1))]
@@ -225,9 +221,8 @@ cdef class _NhwcData(_Nhwc):
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "convert", IN_TYPE=type_token(x.type), **both),
                 (Arg.slot_of(in_slot, type_size(<int> x.type)), Arg.slot_of(SLOT_WORKSPACE, size, start),
-                 Arg.value_of(struct.pack("q", lines)), Arg.value_of(struct.pack("q", length)),
-                 Arg.value_of(struct.pack("q", s.left * s.in_pixel)),
-                 Arg.value_of(struct.pack("q", s.right * s.in_pixel))),
+                 Arg.int64(lines), Arg.int64(length), Arg.int64(s.left * s.in_pixel),
+                 Arg.int64(s.right * s.in_pixel)),
                 (items,), (1,)))
 
         pixels = s.images
@@ -244,7 +239,7 @@ cdef class _NhwcData(_Nhwc):
             KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
             (Arg.slot_of(SLOT_WORKSPACE, size, start) if s.converted else Arg.slot_of(in_slot, size),
              Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
-             Arg.value_of(_struct(&s)), Arg.value_of(struct.pack("q", zeros)), Arg.alpha(wide), Arg.beta(wide)),
+             Arg.value_of(_struct(&s)), Arg.int64(zeros), Arg.alpha(wide), Arg.beta(wide)),
             (phases * max(1, min(s.tiles, ENOUGH_ITEMS // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=1)
 
@@ -305,7 +300,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         if parts > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_parts", **defines),
-                (summed, Arg.slot_of(SLOT_W, width), Arg.value_of(struct.pack("q", elements)),
-                 Arg.value_of(struct.pack("i", parts)), Arg.alpha(wide), Arg.beta(wide)),
+                (summed, Arg.slot_of(SLOT_W, width), Arg.int64(elements),
+                 Arg.int32(parts), Arg.alpha(wide), Arg.beta(wide)),
                 (max(1, min(64, elements >> 12)),), (1,)))
         return Solution(steps, self.workspace_bytes(dev, p))

@@ -7,8 +7,6 @@ with a column matrix.
 """
 
 import itertools
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -258,7 +256,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         if t.parts > 1:
             pieces = t.chunks * _ceil(t.g.chunk_rows * t.g.chunk_taps, t.vec)
             steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_parts", **defines),
-                              (parts, w, g, Arg.value_of(struct.pack("q", t.chunks)),
-                               Arg.value_of(struct.pack("q", t.parts)), Arg.alpha(wide), Arg.beta(wide)),
+                              (parts, w, g, Arg.int64(t.chunks),
+                               Arg.int64(t.parts), Arg.alpha(wide), Arg.beta(wide)),
                               (pieces, 1, p.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))

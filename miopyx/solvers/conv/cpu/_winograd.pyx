@@ -7,8 +7,6 @@ tiles, filters are transformed by the work-items that multiply them and never st
 An Inf or NaN among the inputs reaches all outputs of its tile, also those that do not depend on it.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -444,7 +442,7 @@ cdef class _WinogradWeights(_Winograd):
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
                     Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters + a.tiles),
                     weights if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&g), _struct(&d))
-            args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.value_of(struct.pack("q", n + s > 0)),)
+            args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.int64(n + s > 0),)
             steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups * g.taps_d),
                               (1, 1, 1)))
         if not a.fused:

@@ -5,8 +5,6 @@ the positions of dx of equal (position + pad) mod stride.  Backward weights spli
 tiles; the parts are added up in one order.
 """
 
-import struct
-
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -16,7 +14,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, spatial_size, sum_terms, type_token
-from miopyx.solvers.conv._matmul cimport fixed, matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
+from miopyx.solvers.conv._matmul cimport matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_nv_divisor, span, stride_of, taps_of, taps_t, up
 
 cdef enum:
@@ -261,11 +259,11 @@ cdef class GpuImplicitGemmWrw(_ImplicitGpu):
         g.c_at[0], g.c_at[1], g.c_at[2] = g.taps_hw, g.taps_w, 1
         cdef int64_t part_type = MX_DOUBLE if p.w.type == MX_DOUBLE else 1
         cdef Step product = self.product(dev, p, &g, config, (SLOT_X, SLOT_Y, SLOT_WORKSPACE), part_type, last,
-                                         fixed(1.0, wide), fixed(0.0, wide))
+                                         Arg.real(1.0, wide), Arg.real(0.0, wide))
         spec = KernelSpec("conv/gpu/implicit.cl", "conv_sum_splits", IMAGE_TYPE=type_token(part_type),
                           C_TYPE=type_token(p.w.type), ACC=_accumulator(p), SCALAR="double" if wide else "float")
         args = (Arg.slot_of(SLOT_WORKSPACE, width), Arg.slot_of(SLOT_W, type_size(<int> p.w.type)),
                 Arg.value_of((<const unsigned char*> &p.w)[:sizeof(mx_tensor)]),
-                Arg.value_of(struct.pack("q", g.splits)), Arg.alpha(wide), Arg.beta(wide))
+                Arg.int64(g.splits), Arg.alpha(wide), Arg.beta(wide))
         return Solution([product, Step(spec, args, (up(weights, SUM_GROUP),), (SUM_GROUP,))],
                         self.workspace_bytes(dev, p))

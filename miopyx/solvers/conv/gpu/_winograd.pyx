@@ -16,7 +16,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, sum_terms, type_token
 from miopyx.solvers.conv._matmul cimport (
-    fixed, matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
+    matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
 )
 from miopyx.solvers.conv.nvidia._common cimport span, stride_of, up
 
@@ -232,7 +232,8 @@ cdef class _WinogradGpuData(_WinogradGpu):
             weights, data = operand(SLOT_WORKSPACE, acc_type), operand(SLOT_WORKSPACE, acc_type, at_source)
             steps.append(matmul(
                 dev, &g, data if last else weights, weights if last else data,
-                operand(SLOT_WORKSPACE, acc_type, at_target), fixed(1.0, size == 8), fixed(0.0, size == 8), config))
+                operand(SLOT_WORKSPACE, acc_type, at_target), Arg.real(1.0, size == 8), Arg.real(0.0, size == 8),
+                config))
             steps.append(self.transform(
                 dev, p, "winograd_outputs", &outputs, self.edge, Arg.slot_of(SLOT_WORKSPACE, size, at_target),
                 Arg.slot_of(SLOT_X if back else SLOT_Y, type_size(<int> target.type),
@@ -281,7 +282,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
             # The parts' sums add up in the workspace.
             steps.append(matmul(
                 dev, &g, operand(SLOT_WORKSPACE, acc_type, at_y), operand(SLOT_WORKSPACE, acc_type, at_x),
-                operand(SLOT_WORKSPACE, acc_type), fixed(1.0, size == 8), fixed(1.0 if first else 0.0, size == 8),
+                operand(SLOT_WORKSPACE, acc_type), Arg.real(1.0, size == 8), Arg.real(1.0 if first else 0.0, size == 8),
                 config))
         steps.append(self.transform(
             dev, p, "winograd_outputs", &weights, TAPS, Arg.slot_of(SLOT_WORKSPACE, size),

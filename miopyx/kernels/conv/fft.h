@@ -44,8 +44,8 @@
 /* Rows of a column's buffer. */
 #define HEIGHT (FFT_H == 1 ? 2 : FFT_H)
 
-/* Where tiles lie in a tensor.  Pixels are counted as if there were step - 1 zeros between neighbours: tile t of an
- * image begins at pixel t * tile + start, and `window` of its pixels count, the first `skip` of a result left out. */
+/* Which pixels of a tensor a tile has.  Pixels are counted as if there were step - 1 zeros between neighbours: tile t
+ * of an image begins at pixel t * tile + start, and `window` of its pixels count, the first `skip` of a result left out. */
 typedef struct {
     long rows, first;                  /* tiles of the launch, the number of the first one */
     long across, down;                 /* tiles side by side, and below each other, in an image */
@@ -75,15 +75,15 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define SHARE()
 #endif
 
-/* Loops over arrays that GPUs must hold in registers.  On CPUs they go over memory: unrolled, with a dozen strides to
- * reckon, they take LLVM seconds.  So do large functions, inlined: PoCL makes every
+/* Loops over arrays that GPUs must hold in registers.  On CPUs they go over memory: unrolled, with a dozen strides,
+ * they take LLVM seconds.  So do large functions, inlined: PoCL makes every
  * kernel several times. */
 #if ON_GPU
 #define ROLLED _Pragma("unroll")
 #define FUNCTION static inline
 #else
 #define ROLLED _Pragma("nounroll")
-#define FUNCTION APART
+#define FUNCTION NOINLINE
 #endif
 
 /* A transformed row of a column is at (column * HEIGHT + row) * 2, its imaginary part behind it; on CPUs all imaginary

@@ -90,7 +90,7 @@ cdef int64_t _lanes(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) 
 
 
 cdef int64_t _spectra(const mx_conv_problem* p, const plan_t* q, int64_t rows, int64_t blocks) noexcept nogil:
-    """Elements from one frequency to the next: an odd number of lines, which lie in different sets of a cache."""
+    """Elements from one frequency to the next: an odd number of lines, which are in different sets of a cache."""
     cdef int64_t line = LINE // q.size
     return (_ceil(rows * p.groups * blocks * 2 * q.lanes, line) | 1) * line
 
@@ -129,7 +129,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) no
     q.each = min(q.tiles, max(LEAST_TILES, limit // one))
     if p.direction == MX_BACKWARD_WEIGHTS:
         q.each = min(q.each, MOST_TILES)
-    # Equal parts, and whole pairs of tiles and rows of register tiles.
+    # Equal rounds, and whole pairs of tiles and rows of register tiles.
     q.each = min(q.tiles, up(_ceil(q.tiles, _ceil(q.tiles, q.each)), TILE_ROWS))
     q.first = _bytes(p, &q, q.each, q.input_blocks)
     q.second = _bytes(p, &q, q.each, q.output_blocks)

@@ -5,9 +5,9 @@
  * axes, an odd filter, R == S, no dilation and pads of R / 2.
  * A work-item, alone in its group, takes TALL rows at a time, so that an element of x is loaded once for all of them.
  * Taps that meet padding at the left and right are left out; above and below it is zeros, which are multiplied too.
- * Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds up the parts of backward weights.
+ * Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds the splits of backward weights.
  * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
- * (sets of vectors of channels, parts).
+ * (sets of vectors of channels, partial).
  */
 #ifndef WEIGHTS /* build depthwise_weights, not depthwise_data */
 #define WEIGHTS 0
@@ -25,7 +25,7 @@
 #endif
 #define ALL_COLUMNS ((1 << COLUMNS_READ) - 1)
 
-/* Bits of the numbers i < count of which start + i * step lies in [0, limit). */
+/* Bits of the numbers i < count of which start + i * step is in [0, limit). */
 static inline int bits_inside(int start, int step, int limit, int count)
 {
     int bits = 0;
@@ -87,7 +87,7 @@ static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCA
     }
 }
 
-APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
+NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
                         __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
                         int image, SCALAR alpha, SCALAR beta)
 {
@@ -190,9 +190,9 @@ DEFINE_LONG_SUMS(vec)
 #define GET_DY_WHOLE(at) READ(y, at)
 #define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
 
-APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
-                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
-                        const mx_grouped *grouped, int images, int set, int part)
+NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict in,
+                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
+                        const mx_grouped *grouped, int images, int set, int split)
 {
     const mx_grouped g = *grouped;
     vec sums[SUMS], totals[SUMS * 3];
@@ -206,7 +206,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
     int settled = 0;
     for (int i = 0; i < (end - first) * R * S; i++)
         sums[i] = (vec)((ACC)0);
-    for (long unit = units * part / g.parts; unit < units * (part + 1) / g.parts; unit++) {
+    for (long unit = units * split / g.splits; unit < units * (split + 1) / g.splits; unit++) {
         const long band = unit / pieces;
         const int image = (int)(band / bands), t = (int)(band % bands) * TALL, height = min(TALL, g.grid_h - t);
         const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
@@ -246,16 +246,16 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
     }
     if (settled > 0)
         complete(settled, sums, totals, (end - first) * R * S);
-    parts += ((long)part * g.groups + first) * R * S * VEC;
+    partial += ((long)split * g.groups + first) * R * S * VEC;
     for (int i = 0; i < (end - first) * R * S; i++)
-        *(__global loose *)(parts + (long)i * VEC) = sums[i];
+        *(__global loose *)(partial + (long)i * VEC) = sums[i];
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_weights(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
-    long dy_offset, __global ACC *restrict parts, long parts_offset, const mx_grouped g, int images)
+    long dy_offset, __global ACC *restrict partial, long partial_offset, const mx_grouped g, int images)
 {
-    compute_part(x + x_offset, dy + dy_offset, parts + parts_offset, &g, images, (int)get_group_id(0),
+    compute_split(x + x_offset, dy + dy_offset, partial + partial_offset, &g, images, (int)get_group_id(0),
                  (int)get_group_id(1));
 }
 #endif

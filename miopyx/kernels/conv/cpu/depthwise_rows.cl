@@ -17,8 +17,8 @@
 #endif
 #define SUMS (TALL * SPREAD * SPREAD)
 
-/* The vector of row u that starts v columns behind the tile's first; where the tile lies at an edge, with zeros for
- * what is outside. */
+/* The vector of row u that starts v columns behind the tile's first; at the tensor's edge, with zeros for what is
+ * outside. */
 #define GET_INNER(u, v) READ(x, (u) * x_h + (v))
 #define GET_EDGE(u, v) (row_bits >> (u) & 1 ? keep ? READ(x, (u) * x_h + (v)) : (vec)((ACC)0) : (vec)((ACC)0))
 #define KEEP_ALL(v)
@@ -84,7 +84,7 @@
 #endif
 
 /* The same where vectors would reach beyond the tensor, element by element, in the same order. */
-APART vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
+NOINLINE vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
 {
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++) {
@@ -94,7 +94,7 @@ APART vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
     return VGET(0, lanes);
 }
 
-APART void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
+NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
                        int left, int width, int dilation, vec *s)
 {
     for (int j = 0; j < TALL * SPREAD; j++)
@@ -120,7 +120,7 @@ APART void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w,
         }
 }
 
-APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
+NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
                         __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
                         int image, SCALAR alpha, SCALAR beta)
 {

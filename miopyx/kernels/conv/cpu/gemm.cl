@@ -21,8 +21,8 @@
 #ifndef C_TYPE
 #define C_TYPE A_TYPE
 #endif
-#ifndef PARTS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
-#define PARTS 3
+#ifndef KERNELS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
+#define KERNELS 3
 #endif
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
 #define VEC 16
@@ -68,7 +68,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC MX_JOIN(vload, VEC)
 DEFINE_LONG_SUMS(vec)
 
-#if PARTS & 1
+#if KERNELS & 1
 
 /* The first `count` elements at p, then zeros. */
 static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
@@ -112,7 +112,7 @@ DEFINE_MULTIPLY(4)
 #endif
 
 /* The columns of a tile in a chunk of rows. */
-APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                    __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
                    const SCALAR alpha, const SCALAR beta)
 {
@@ -196,7 +196,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
 }
 
 #endif
-#if PARTS & 2
+#if KERNELS & 2
 
 /* Halves upon halves: a few steps where adding one lane after the other would cost more than short products do. */
 static inline ACC sum_of_lanes(vec v)
@@ -245,7 +245,7 @@ static inline lane_mask last_lanes(int count)
 #define KEEP_SOME(v) (keep ? (v) : (vec)((ACC)0))
 
 /* sums[4][4] += the products of four rows of A and four of B, which start at a[] and b[], over `depth` elements in each
- * of `blocks` blocks, a_r and b_r apart.  There are at least VEC elements of a row before its end. */
+ * of `blocks` blocks, at strides of a_r and b_r.  There are at least VEC elements of a row before its end. */
 static inline void dot_4x4(vec *restrict sums,
                            __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
                            __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
@@ -292,7 +292,7 @@ static inline void dot_4x4_short(vec *restrict sums,
 }
 
 /* A block of NT_CHUNK rows and columns. */
-APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                    __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
                    const SCALAR alpha, const SCALAR beta)
 {

@@ -100,7 +100,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    APART void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,            \
+    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,         \
                           __global const ACC *const *panels, int segments, int depth,                     \
                           __global STORAGE(OUT_TYPE) *restrict out, const long *to,                       \
                           SCALAR alpha, SCALAR beta)                                                      \
@@ -157,21 +157,21 @@ DEFINE_MULTIPLY(4, ROWS_4)
 #endif
 
 /* What a work-item computes: a chunk of the pixels of a phase and some tiles of channels; phases times shares of the
- * tiles are `parts`. */
-APART void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
-                      __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
-                      const SCALAR alpha, const SCALAR beta, int part, int parts, long chunk, long chunks,
+ * tiles are numbered by `item`, below `items`. */
+NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
+                         __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
+                      const SCALAR alpha, const SCALAR beta, int item, int items, long chunk, long chunks,
                       int group)
 {
     const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
 #if BACKWARD
     /* Phases run fastest, so that a range of work-groups has some of each: they differ in their taps. */
-    const int phases = g.step[0] * g.step[1] * g.step[2], phase = part % phases;
+    const int phases = g.step[0] * g.step[1] * g.step[2], phase = item % phases;
 #else
     const int phases = 1, phase = 0;
 #endif
-    const int share = part / phases, shares = parts / phases;
+    const int share = item / phases, shares = items / phases;
     const int first_tile = (int)((long)share * tiles / shares), last_tile = (int)((long)(share + 1) * tiles / shares);
     const axis_t d = axis_of(g, 0, phase / (g.step[1] * g.step[2]), BACKWARD);
     const axis_t h = axis_of(g, 1, phase / g.step[2] % g.step[1], BACKWARD);
@@ -190,7 +190,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
     in += (long)group * g.inputs;
     out += (long)group * g.outputs;
 
-    /* Where each pixel's first tap lies, and the pixel itself. */
+    /* The place of each pixel's first tap, and the pixel itself. */
     int at_d[ALL], at_h[ALL], at_w[ALL];
     long from[ALL], to[ALL];
     {

@@ -16,7 +16,7 @@ typedef struct {
 } mx_nhwc;
 
 /* One axis of the outputs that see the same taps: place i is output first + i * every; its tap j is tap
- * tap_first + j * tap_every of the filter and lies at input in_first + i * in_every + j * in_tap. */
+ * tap_first + j * tap_every of the filter and meets input in_first + i * in_every + j * in_tap. */
 typedef struct {
     int count, first, every;
     int taps, tap_first, tap_every;

@@ -25,8 +25,8 @@
 #ifndef DIRECTION
 #define DIRECTION 0
 #endif
-#ifndef LAST /* channels are what lies together in the image */
-#define LAST 0
+#ifndef CHANNELS_LAST /* the image's channels are contiguous */
+#define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
 #include "include/gpu_tile.h"
@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct {
     int m, n, k;                           /* of a group's product */
-    int across, down, groups, splits;      /* tiles of a group, and parts of k, `each` long */
+    int across, down, groups, splits;      /* tiles of a group, and splits of k, `each` long */
     int each;
     int channels, taps, taps_w, taps_hw;   /* of the filter, as this launch uses it */
     int h, w, hw, pixels;                  /* of the grid of pixels; an image's */
@@ -58,7 +58,7 @@ static inline int by(int n, const divisor d)
 /* A filter's channel and tap (x: channel, yzw: tap along d h w). */
 static inline int4 tap_of(int q, const mx_gather *g)
 {
-#if LAST
+#if CHANNELS_LAST
     const int t = by(q, g->by_channels), c = q - t * g->channels;
 #else
     const int c = by(q, g->by_taps), t = q - c * g->taps;
@@ -86,18 +86,18 @@ static inline ACC gathered(__global const STORAGE(IMAGE_TYPE) *image, int4 pixel
                                  + w * g->i_at[2]);
 }
 
-/* Where a tap, or a pixel, lies in a tensor with the strides `at`, `outer` for its channel or image. */
+/* The offset of a tap, or a pixel, in a tensor with the strides `at`, `outer` for its channel or image. */
 #define PLACE(v, outer, at) ((v).x * (outer) + (v).y * (at)[0] + (v).z * (at)[1] + (v).w * (at)[2])
 
-/* Neighbouring work-items load what lies together: the image's channels or pixels, the filter's along k; and they store
- * what does. */
-#define ROWS_CLOSEST (LAST * (DIRECTION != 2))
+/* Neighbouring work-items load neighbours in memory: the image's channels or pixels, the filter's along k; and they
+ * store neighbours. */
+#define ROWS_CONTIGUOUS (CHANNELS_LAST * (DIRECTION != 2))
 #if DIRECTION == 2
-#define A_ALONG_K (!LAST)
-#define B_ALONG_K (!LAST)
+#define A_ALONG_K (!CHANNELS_LAST)
+#define B_ALONG_K (!CHANNELS_LAST)
 #else
 #define A_ALONG_K 1
-#define B_ALONG_K LAST
+#define B_ALONG_K CHANNELS_LAST
 #endif
 #define A_EACH (ROWS * DEPTH / ITEMS)
 #define B_EACH (COLUMNS * DEPTH / ITEMS)
@@ -111,7 +111,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
     __local ACC a_slice[DEPTH * A_PITCH], b_slice[DEPTH * B_PITCH];
     const mx_gather *g = &given;
     const int item = get_local_id(0);
-    const int column = ROWS_CLOSEST ? item / SIDE : item % SIDE, row = ROWS_CLOSEST ? item % SIDE : item / SIDE;
+    const int column = ROWS_CONTIGUOUS ? item / SIDE : item % SIDE, row = ROWS_CONTIGUOUS ? item % SIDE : item / SIDE;
     int tile = (int)get_group_id(0);
     const int n0 = tile % g->across * COLUMNS;
     tile /= g->across;
@@ -185,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
 }
 
 /* w = alpha * the sum of `splits` tensors of its size, packed as k c z r s, in order, + beta * w. */
-__kernel void conv_sum_splits(__global const STORAGE(IMAGE_TYPE) *restrict parts, long parts_offset,
+__kernel void sum_partial(__global const STORAGE(IMAGE_TYPE) *restrict partial, long partial_offset,
                               __global STORAGE(C_TYPE) *restrict w, long w_offset,
                               const mx_tensor shape, long splits, const SCALAR alpha, const SCALAR beta)
 {
@@ -194,7 +194,7 @@ __kernel void conv_sum_splits(__global const STORAGE(IMAGE_TYPE) *restrict parts
         return;
     ACC sum = 0;
     for (long split = 0; split < splits; split++)
-        sum += (ACC)LOAD(IMAGE_TYPE)(parts, parts_offset + split * size + i);
+        sum += (ACC)LOAD(IMAGE_TYPE)(partial, partial_offset + split * size + i);
     long at = 0, rest = i;
     for (int axis = 4; axis >= 0; axis--) {
         at += rest % shape.len[axis] * shape.stride[axis];

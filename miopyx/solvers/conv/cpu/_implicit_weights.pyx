@@ -1,7 +1,7 @@
 """Backward weights for CPU devices as an implicit GEMM: packed NCHW and its like, any filter, stride, dilation, groups.
 
 The kernels are explained in kernels/conv/cpu/implicit_weights.cl.  Tensors that are not of the type of the sums are
-converted first.  Taps skip what lies outside of the image, except where there are so few channels a group that each
+converted first.  Taps skip what is outside the image, except where there are so few channels a group that each
 row of a tile has a tap of its own: then x is copied with its padding, and 0 times an infinity of dy is NaN, as it is
 with a column matrix.
 """
@@ -21,8 +21,8 @@ from miopyx.solvers.conv._matmul cimport wide_scalars
 cdef enum:
     IMPLICIT_GEMM = 5
     N_VECTORS = 3
-    WORK_GROUPS = 16     # so many at least, if need be by summing parts of the positions apart
-    ALIGNMENT = 64       # bytes, of what lies in the workspace
+    WORK_GROUPS = 16     # at least so many, by split-K over the positions if need be
+    ALIGNMENT = 64       # bytes, of what is in the workspace
     PACKING = 13
 
 cdef tuple ONE = (0,), BOTH = (0, 1), DEPTHS = (128, 256, 512), SUMS = (128, 256, 512)
@@ -55,8 +55,8 @@ cdef struct plan_t:
     bint copied                          # V is: converted, sampled or padded
     int64_t vec, tile_rows
     int64_t planes                       # channels of V, all groups
-    int64_t chunks, parts
-    int64_t copy_bytes, parts_bytes
+    int64_t chunks, splits
+    int64_t copy_bytes, partial_bytes
 
 
 cdef inline int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
@@ -150,15 +150,15 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     t.chunks = (_ceil(_ceil(g.lanes, t.vec), N_VECTORS) * _ceil(g.rows, g.chunk_rows)
                 * _ceil(taps, g.chunk_taps))
 
-    # Whole images in a panel, or even parts of them.
+    # Whole images in a panel, or equal shares of them.
     positions = g.images * area
     g.depth = depth // area * area if area <= depth else _ceil(_ceil(positions, _ceil(positions, depth)), 16) * 16
-    t.parts = min(_ceil(positions, g.depth), _ceil(WORK_GROUPS, t.chunks * p.groups))
+    t.splits = min(_ceil(positions, g.depth), _ceil(WORK_GROUPS, t.chunks * p.groups))
 
     if t.copied:
         t.copy_bytes = capped_product(_ceil(capped_product(g.images, g.v_n), ALIGNMENT), ALIGNMENT * size)
-    if t.parts > 1:
-        t.parts_bytes = capped_product(t.parts * t.chunks * p.groups,
+    if t.splits > 1:
+        t.partial_bytes = capped_product(t.splits * t.chunks * p.groups,
                                        g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
     return t
 
@@ -177,7 +177,7 @@ cdef double _cost(int64_t lanes, int64_t rows, int64_t vec) noexcept:
 
 
 cdef class CpuImplicitGemmWrw(ConvSolver):
-    """Sums of tiles, filters by channels and taps, over panels of positions; of parts of them where tiles are few."""
+    """Sums of tiles, filters by channels and taps, over panels of positions; split-K where tiles are few."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1123, "CpuImplicitGemmWrw", MX_BACKWARD_WEIGHTS
@@ -201,8 +201,8 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         (_, lasts), (_, depths), (_, sums) = self.table(dev, p)
         for config in itertools.product(lasts, depths, sums):
             t = _plan(dev, p, config[0], config[1], config[2])
-            if capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc:
-                most = max(most, t.copy_bytes + t.parts_bytes)
+            if capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc:
+                most = max(most, t.copy_bytes + t.partial_bytes)
         return most
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -213,14 +213,14 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return .9 * k * p.w.len[1] * taps / cost
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        return in_blocks(sum_terms(p)) + WORK_GROUPS    # as many parts, at most
+        return in_blocks(sum_terms(p)) + WORK_GROUPS    # as many splits, at most
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
-        return capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc
+        return capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, vec = _vec(dev, p)
@@ -242,7 +242,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         }
         g = Arg.value_of((<const unsigned char*> &t.g)[:sizeof(mx_weights)])
         w = Arg.slot_of(SLOT_W, size)
-        parts = Arg.slot_of(SLOT_WORKSPACE, wide_size, t.copy_bytes) if t.parts > 1 else w
+        partial = Arg.slot_of(SLOT_WORKSPACE, wide_size, t.copy_bytes) if t.splits > 1 else w
         copy = Arg.slot_of(SLOT_WORKSPACE, wide_size)
         steps = []
         if t.copied:
@@ -251,12 +251,12 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
                                Arg.value_of((<const unsigned char*> &t.copy)[:sizeof(mx_copy)])),
                               (t.planes, t.g.images), (1, 1)))
         steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "weights", **defines),
-                          (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, parts, g,
-                           Arg.alpha(wide), Arg.beta(wide)), (t.chunks, t.parts, p.groups), (1, 1, 1)))
-        if t.parts > 1:
+                          (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, partial, g,
+                           Arg.alpha(wide), Arg.beta(wide)), (t.chunks, t.splits, p.groups), (1, 1, 1)))
+        if t.splits > 1:
             pieces = t.chunks * _ceil(t.g.chunk_rows * t.g.chunk_taps, t.vec)
-            steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_parts", **defines),
-                              (parts, w, g, Arg.int64(t.chunks),
-                               Arg.int64(t.parts), Arg.alpha(wide), Arg.beta(wide)),
+            steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_partial", **defines),
+                              (partial, w, g, Arg.int64(t.chunks),
+                               Arg.int64(t.splits), Arg.alpha(wide), Arg.beta(wide)),
                               (pieces, 1, p.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))

@@ -90,7 +90,7 @@ cdef inline int64_t _up(int64_t a, int64_t b) noexcept nogil:
 
 
 cdef bint _is_channels_last(const mx_tensor* t) noexcept nogil:
-    """Packed with channels closest: NHWC, KRSC."""
+    """Packed, channels last: NHWC, KRSC."""
     cdef int64_t stride = t.len[1]
     cdef int i
     if t.len[1] > 1 and t.stride[1] != 1:
@@ -374,10 +374,11 @@ cdef class _Winograd(ConvSolver):
             POINTS_H=a.points_h, POINTS_W=a.points_w, TAPS_H=a.taps_h, TAPS_W=a.taps_w, **more)
 
     cdef Step transform_tiles(self, const mx_conv_problem* p, const plan_t* a, const mx_winograd* g, int slot,
-                              int64_t offset, int64_t to, bint evaluate):
-        """The tiles of x, or of dy where backward weights evaluates them, to an offset of the workspace."""
+                              int64_t offset, int64_t to, bint as_filter):
+        """The tiles of x, or `as_filter` of dy for backward weights, to an offset of the workspace."""
         cdef int64_t run = RUN // g.dilation_w * g.dilation_w
-        spec = self.spec(p, a, "conv/cpu/winograd.cl", "winograd_tiles", {"PARTS": 1, "EVALUATE": int(evaluate)})
+        spec = self.spec(p, a, "conv/cpu/winograd.cl", "winograd_tiles",
+                         {"KERNELS": 1, "FILTER_TRANSFORM": int(as_filter)})
         args = (Arg.slot_of(slot, type_size(<int> p.w.type), offset), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, to),
                 _struct(g))
         return Step(spec, args, (g.images * g.tiles_h * _ceil(g.tiles_w, run), _ceil(g.c, a.vec),
@@ -401,12 +402,12 @@ cdef class _WinogradData(_Winograd):
             source_slot, result_slot = result_slot, source_slot
         steps = []
         if not a.fused:
-            spec = self.spec(p, &a, "conv/cpu/winograd.cl", "winograd_filters", {"PARTS": 2})
+            spec = self.spec(p, &a, "conv/cpu/winograd.cl", "winograd_filters", {"KERNELS": 2})
             args = (Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&a.g))
             steps.append(Step(spec, args, (_ceil(a.g.k, a.vec), _ceil(a.g.c, FILTER_DEPTH),
                                            a.g.groups * a.g.taps_d), (1, 1, 1)))
         spec = self.spec(p, &a, "conv/cpu/winograd.cl", "winograd_multiply",
-                         {"PARTS": 4, "FUSED": int(a.fused), "BLOCK": LARGEST_BLOCK, "FILTER_DEPTH": FILTER_DEPTH})
+                         {"KERNELS": 4, "FUSED": int(a.fused), "BLOCK": LARGEST_BLOCK, "FILTER_DEPTH": FILTER_DEPTH})
         for n, s in _rounds(&a.g, source.len[0]):
             g = _round(&a.g, min(a.g.images, source.len[0] - n), s)
             if g.slices > 0:
@@ -431,7 +432,7 @@ cdef class _WinogradWeights(_Winograd):
         cdef mx_winograd g, d
         cdef Arg weights = Arg.slot_of(SLOT_W, size)
         spec = self.spec(p, &a, "conv/cpu/winograd_weights.cl", "winograd_weights",
-                         {"PARTS": 1, "FUSED": int(a.fused), "BLOCK": rows})
+                         {"KERNELS": 1, "FUSED": int(a.fused), "BLOCK": rows})
         steps = []
         for n, s in _rounds(&a.g, p.x.len[0]):
             g = _round(&a.g, min(a.g.images, p.x.len[0] - n), s)
@@ -446,7 +447,7 @@ cdef class _WinogradWeights(_Winograd):
             steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups * g.taps_d),
                               (1, 1, 1)))
         if not a.fused:
-            spec = self.spec(p, &a, "conv/cpu/winograd_weights.cl", "winograd_gather_weights", {"PARTS": 2})
+            spec = self.spec(p, &a, "conv/cpu/winograd_weights.cl", "winograd_output", {"KERNELS": 2})
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _struct(&a.g), Arg.alpha(wide), Arg.beta(wide))
             steps.append(Step(spec, args, (_ceil(a.g.c, a.vec), a.g.k, a.g.groups * a.g.taps_d), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))

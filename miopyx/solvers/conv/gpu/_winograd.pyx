@@ -1,9 +1,9 @@
 """Winograd for any GPU: 3x3 filters with stride 1 in tiles of 2x2 or 4x4 outputs, any strides of the tensors.
 
 Filters and tiles are transformed into the workspace, multiplied point by point as matrices over the channels, and
-transformed back.  Backward data is forward with the filter turned; backward weights takes tiles of dy for filters and
-sums over all of them.  Batches whose tiles would take too much room go in parts.  An Inf or NaN reaches all outputs of
-the tiles that it lies in.
+transformed back.  Backward data is forward with the filter flipped; backward weights takes tiles of dy for filters and
+sums over all of them.  Batches whose tiles would take too much room go in rounds.  An Inf or NaN reaches all outputs of
+its tiles.
 """
 
 from libc.stdint cimport int64_t
@@ -25,7 +25,7 @@ cdef enum:
     TAPS = 3
     TRANSFORMS = 30          # roundings of the transforms, relative to the largest sum, as on CPUs
     GROUP = 64
-    PART_BYTES = 256 << 20   # of transformed tiles, one image's at least
+    ROUND_BYTES = 256 << 20  # of transformed tiles, one image's at least
     INT_LIMIT = 0x7FFFFFFF
 
 # The struct of kernels/conv/gpu/winograd.cl, which explains it.
@@ -142,10 +142,10 @@ cdef class _WinogradGpu(ConvSolver):
             images * self.tiles(p), max(p.x.len[1], p.y.len[1])))
 
     cdef int64_t images(self, Device dev, const mx_conv_problem* p) noexcept:
-        """Images of a part."""
+        """Images of a round."""
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1)
         cdef int64_t each = points * self.tiles(p) * (p.x.len[1] + p.y.len[1]) * _acc_size(p)
-        cdef int64_t images = max(1, min(p.x.len[0], min(PART_BYTES, dev.max_alloc // 4) // each))
+        cdef int64_t images = max(1, min(p.x.len[0], min(ROUND_BYTES, dev.max_alloc // 4) // each))
         return min(images, INT_LIMIT // max(1, self.elements(p, 1)))
 
     cdef int64_t weights_bytes(self, const mx_conv_problem* p) noexcept:
@@ -159,7 +159,7 @@ cdef class _WinogradGpu(ConvSolver):
             points * tiles * p.y.len[1] * _acc_size(p), 256)
 
     cdef void place(self, mx_winograd* g, int64_t tile, int64_t channel) noexcept:
-        """Where transformed tiles lie in the workspace."""
+        """Set the order of transformed tiles in the workspace."""
         g.tile, g.channel = <int> tile, <int> channel
         g.point = <int> (g.images * g.tiles_h * g.tiles_w * g.channels)
 
@@ -168,7 +168,7 @@ cdef class _WinogradGpu(ConvSolver):
         cdef int64_t items = <int64_t> g.images * g.tiles_h * g.tiles_w * g.channels
         spec = KernelSpec(
             "conv/gpu/winograd.cl", entry, X_TYPE=type_token(data_type), TILE=self.edge, SIDE=side, FLIP=int(flip),
-            LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
+            CHANNELS_LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
             SCALAR="double" if wide_scalars(dev, data_type) else "float")
         args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)]), *scalars)
         return Step(spec, args, (up(items, GROUP),), (GROUP,))
@@ -208,7 +208,7 @@ cdef class _WinogradGpuData(_WinogradGpu):
             memset(&g, 0, sizeof(g))
             g.images, g.groups, g.reduce = side * side, p.groups, 1
             if last:
-                # Channels lie together: rows of the product are tiles.
+                # Channels are contiguous: rows of the product are tiles.
                 self.place(&inputs, source.len[1], 1)
                 self.place(&outputs, target.len[1], 1)
                 g.m, g.n, g.k = tiles, written, read
@@ -279,7 +279,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
                 dev, p, "winograd_inputs", &y, self.edge,
                 Arg.slot_of(SLOT_Y, value_size, first * stride_of(&p.y, 0) * value_size),
                 Arg.slot_of(SLOT_WORKSPACE, size, at_y), p.y.type, False, last, ()))
-            # The parts' sums add up in the workspace.
+            # The rounds' sums add up in the workspace.
             steps.append(matmul(
                 dev, &g, operand(SLOT_WORKSPACE, acc_type, at_y), operand(SLOT_WORKSPACE, acc_type, at_x),
                 operand(SLOT_WORKSPACE, acc_type), Arg.real(1.0, size == 8), Arg.real(1.0 if first else 0.0, size == 8),

@@ -159,7 +159,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
         t.copy_bytes = capped_product(_ceil(capped_product(g.images, g.v_n), ALIGNMENT), ALIGNMENT * size)
     if t.splits > 1:
         t.partial_bytes = capped_product(t.splits * t.chunks * p.groups,
-                                       g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
+                                         g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
     return t
 
 

@@ -129,8 +129,9 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
     cdef bint backward = p.direction == MX_BACKWARD_DATA, weights = p.direction == MX_BACKWARD_WEIGHTS
     memset(&a, 0, sizeof(a))
     a.taps_h, a.taps_w = p.w.len[3], p.w.len[4]
-    a.points_h = points if a.taps_h > 1 else 1
-    a.points_w = points if a.taps_w > 1 else 1
+    # The formula stands for larger filters too, which `judge` refuses.
+    a.points_h = max(points, a.taps_h) if a.taps_h > 1 else 1
+    a.points_w = max(points, a.taps_w) if a.taps_w > 1 else 1
     a.acc = 8 if p.w.type == MX_DOUBLE else 4
     a.vec = vector_lanes(dev, a.acc)
     a.vectors = 4 if dev.vector_bytes == 64 else 2
@@ -186,8 +187,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
             _ceil(UNITS * dev.compute_units, k_blocks * p.groups * g.out_slices), g.tiles // LEAST_BLOCK))
         a.filters = 0 if a.fused else capped_product(
             p.groups * k_blocks * g.taps_d, capped_product(points * a.vec * a.acc, g.c * a.vectors + 1))
-        while unit % g.dilation_w:
-            unit += 4
+        unit = g.dilation_w * (1 if g.dilation_w % 4 == 0 else 2 if g.dilation_w % 2 == 0 else 4)
     # Even numbers of tiles, in which neighbours that are less than the dilation apart are together.
     g.block = a.d.block = _up(_ceil(g.tiles, a.blocks), unit)
     a.blocks = _ceil(g.tiles, g.block)

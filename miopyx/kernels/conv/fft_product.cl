@@ -32,17 +32,7 @@
 #define DEPTH 16
 #endif
 #include "include/common.h"
-
-typedef struct {
-    long m, n, k;
-    long lanes, low, high;
-    long depth, a_k, a_run;
-    long b_k, c_m;
-    long a_g, b_g, c_g;
-    long a_f, b_f, c_f;
-    long chunks;
-    long add;
-} mx_fft_product;
+#include "conv/fft_args.h"
 
 static inline long row_of(const mx_fft_product g, long i)
 {

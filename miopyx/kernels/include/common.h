@@ -399,14 +399,3 @@ static inline long2 mx_inside(long start, long step, long limit, long count)
     return (long2)(first, min(last, count));
 }
 
-/* Matrix products.  Strides in elements: a_m from one row of A to the next, and so on.  `groups` and `images` count
- * independent products; a product sums over `reduce` blocks of k, 1 at least, at strides of a_r and b_r. */
-typedef struct {
-    long m, n, k;
-    long a_m, a_k;
-    long b_k, b_n;
-    long c_m, c_n;
-    long groups, a_g, b_g, c_g;
-    long images, a_i, b_i, c_i;
-    long reduce, a_r, b_r;
-} mx_gemm;

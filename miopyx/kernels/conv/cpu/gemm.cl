@@ -1,6 +1,6 @@
 /* Matrix products for CPU devices: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, batches and `reduce` (see mx_gemm in include/common.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
+ * Shape: any m n k, batches and `reduce` (see mx_gemm in conv/gemm_args.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
  * strides; gemm_nt wants a_k == 1 and b_k == 1, C has any strides.
  * Ownership: one work-item, alone in its group, computes a block of C and sums over all of k and `reduce` in one fixed
  * order, so that results do not depend on the number of cores.
@@ -46,6 +46,7 @@
 #define NT_K_BLOCK 512
 #endif
 #include "include/common.h"
+#include "conv/gemm_args.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
 #error "A_TYPE, B_TYPE and C_TYPE must each be a type of include/common.h"

@@ -225,7 +225,7 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
     ACC *packed = (ACC *)buffer, *results = (ACC *)summed;
     int slice[DEPTH_LIMIT], slice_tap[DEPTH_LIMIT];
 
-    const int image = slab / g.out.depth, d = slab % g.out.depth;
+    const int image = slab / g.output.depth, d = slab % g.output.depth;
     const int t0 = tile / g.tiles_w * g.tile_h, q0 = tile % g.tiles_w * g.tile_w;
     const int rows = min(g.tile_h, g.grid_h - t0), columns = min(g.tile_w, g.grid_w - q0);
     const int group = set * g.together, groups = min(g.together, g.groups - group);
@@ -237,11 +237,11 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
     const int top = (g.first_h + t0) * p->step_h + g.least_h, left = (g.first_w + q0) * p->step_w + g.least_w;
     const int blocks = g.padded / TILE;
 
-    out += image * g.out.n + d * g.out.d;
+    out += image * g.output.n + d * g.output.d;
     int packed_rows = 0;
     for (int c0 = 0; c0 < rows; c0 += g.chunk) {
         const int some = min(g.chunk, rows - c0), need = (c0 + some - 1) * p->step_h + g.reach_h;
-        pack_planes(in, image * g.in.n, &g.in, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
+        pack_planes(in, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
                     left, packed_rows, need, packed);
         packed_rows = need;
         const int line = p->pitch * EACH, vectors = ((some - 1) * line + columns * EACH + VEC - 1) / VEC;
@@ -264,26 +264,26 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                                     g.out_w * stride);
             const int zero = (g.first_w + q0) * g.out_w - (g.backward ? g.pad[2] : 0); /* column of position 0 */
             const int up = (g.first_h + t0 + c0) * g.out_h + a - (g.backward ? g.pad[1] : 0); /* row of position 0 */
-            const int2 lines = columns_inside(up, g.out_h, g.out.height, some);
+            const int2 lines = columns_inside(up, g.out_h, g.output.height, some);
 #if MODE == ROWS
             /* Where the rows of y are contiguous, what is written behind one is written again, by the next. */
-            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.out.width && g.out.h == g.out.width;
+            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.output.width && g.output.h == g.output.width;
             const int whole = (columns + VEC - 1) / VEC * VEC;
             for (int k = 0; k < groups; k++)
                 for (int o = 0; o < g.outputs; o++) {
                     const ACC *even = results + (k * g.padded + o) * g.out_w * stride + lines.x * line;
-                    __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.out.c
-                                                   + (up + lines.x * g.out_h) * g.out.h + zero;
+                    __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.output.c
+                                                   + (up + lines.x * g.out_h) * g.output.h + zero;
                     int t = lines.x;
                     if (together && beta == 0)
                         for (; (lines.y - t) * columns >= whole; t++, even += line, to += columns)
                             for (int j = 0; j < columns; j += VEC)
                                 WRITE(to, j, VGET(0, even + j) * (ACC)alpha);
-                    for (; t < lines.y; t++, even += line, to += g.out_h * g.out.h) {
+                    for (; t < lines.y; t++, even += line, to += g.out_h * g.output.h) {
                         if (g.out_w == 1) {
                             store_run(to, even, columns, alpha, beta);
                         } else if (g.out_w == 2) {
-                            const int begin = max(zero, 0), end = min(zero + 2 * columns, g.out.width);
+                            const int begin = max(zero, 0), end = min(zero + 2 * columns, g.output.width);
                             const int skip = begin - zero;
                             const ACC *one = even + (skip & 1) * stride + skip / 2;
                             const ACC *two = even + (1 - (skip & 1)) * stride + (skip + 1) / 2;
@@ -306,7 +306,7 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                             }
                         } else {
                             for (int b = 0; b < g.out_w; b++) {
-                                const int2 inside = columns_inside(zero + b, g.out_w, g.out.width, columns);
+                                const int2 inside = columns_inside(zero + b, g.out_w, g.output.width, columns);
                                 for (int j = inside.x; j < inside.y; j++)
                                     store_one(to + b + j * g.out_w, even[b * stride + j], alpha, beta);
                             }
@@ -316,16 +316,16 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 #else
             for (int t = lines.x; t < lines.y; t++) {
                 const ACC *from = results + t * line;
-                __global STORAGE(X_TYPE) *y = out + (up + t * g.out_h) * g.out.h;
+                __global STORAGE(X_TYPE) *y = out + (up + t * g.out_h) * g.output.h;
                 for (int b = 0; b < g.out_w; b++) {
-                    const int2 inside = columns_inside(zero + b, g.out_w, g.out.width, columns);
+                    const int2 inside = columns_inside(zero + b, g.out_w, g.output.width, columns);
 #if EACH > 1
                     for (int k = 0; k < groups * g.outputs; k++) {
                         const ACC *f = from + (k * g.out_w + b) * stride;
-                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.out.channels - channel);
-                        __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.out.w;
+                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.output.channels - channel);
+                        __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j++)
-                            store_lanes(to + (long)j * g.out_w * g.out.w, VGET(j, f), count, alpha, beta);
+                            store_lanes(to + (long)j * g.out_w * g.output.w, VGET(j, f), count, alpha, beta);
                     }
 #else
                     const int channels = groups * g.outputs;
@@ -336,14 +336,14 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                             const int channel = min(c + i, channels - 1), k = channel / g.outputs;
                             base[i] = ((k * g.padded + channel - k * g.outputs) * g.out_w + b) * stride;
                         }
-                        __global STORAGE(X_TYPE) *to = y + (long)group * g.outputs + c + (zero + b) * g.out.w;
+                        __global STORAGE(X_TYPE) *to = y + (long)group * g.outputs + c + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j += VEC) {
                             vec v[VEC];
 #pragma unroll
                             for (int i = 0; i < VEC; i++)
                                 v[i] = VGET(0, from + base[i] + j);
                             transpose(v);
-                            const long move = (long)g.out_w * g.out.w;
+                            const long move = (long)g.out_w * g.output.w;
                             if (count == VEC && j + VEC <= inside.y) {
 #pragma unroll
                                 for (int i = 0; i < VEC; i++)

@@ -20,6 +20,7 @@
 #define MODE 0
 #endif
 #include "include/common.h"
+#include "conv/cpu/grouped_args.h"
 
 #define ROWS 0
 #define CHANNELS 1
@@ -66,33 +67,6 @@ static inline vec load_vector(const ACC *p)
 #define READ(p, i) ((vec)VLOAD(X_TYPE)(p, i))
 #define WRITE(p, i, v) VSTORE(X_TYPE)(p, i, v)
 #endif
-
-/* A tensor that is read or written: strides and lengths of n c d h w, and the elements from its first to its last. */
-typedef struct {
-    long n, c, d, h, w, span;
-    int channels, depth, height, width;
-} mx_side;
-
-/* The planes of a tile: `step_h` times `step_w` phases of `sub` positions, `pitch` from row to row, `behind` zeros
- * behind the last row, in whole vectors of elements. */
-typedef struct {
-    int step_h, step_w, pitch, sub, behind;
-} mx_planes;
-
-typedef struct {
-    mx_side in, out;         /* backward weights: x and dy */
-    mx_planes planes;
-    int groups, inputs, outputs, padded; /* channels of a group; outputs in whole tiles */
-    int backward;
-    int taps[3], dilation[3], step[3], pad[3];
-    int out_h, out_w;        /* phases of the output: of backward data with strides */
-    int first_h, first_w;    /* of the grid, in steps */
-    int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk; /* rows and columns; chunk: rows computed at once */
-    int least_h, least_w;    /* row and column that the first tap of position 0 meets */
-    int reach_h;             /* rows that the taps of a position span */
-    int together;            /* groups of a work-item */
-    int splits;               /* backward weights */
-} mx_grouped;
 
 /* The first `count` elements at p, then zeros; `room` elements may be read. */
 static inline vec load_some(__global const STORAGE(X_TYPE) *p, long room, int count)
@@ -369,7 +343,7 @@ static inline int slices_of(const mx_grouped *g, int d, int *slice, int *tap)
         } else {
             at = d * g->step[0] + z * g->dilation[0] - g->pad[0];
         }
-        if (at >= 0 && at < g->in.depth) {
+        if (at >= 0 && at < g->input.depth) {
             slice[count] = at;
             tap[count++] = z;
         }

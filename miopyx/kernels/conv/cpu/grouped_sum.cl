@@ -9,12 +9,7 @@
 #endif
 #define SUM_FILTERS 4
 #include "include/common.h"
-
-typedef struct {
-    long k, c, d, h, w; /* strides of dw */
-    int filters, inputs, taps[3], splits;
-    long row;           /* elements of a split */
-} mx_grouped_sum;
+#include "conv/cpu/grouped_args.h"
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_partial(
     __global const ACC *restrict partial, long partial_offset, __global STORAGE(X_TYPE) *restrict dw, long dw_offset,

@@ -123,7 +123,7 @@ NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
     const int terms = g.inputs * each, wides = (terms + WIDE - 1) / WIDE, blocks = g.padded / TILE;
     const int tiles = g.tiles_h * g.tiles_w, per_group = blocks * g.taps[0] * wides * TILE * WIDE * TERM;
     const int plane = p->step_h * p->step_w * p->sub * EACH;
-    const long units = (long)images * g.out.depth * tiles;
+    const long units = (long)images * g.output.depth * tiles;
     const long begin = units * split / g.splits, end = units * (split + 1) / g.splits;
     int slices = 0, slices_before = -1;
     long added = 0; /* to a lane */
@@ -132,8 +132,8 @@ NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
     for (int i = 0; i < groups * per_group; i++)
         sums[i] = (vec)((ACC)0);
     for (long unit = begin; unit < end; unit++) {
-        const int tile = (int)(unit % tiles), d = (int)(unit / tiles) % g.out.depth;
-        const int image = (int)(unit / tiles / g.out.depth);
+        const int tile = (int)(unit % tiles), d = (int)(unit / tiles) % g.output.depth;
+        const int image = (int)(unit / tiles / g.output.depth);
         const int t0 = tile / g.tiles_w * g.tile_h, q0 = tile % g.tiles_w * g.tile_w;
         const int rows = min(g.tile_h, g.grid_h - t0), columns = min(g.tile_w, g.grid_w - q0);
         slices = slices_of(&g, d, slice, slice_tap);
@@ -157,11 +157,11 @@ NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
             /* dy has zeros between its rows, and behind the last one. */
             const int sub = (some * p->pitch + 3 * (VEC / EACH) - 1) / (VEC / EACH) * (VEC / EACH);
             const mx_planes q = {1, 1, p->pitch, sub, VEC / EACH};
-            mx_side narrow = g.out;
+            mx_side narrow = g.output;
             narrow.width = q0 + columns;
-            pack_planes(x, image * g.in.n, &g.in, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
+            pack_planes(x, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
                         g.least_h + t0 * p->step_h, g.least_w + q0 * p->step_w, packed_rows, need, packed);
-            pack_planes(dy, image * g.out.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
+            pack_planes(dy, image * g.output.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
                         t0 + c0, q0, 0, some, packed_dy);
             packed_rows = need;
             if (added > 0 && added + vectors > BLOCK_TERMS) {

@@ -199,9 +199,9 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
         for (int i = 0; i < count;) {
             const int run = min(w.count - iw, count - i), pd = d.in_first + id * d.in_every;
             const int ph = h.in_first + ih * h.in_every, pw = w.in_first + iw * w.in_every;
-            const long f = ((((long)n * g.in[0] + pd) * g.in[1] + ph) * g.in[2] + pw) * g.in_pixel;
-            const long t = ((((long)n * g.out[0] + d.first + id * d.every) * g.out[1] + h.first + ih * h.every)
-                            * g.out[2] + w.first + iw * w.every) * g.out_pixel;
+            const long f = ((((long)n * g.in_len[0] + pd) * g.in_len[1] + ph) * g.in_len[2] + pw) * g.in_pixel;
+            const long t = ((((long)n * g.out_len[0] + d.first + id * d.every) * g.out_len[1] + h.first + ih * h.every)
+                            * g.out_len[2] + w.first + iw * w.every) * g.out_pixel;
             for (int j = 0; j < run; j++) {
                 at_d[i + j] = pd;
                 at_h[i + j] = ph;
@@ -252,13 +252,13 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
             for (int segment = 0; segment < segments; segment++) {
                 const int t = tap + segment, jw = t % w.taps, jh = t / w.taps % h.taps, jd = t / w.taps / h.taps;
                 const int move_d = jd * d.in_tap, move_h = jh * h.in_tap, move_w = jw * w.in_tap;
-                const long move = (((long)move_d * g.in[1] + move_h) * g.in[2] + move_w) * g.in_pixel;
+                const long move = (((long)move_d * g.in_len[1] + move_h) * g.in_len[2] + move_w) * g.in_pixel;
                 panel[segment] = filters + (((long)(d.tap_first + jd * d.tap_every) * g.taps[1] + h.tap_first
                     + jh * h.tap_every) * g.taps[2] + w.tap_first + jw * w.tap_every) * g.inputs * used * VEC;
                 __global const ACC **there = pixel + segment * ALL;
                 for (int i = 0; i < count; i++) {
-                    const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in[0]
-                        && (uint)(at_h[i] + move_h) < (uint)g.in[1] && (uint)(at_w[i] + move_w) < (uint)g.in[2];
+                    const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in_len[0]
+                        && (uint)(at_h[i] + move_h) < (uint)g.in_len[1] && (uint)(at_w[i] + move_w) < (uint)g.in_len[2];
                     there[i] = inside ? in + (from[i] + move) : zero;
                 }
                 for (int i = count; i < padded; i++)

@@ -130,11 +130,11 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
 
     /* Taps whose pixels of x are contiguous are one unit. */
     const int together = g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1, unit = together * g.inputs;
-    const long pixels = (long)g.images * g.out[0] * g.out[1] * g.out[2];
-    const long end = (split + 1) * pixels / splits, x_size = (long)g.images * g.in[0] * g.in[1] * g.in[2] * g.in_pixel;
+    const long pixels = (long)g.images * g.out_len[0] * g.out_len[1] * g.out_len[2];
+    const long end = (split + 1) * pixels / splits, x_size = (long)g.images * g.in_len[0] * g.in_len[1] * g.in_len[2] * g.in_pixel;
     long p = split * pixels / splits;
-    int w = (int)(p % g.out[2]), h = (int)(p / g.out[2] % g.out[1]), d = (int)(p / g.out[2] / g.out[1] % g.out[0]);
-    long n = p / g.out[2] / g.out[1] / g.out[0];
+    int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]), d = (int)(p / g.out_len[2] / g.out_len[1] % g.out_len[0]);
+    long n = p / g.out_len[2] / g.out_len[1] / g.out_len[0];
 
     /* What the tile has of each unit, columns `left` to `right`, and the pixel of the unit's first tap. */
     int left[UNITS], right[UNITS], shift_d[UNITS], shift_h[UNITS], shift_w[UNITS];
@@ -169,17 +169,17 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
         }
         for (int i = 0; i < depth;) {
             /* A run of pixels in one row of dy. */
-            const int run = min(g.out[2] - w, depth - i);
+            const int run = min(g.out_len[2] - w, depth - i);
             for (int u = 0; u < units; u++) {
                 const int xd = d * g.step[0] + shift_d[u], xh = h * g.step[1] + shift_h[u];
-                line[u] = (uint)xd < (uint)g.in[0] && (uint)xh < (uint)g.in[1]
-                    ? ((n * g.in[0] + xd) * g.in[1] + xh) * g.in[2] * g.in_pixel + (long)group * g.inputs : -1;
+                line[u] = (uint)xd < (uint)g.in_len[0] && (uint)xh < (uint)g.in_len[1]
+                    ? ((n * g.in_len[0] + xd) * g.in_len[1] + xh) * g.in_len[2] * g.in_pixel + (long)group * g.inputs : -1;
             }
             ACC *to = panel + i * width;
             if (plain) {
                 const int xw = w * g.step[2] + shift_w[0], step = g.step[2];
                 int from = xw < 0 ? min(run, (step - 1 - xw) / step) : 0;
-                int after = xw < g.in[2] ? min(run, (g.in[2] - 1 - xw) / step + 1) : 0;
+                int after = xw < g.in_len[2] ? min(run, (g.in_len[2] - 1 - xw) / step + 1) : 0;
                 if (line[0] < 0 || after < from)
                     from = after = run;
                 clear(to, from * width);
@@ -202,12 +202,12 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
                         const int xw = (w + r) * g.step[2] + shift_w[u], length = right[u] - left[u];
                         if (line[u] < 0)
                             clear(row, length);
-                        else if (xw >= 0 && xw + together <= g.in[2]) {
+                        else if (xw >= 0 && xw + together <= g.in_len[2]) {
                             const long there = line[u] + (long)xw * g.in_pixel + left[u];
                             copy(row, x + there, length, x_size - there);
                         } else {
                             /* Taps s0 to s1 meet x; a unit's have the stride in_pixel, which is `inputs` then. */
-                            const int s0 = clamp(-xw, 0, together), s1 = clamp(g.in[2] - xw, s0, together);
+                            const int s0 = clamp(-xw, 0, together), s1 = clamp(g.in_len[2] - xw, s0, together);
                             const int from = clamp(s0 * g.inputs, left[u], right[u]) - left[u];
                             const int after = clamp(s1 * g.inputs - left[u], from, length);
                             const long there = line[u] + (long)xw * g.in_pixel + left[u] + from;
@@ -221,11 +221,11 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
                 }
             i += run;
             w += run;
-            if (w == g.out[2]) {
+            if (w == g.out_len[2]) {
                 w = 0;
-                if (++h == g.out[1]) {
+                if (++h == g.out_len[1]) {
                     h = 0;
-                    if (++d == g.out[0]) {
+                    if (++d == g.out_len[0]) {
                         d = 0;
                         n++;
                     }

@@ -41,6 +41,7 @@
 #define SUMS 512
 #endif
 #include "include/common.h"
+#include "conv/cpu/implicit_weights_args.h"
 
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
@@ -54,24 +55,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 DEFINE_LONG_SUMS(vec)
-
-/* Extents and strides are elements.  All channels are counted in *_n, those of a group elsewhere. */
-typedef struct {
-    long lanes, rows;             /* of a group; rows without the taps that are taken one after the other */
-    long chunk_rows, chunk_taps;  /* of a work-item: whole tiles, chunk_rows * chunk_taps <= SUMS */
-    long depth;                   /* positions at a time, DEPTH at most */
-    long images, u_n, v_n;
-    long out[3];                  /* positions of an image */
-    long in[3];                   /* pixels of V, with the padding where that is in it */
-    long taps[3], inner[3];
-    long pad[3], step[3], dilation[3];
-    long lanes_last;              /* whether lanes are neighbours in dw, else rows are */
-} mx_weights;
-
-/* How V is copied: pixel i of the copy is pixel i * step - before of V, or zero outside of it. */
-typedef struct {
-    long to[3], from[3], before[3], step[3];
-} mx_copy;
 
 static inline long volume(const long *a)
 {
@@ -204,25 +187,25 @@ NOINLINE int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long 
     const long ts = tap % g->taps[2], tr = tap / g->taps[2] % g->taps[1], tz = tap / g->taps[2] / g->taps[1];
     const long d0 = tz * g->dilation[0] - g->pad[0], h0 = tr * g->dilation[1] - g->pad[1];
     const long w0 = ts * g->dilation[2] - g->pad[2];
-    const long2 inside = mx_inside(w0, g->step[2], g->in[2], g->out[2]);
-    long line = p0 / g->out[2];
-    long w = p0 - line * g->out[2], h = line % g->out[1], d = line / g->out[1] % g->out[0];
-    long n = line / g->out[1] / g->out[0];
+    const long2 inside = mx_inside(w0, g->step[2], g->in_len[2], g->out_len[2]);
+    long line = p0 / g->out_len[2];
+    long w = p0 - line * g->out_len[2], h = line % g->out_len[1], d = line / g->out_len[1] % g->out_len[0];
+    long n = line / g->out_len[1] / g->out_len[0];
     int many = 0;
     for (long p = p0; p < p1;) {
-        const long end = min(g->out[2], w + p1 - p);
+        const long end = min(g->out_len[2], w + p1 - p);
         const long di = d * g->step[0] + d0, hi = h * g->step[1] + h0;
         const long a = max(w, inside.x), b = min(end, inside.y);
-        if (a < b && di >= 0 && di < g->in[0] && hi >= 0 && hi < g->in[1]) {
-            runs[many].at = n * g->v_n + (di * g->in[1] + hi) * g->in[2] + a * g->step[2] + w0;
+        if (a < b && di >= 0 && di < g->in_len[0] && hi >= 0 && hi < g->in_len[1]) {
+            runs[many].at = n * g->v_n + (di * g->in_len[1] + hi) * g->in_len[2] + a * g->step[2] + w0;
             runs[many].from = (int)(p - p0 + a - w);
             runs[many++].count = (int)(b - a);
         }
         p += end - w;
         w = 0;
-        if (++h == g->out[1]) {
+        if (++h == g->out_len[1]) {
             h = 0;
-            if (++d == g->out[0])
+            if (++d == g->out_len[0])
                 d = 0, n++;
         }
     }
@@ -343,7 +326,7 @@ NOINLINE void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC
                __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict partial, const mx_weights *g,
                const mx_chunk *c, long split, long splits, SCALAR alpha, SCALAR beta)
 {
-    const long area = volume(g->out), pixels = volume(g->in), inner = volume(g->inner);
+    const long area = volume(g->out_len), pixels = volume(g->in_len), inner = volume(g->inner);
     const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
     vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS], totals[SUMS * N_VECTORS * 3];
     long lane[VEC * N_VECTORS], row[SUMS];
@@ -357,7 +340,7 @@ NOINLINE void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC
         const long at = c->row + min(i, c->rows - 1), t = at % inner;
         const long ts = t % g->inner[2], tr = t / g->inner[2] % g->inner[1], tz = t / g->inner[2] / g->inner[1];
         row[i] = at / inner * pixels
-            + (tz * g->dilation[0] * g->in[1] + tr * g->dilation[1]) * g->in[2] + ts * g->dilation[2];
+            + (tz * g->dilation[0] * g->in_len[1] + tr * g->dilation[1]) * g->in_len[2] + ts * g->dilation[2];
     }
     for (long i = 0; i < tile_rows * c->taps * c->used; i++)
         STORE_VEC((vec)((ACC)0), i, (ACC *)sums);
@@ -425,8 +408,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
 {
     const mx_chunk c = chunk_of(&g, get_group_id(0));
     const long split = get_group_id(1), group = get_group_id(2), splits = get_num_groups(1);
-    U += u_offset + group * g.lanes * volume(g.out);
-    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in);
+    U += u_offset + group * g.lanes * volume(g.out_len);
+    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in_len);
     W += w_offset + group * group_size(&g);
     /* [group][chunk][split], see partial_size. */
     partial += partial_offset + ((group * get_num_groups(0) + get_group_id(0)) * splits + split) * partial_size(&g);
@@ -465,15 +448,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_partial(
 NOINLINE void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global ACC *restrict to, const mx_copy *c)
 {
     const long step = c->step[2];
-    const long2 inside = mx_inside(-c->before[2], step, c->from[2], c->to[2]);
-    for (long d = 0; d < c->to[0]; d++)
-        for (long h = 0; h < c->to[1]; h++, to += c->to[2]) {
+    const long2 inside = mx_inside(-c->before[2], step, c->from_len[2], c->to_len[2]);
+    for (long d = 0; d < c->to_len[0]; d++)
+        for (long h = 0; h < c->to_len[1]; h++, to += c->to_len[2]) {
             const long di = d * c->step[0] - c->before[0], hi = h * c->step[1] - c->before[1];
-            const bool exists = di >= 0 && di < c->from[0] && hi >= 0 && hi < c->from[1];
+            const bool exists = di >= 0 && di < c->from_len[0] && hi >= 0 && hi < c->from_len[1];
             const long end = exists ? inside.y : 0;
-            __global const STORAGE(V_TYPE) *from = V + (di * c->from[1] + hi) * c->from[2] - c->before[2];
+            __global const STORAGE(V_TYPE) *from = V + (di * c->from_len[1] + hi) * c->from_len[2] - c->before[2];
             long w = 0;
-            for (; w < (exists ? min(inside.x, c->to[2]) : c->to[2]); w++)
+            for (; w < (exists ? min(inside.x, c->to_len[2]) : c->to_len[2]); w++)
                 to[w] = 0;
             if (step == 1)
                 for (; w + VEC <= end; w += VEC)
@@ -485,7 +468,7 @@ NOINLINE void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global AC
                 }
             for (; w < end; w++)
                 to[w] = LOAD(V_TYPE)(from, w * step);
-            for (; w < c->to[2]; w++)
+            for (; w < c->to_len[2]; w++)
                 to[w] = 0;
         }
 }
@@ -496,5 +479,5 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void copy_rows(
     const mx_copy c)
 {
     const long plane = get_group_id(1) * get_num_groups(0) + get_group_id(0);
-    copy_plane(V + v_offset + plane * volume(c.from), to + to_offset + plane * volume(c.to), &c);
+    copy_plane(V + v_offset + plane * volume(c.from_len), to + to_offset + plane * volume(c.to_len), &c);
 }

@@ -46,6 +46,7 @@
 #define TAPS_W 3
 #endif
 #include "include/common.h"
+#include "conv/cpu/winograd_args.h"
 
 #if MX_TYPE(TYPE) < MX_TYPE_half || MX_TYPE(TYPE) > MX_TYPE_bfloat16
 #error "TYPE must be half, float, double or bfloat16"
@@ -70,24 +71,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_ACC MX_JOIN(vload, VEC)
 #define STORE_ACC MX_JOIN(vstore, VEC)
 #define INLINE static inline __attribute__((always_inline))
-
-/* A tile is a number in [0, tiles): first the image, then the tile's row, then its column.  Outputs of a tile are
- * every `dilation`-th pixels; tiles that begin within `dilation` of each other are neighbours.  Tiles are in blocks.
- * A third axis, the depth, is not transformed: each of its slices has tiles of its own, and the products with the
- * filter's slices are summed.  Planes are images of one slice and filters of one tap along the depth. */
-typedef struct {
-    long groups, c, k;              /* channels of a group: of the image that is read, and of the other one */
-    long tiles_h, tiles_w, tiles;   /* of an image's slice, and of that slice of all images */
-    long block;                     /* tiles of a block, a multiple of 4 and of the dilation */
-    long dilation_h, dilation_w, pad_h, pad_w;
-    long images, h, w;              /* the image that tiles are read from */
-    long out_h, out_w;              /* the image that they cover */
-    long row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
-    long flip;                      /* w is read for backward data: c and k change places, taps are reversed */
-    long taps_d, dilation_d, pad_d; /* along the depth */
-    long depth, slice, slices;      /* of the image that is read: slices; the first and the number of those in tiles */
-    long out_depth, out_slice, out_slices; /* of the other: slices; the first and the number of those of this round */
-} mx_winograd;
 
 /* Which of the slices whose tiles there are tap t of slice `out` of the others reads; a negative number: none. */
 static inline long source_slice(const mx_winograd *g, long out, long t)

@@ -407,13 +407,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
 #if ROLL
     __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
 #endif
-    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int id = get_local_id(0), item = mx_quotient(id, g.by_lanes), lane = id - item * g.lanes;
     const int chunk = get_group_id(0) / g.sets, set = get_group_id(0) - chunk * g.sets;
     const int pitch = g.lanes * VEC, first = set * pitch, all = g.blocks * VEC;
     const int strip = chunk * g.items + item, block = set * g.lanes + lane;
     const bool idle = item >= g.items || strip >= g.strips || block >= g.blocks;
-    const int line = mx_by(strip, g.by_across), across = strip - line * g.across;
-    const int n = mx_by(line, g.by_down), down = line - n * g.down;
+    const int line = mx_quotient(strip, g.by_across), across = strip - line * g.across;
+    const int n = mx_quotient(line, g.by_down), down = line - n * g.down;
     const int channel = block * VEC, group = DEPTHWISE ? channel : channel / g.outputs;
     const int read = DEPTHWISE ? channel : group * g.inputs;
     const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;

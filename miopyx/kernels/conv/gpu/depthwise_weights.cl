@@ -71,7 +71,7 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 {
     float sum = 0;
     for (; strip < end; strip++) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         const int p0 = (line - n * g.down) * g.chunks * TH, q0 = (strip - line * g.across) * TW;
         for (int p = p0; p < min(p0 + g.chunks * TH, g.p); p++)
             for (int q = q0; q < min(q0 + TW, g.q); q++) {
@@ -193,7 +193,7 @@ static inline __attribute__((always_inline)) void mx_strips(
 {
     const mx_slot place = mx_slot_of((__local WORD *)ring), place_y = mx_slot_of((__local WORD *)ring_y);
     for (; strip < end; strip += g.items) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         const int p0 = (line - n * g.down) * g.chunks, count = min(g.chunks, g.p - p0);
         const int q0 = (strip - line * g.across) * TW;
         if (aligned)
@@ -226,7 +226,7 @@ static inline __attribute__((always_inline)) void mx_strips(
     int r0, const bool x_line, const bool y_line, float sums[SUMS][VEC])
 {
     for (; strip < end; strip += g.items) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         int p0 = (line - n * g.down) * g.chunks * TH;
         const int q0 = (strip - line * g.across) * TW;
         __global const STORAGE(X_TYPE) *image = x + n * g.x_n;
@@ -303,7 +303,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
     __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
     __local WORD ring_y[RING * OUTER * GROUP] __attribute__((aligned(16)));
 #endif
-    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int id = get_local_id(0), item = mx_quotient(id, g.by_lanes), lane = id - item * g.lanes;
     const int set = get_group_id(0) % g.sets, rest = get_group_id(0) / g.sets;
     const int split = rest / ((R + RR - 1) / RR), r0 = rest % ((R + RR - 1) / RR) * RR;
     const int block = min(set * g.lanes + lane, g.blocks - 1), columns = g.inputs * TAPS;

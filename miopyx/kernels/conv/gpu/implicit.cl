@@ -30,48 +30,26 @@
 #endif
 #include "include/common.h"
 #include "include/gpu_tile.h"
-
-typedef struct {
-    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
-} divisor;
-
-typedef struct {
-    int m, n, k;                           /* of a group's product */
-    int across, down, groups, splits;      /* tiles of a group, and splits of k, `each` long */
-    int each;
-    int channels, taps, taps_w, taps_hw;   /* of the filter, as this launch uses it */
-    int h, w, hw, pixels;                  /* of the grid of pixels; an image's */
-    int len[3];                            /* of the gathered image */
-    int step[3], first[3], tap[3];         /* coordinate = pixel * step + first + tap number * tap */
-    int i_g, i_n, i_c, i_at[3];            /* strides in elements: of the image */
-    int f_first, f_g, f_m, f_n, f_c, f_at[3]; /* of the other factor: w, or dy in direction 2 */
-    int c_first, c_g, c_m, c_n, c_c, c_at[3]; /* of the result */
-    divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w;
-} mx_gather;
-
-/* n / d for 0 <= n < 2^31 */
-static inline int by(int n, const divisor d)
-{
-    return (int)(mul_hi((uint)n << 1, d.magic) >> d.shift);
-}
+#include "include/quotient.h"
+#include "conv/gpu/implicit_args.h"
 
 /* A filter's channel and tap (x: channel, yzw: tap along d h w). */
 static inline int4 tap_of(int q, const mx_gather *g)
 {
 #if CHANNELS_LAST
-    const int t = by(q, g->by_channels), c = q - t * g->channels;
+    const int t = mx_quotient(q, g->by_channels), c = q - t * g->channels;
 #else
-    const int c = by(q, g->by_taps), t = q - c * g->taps;
+    const int c = mx_quotient(q, g->by_taps), t = q - c * g->taps;
 #endif
-    const int d = by(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = by(rest, g->by_taps_w);
+    const int d = mx_quotient(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = mx_quotient(rest, g->by_taps_w);
     return (int4)(c, d, h, rest - h * g->taps_w);
 }
 
 /* A pixel's image and place (x: image, yzw: place along d h w of the grid). */
 static inline int4 pixel_of(int p, const mx_gather *g)
 {
-    const int n = by(p, g->by_pixels), rest = p - n * g->pixels, d = by(rest, g->by_hw), of = rest - d * g->hw;
-    const int h = by(of, g->by_w);
+    const int n = mx_quotient(p, g->by_pixels), rest = p - n * g->pixels, d = mx_quotient(rest, g->by_hw), of = rest - d * g->hw;
+    const int h = mx_quotient(of, g->by_w);
     return (int4)(n, d, h, of - h * g->w);
 }
 

@@ -30,6 +30,7 @@
 #define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
+#include "conv/gpu/winograd_args.h"
 
 #define POINTS (TILE + 2)
 #if TILE == 4
@@ -42,19 +43,11 @@
 #endif
 
 typedef struct {
-    int images, channels, tiles_h, tiles_w; /* counts */
-    int h, w, pad_h, pad_w;                 /* of the tensor's images */
-    int move;                               /* pixels from a tile to the next */
-    int t_n, t_c, t_h, t_w;                 /* the tensor's strides in elements */
-    int point, tile, channel;               /* the workspace's: a tile is a number that counts on over the images */
-} mx_winograd;
-
-typedef struct {
     int n, c, h, w, at; /* image, channel, first pixel, place in the workspace */
     bool inside;
 } window;
 
-static inline window window_of(const mx_winograd *g)
+static inline window window_of(const mx_window *g)
 {
     window v;
     const int tiles = g->tiles_h * g->tiles_w, all = tiles * g->images, i = (int)get_global_id(0);
@@ -138,7 +131,7 @@ static inline void output_transform(const ACC *v, int count, ACC *to)
 
 /* Both transforms of inputs: of tiles of an image (SIDE == POINTS), and of filters or tiles in their place. */
 __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x_offset, __global ACC *restrict to,
-                              long to_offset, const mx_winograd g)
+                              long to_offset, const mx_window g)
 {
     const window at = window_of(&g);
     if (!at.inside)
@@ -182,7 +175,7 @@ __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x
 
 __kernel void winograd_outputs(__global const ACC *restrict from, long from_offset,
                                __global STORAGE(X_TYPE) *restrict y, long y_offset,
-                               const mx_winograd g, const SCALAR alpha, const SCALAR beta)
+                               const mx_window g, const SCALAR alpha, const SCALAR beta)
 {
     const window at = window_of(&g);
     if (!at.inside)

@@ -43,42 +43,42 @@ cdef tuple TALLS = (2, 4, 7)
 cdef tuple LOWS = (1, 2, 4)
 cdef tuple PLANES = (3072, 6144, 12288, 24576, 49152)
 
-# The structs of kernels/conv/cpu/grouped.h, which explains them.
-cdef struct mx_side:
-    int64_t n, c, d, h, w, span
-    int channels, depth, height, width
+cdef extern from "miopyx/kernels/conv/cpu/grouped_args.h" nogil:
+    ctypedef struct mx_side:
+        int64_t n, c, d, h, w, span
+        int channels, depth, height, width
 
-cdef struct mx_planes:
-    int step_h, step_w, pitch, sub, behind
+    ctypedef struct mx_planes:
+        int step_h, step_w, pitch, sub, behind
 
-cdef struct mx_grouped:
-    mx_side input, output
-    mx_planes planes
-    int groups, inputs, outputs, padded
-    int backward
-    int taps[3]
-    int dilation[3]
-    int step[3]
-    int pad[3]
-    int out_h, out_w
-    int first_h, first_w
-    int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
-    int least_h, least_w
-    int reach_h
-    int together
-    int splits
+    ctypedef struct mx_grouped:
+        mx_side input, output
+        mx_planes planes
+        int groups, inputs, outputs, padded
+        int backward
+        int taps[3]
+        int dilation[3]
+        int step[3]
+        int pad[3]
+        int out_h, out_w
+        int first_h, first_w
+        int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
+        int least_h, least_w
+        int reach_h
+        int together
+        int splits
 
-cdef struct mx_filters:
-    int64_t g, o, i, d, h, w
-    int groups, outputs, inputs
-    int taps[3]
+    ctypedef struct mx_filters:
+        int64_t g, o, i, d, h, w
+        int groups, outputs, inputs
+        int taps[3]
 
-cdef struct mx_grouped_sum:
-    int64_t k, c, d, h, w
-    int filters, inputs
-    int taps[3]
-    int splits
-    int64_t row
+    ctypedef struct mx_grouped_sum:
+        int64_t k, c, d, h, w
+        int filters, inputs
+        int taps[3]
+        int splits
+        int64_t row
 
 # How a problem is computed: elements of a vector and of a position, channels of what the struct calls one, register
 # tile, struct.

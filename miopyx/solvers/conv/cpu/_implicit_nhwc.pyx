@@ -36,10 +36,15 @@ cdef enum:
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
 
-# The struct of kernels/conv/cpu/implicit_nhwc.h, which explains it.
-cdef struct mx_nhwc:
-    int images, groups, inputs, outputs, in_pixel, out_pixel
-    int[3] into, out, taps, pad, step, dilation
+cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
+    ctypedef struct mx_nhwc:
+        int images, groups, inputs, outputs, in_pixel, out_pixel
+        int in_len[3]
+        int out_len[3]
+        int taps[3]
+        int pad[3]
+        int step[3]
+        int dilation[3]
 
 # A convolution as the kernels see it, and what else steps are made of.
 cdef struct shape_t:
@@ -107,7 +112,7 @@ cdef bytes _struct(const shape_t* s):
     g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
     g.in_pixel, g.out_pixel = <int> s.in_pixel, <int> s.out_pixel
     for i in range(3):
-        g.into[i], g.out[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
+        g.in_len[i], g.out_len[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
         g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
     return (<const unsigned char*> &g)[:sizeof(g)]
 

@@ -27,26 +27,26 @@ cdef enum:
 
 cdef tuple ONE = (0,), BOTH = (0, 1), DEPTHS = (128, 256, 512), SUMS = (128, 256, 512)
 
-# The struct of the kernel file, which explains it.
-cdef struct mx_weights:
-    int64_t lanes, rows
-    int64_t chunk_rows, chunk_taps
-    int64_t depth
-    int64_t images, u_n, v_n
-    int64_t out[3]
-    int64_t into[3]
-    int64_t taps[3]
-    int64_t inner[3]
-    int64_t pad[3]
-    int64_t step[3]
-    int64_t dilation[3]
-    int64_t lanes_last
+cdef extern from "miopyx/kernels/conv/cpu/implicit_weights_args.h" nogil:
+    ctypedef struct mx_weights:
+        int64_t lanes, rows
+        int64_t chunk_rows, chunk_taps
+        int64_t depth
+        int64_t images, u_n, v_n
+        int64_t out_len[3]
+        int64_t in_len[3]
+        int64_t taps[3]
+        int64_t inner[3]
+        int64_t pad[3]
+        int64_t step[3]
+        int64_t dilation[3]
+        int64_t lanes_last
 
-cdef struct mx_copy:
-    int64_t to[3]
-    int64_t source[3]
-    int64_t before[3]
-    int64_t step[3]
+    ctypedef struct mx_copy:
+        int64_t to_len[3]
+        int64_t from_len[3]
+        int64_t before[3]
+        int64_t step[3]
 
 # What the host knows beside them.
 cdef struct plan_t:
@@ -84,15 +84,15 @@ cdef void _join_axes(mx_weights* g) noexcept nogil:
     """Join the last axis to the one before where the filter leaves it alone, for long rows."""
     cdef int _turn
     for _turn in range(2):
-        if (g.taps[2] != 1 or g.step[2] != 1 or g.pad[2] != 0 or g.into[2] != g.out[2] or g.step[1] != 1):
+        if (g.taps[2] != 1 or g.step[2] != 1 or g.pad[2] != 0 or g.in_len[2] != g.out_len[2] or g.step[1] != 1):
             return
-        g.out[2] *= g.out[1]
-        g.pad[2], g.dilation[2] = g.pad[1] * g.into[2], g.dilation[1] * g.into[2]
-        g.into[2] *= g.into[1]
+        g.out_len[2] *= g.out_len[1]
+        g.pad[2], g.dilation[2] = g.pad[1] * g.in_len[2], g.dilation[1] * g.in_len[2]
+        g.in_len[2] *= g.in_len[1]
         g.taps[2] = g.taps[1]
-        g.out[1], g.into[1], g.taps[1] = g.out[0], g.into[0], g.taps[0]
+        g.out_len[1], g.in_len[1], g.taps[1] = g.out_len[0], g.in_len[0], g.taps[0]
         g.pad[1], g.step[1], g.dilation[1] = g.pad[0], g.step[0], g.dilation[0]
-        g.out[0] = g.into[0] = g.taps[0] = g.step[0] = g.dilation[0] = 1
+        g.out_len[0] = g.in_len[0] = g.taps[0] = g.step[0] = g.dilation[0] = 1
         g.pad[0] = 0
 
 
@@ -102,27 +102,27 @@ cdef void _set_axes(plan_t* t, const mx_conv_problem* p) noexcept nogil:
     cdef bint sampled = False
     cdef int i
     for i in range(3):
-        g.out[i], g.into[i], g.taps[i], g.inner[i] = p.y.len[2 + i], p.x.len[2 + i], p.w.len[2 + i], 1
+        g.out_len[i], g.in_len[i], g.taps[i], g.inner[i] = p.y.len[2 + i], p.x.len[2 + i], p.w.len[2 + i], 1
         g.pad[i], g.step[i], g.dilation[i] = p.pad[i], p.step[i], p.dilation[i]
-        t.copy.source[i], t.copy.step[i] = g.into[i], 1
-        sampled |= g.step[i] != 1 and g.out[i] > 1
+        t.copy.from_len[i], t.copy.step[i] = g.in_len[i], 1
+        sampled |= g.step[i] != 1 and g.out_len[i] > 1
     t.copied = p.w.type != _accumulator(p)
     if sampled and _volume(g.taps) == 1 and g.pad[0] == 0 and g.pad[1] == 0 and g.pad[2] == 0:
         t.copied = True
         for i in range(3):
             t.copy.step[i] = g.step[i]
-            g.into[i], g.step[i] = g.out[i], 1
+            g.in_len[i], g.step[i] = g.out_len[i], 1
     elif _volume(g.taps) > 1 and 4 * _ceil(g.rows, t.tile_rows) * t.tile_rows > 5 * g.rows:
         t.copied = True
         g.rows *= _volume(g.taps)
         for i in range(3):
             t.copy.before[i] = g.pad[i]
-            g.into[i] = (g.out[i] - 1) * g.step[i] + (g.taps[i] - 1) * g.dilation[i] + 1
+            g.in_len[i] = (g.out_len[i] - 1) * g.step[i] + (g.taps[i] - 1) * g.dilation[i] + 1
             g.inner[i] = g.taps[i]
             g.taps[i] = 1
             g.pad[i] = 0
     for i in range(3):
-        t.copy.to[i] = g.into[i]
+        t.copy.to_len[i] = g.in_len[i]
     if _volume(g.inner) == 1:
         _join_axes(g)
 
@@ -140,7 +140,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     _set_axes(&t, p)
     area = spatial_size(&p.y)
     g.images, g.u_n = p.x.len[0], g.lanes * p.groups * area
-    g.v_n = capped_product(t.planes, _volume(g.into))
+    g.v_n = capped_product(t.planes, _volume(g.in_len))
 
     # Taps and rows of a work-item: all taps where that can be, and whole tiles, dealt evenly.
     taps = _volume(g.taps)

@@ -57,19 +57,19 @@ cdef tuple WEIGHTS_ROUNDS = (4, 8, 16)
 cdef tuple USUAL = (32, 4)
 cdef tuple USUAL_WEIGHTS = (128, 16)
 
-# The struct of kernels/conv/cpu/winograd.h, which explains it.
-cdef struct mx_winograd:
-    int64_t groups, c, k
-    int64_t tiles_h, tiles_w, tiles
-    int64_t block
-    int64_t dilation_h, dilation_w, pad_h, pad_w
-    int64_t images, h, w
-    int64_t out_h, out_w
-    int64_t row, point
-    int64_t flip
-    int64_t taps_d, dilation_d, pad_d
-    int64_t depth, slice, slices
-    int64_t out_depth, out_slice, out_slices
+cdef extern from "miopyx/kernels/conv/cpu/winograd_args.h" nogil:
+    ctypedef struct mx_winograd:
+        int64_t groups, c, k
+        int64_t tiles_h, tiles_w, tiles
+        int64_t block
+        int64_t dilation_h, dilation_w, pad_h, pad_w
+        int64_t images, h, w
+        int64_t out_h, out_w
+        int64_t row, point
+        int64_t flip
+        int64_t taps_d, dilation_d, pad_d
+        int64_t depth, slice, slices
+        int64_t out_depth, out_slice, out_slices
 
 # How a problem is computed: g describes its largest round, d the tiles of dy for backward weights.
 cdef struct plan_t:

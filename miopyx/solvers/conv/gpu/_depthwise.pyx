@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
 from miopyx.solvers.conv.nvidia._common cimport (
-    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_partial, up,
+    INT_LIMIT, divisor, gcd, mx_divisor, refuse_sizes, stride_of, sum_partial, up,
 )
 
 cdef enum:
@@ -44,17 +44,17 @@ cdef enum:
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
     LANES_OF_WEIGHTS = 64
 
-# The struct of kernels/conv/gpu/depthwise.h, which explains it.
-cdef struct mx_depthwise:
-    int lanes, items, blocks, sets
-    int strips, across, down, chunks
-    int each
-    int outputs, inputs
-    int h, w, p, q
-    int first_h, first_w, skip_h, skip_w
-    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
-    int w_g, w_o, w_i, w_r, w_s
-    mx_nv_divisor by_lanes, by_across, by_down
+cdef extern from "miopyx/kernels/conv/gpu/depthwise_args.h" nogil:
+    ctypedef struct mx_depthwise:
+        int lanes, items, blocks, sets
+        int strips, across, down, chunks
+        int each
+        int outputs, inputs
+        int h, w, p, q
+        int first_h, first_w, skip_h, skip_w
+        int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
+        int w_g, w_o, w_i, w_r, w_s
+        mx_divisor by_lanes, by_across, by_down
 
 # A problem as the kernels see it: x is read and y written, or for backward weights read too.
 cdef struct shape_t:

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, spatial_size, sum_terms, type_token
 from miopyx.solvers.conv._matmul cimport matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
-from miopyx.solvers.conv.nvidia._common cimport divisor, mx_nv_divisor, span, stride_of, taps_of, taps_t, up
+from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, span, stride_of, taps_of, taps_t, up
 
 cdef enum:
     IMPLICIT_GEMM = 5
@@ -28,25 +28,24 @@ cdef enum:
     LEAST = 256              # terms of a split
     SUM_GROUP = 64
 
-# The struct of kernels/conv/gpu/implicit.cl, which explains it.
-cdef struct mx_gather:
-    int m, n, k
-    int across, down, groups, splits
-    int each
-    int channels, taps, taps_w, taps_hw
-    int h, w, hw, pixels
-    int len[3]
-    int step[3]
-    int first[3]
-    int tap[3]
-    int i_g, i_n, i_c
-    int i_at[3]
-    int f_first, f_g, f_m, f_n, f_c
-    int f_at[3]
-    int c_first, c_g, c_m, c_n, c_c
-    int c_at[3]
-    mx_nv_divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w
-
+cdef extern from "miopyx/kernels/conv/gpu/implicit_args.h" nogil:
+    ctypedef struct mx_gather:
+        int m, n, k
+        int across, down, groups, splits
+        int each
+        int channels, taps, taps_w, taps_hw
+        int h, w, hw, pixels
+        int len[3]
+        int step[3]
+        int first[3]
+        int tap[3]
+        int i_g, i_n, i_c
+        int i_at[3]
+        int f_first, f_g, f_m, f_n, f_c
+        int f_at[3]
+        int c_first, c_g, c_m, c_n, c_c
+        int c_at[3]
+        mx_divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w
 
 cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
     return (a + b - 1) // b

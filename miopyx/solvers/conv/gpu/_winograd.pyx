@@ -28,14 +28,13 @@ cdef enum:
     ROUND_BYTES = 256 << 20  # of transformed tiles, one image's at least
     INT_LIMIT = 0x7FFFFFFF
 
-# The struct of kernels/conv/gpu/winograd.cl, which explains it.
-cdef struct mx_winograd:
-    int images, channels, tiles_h, tiles_w
-    int h, w, pad_h, pad_w
-    int move
-    int t_n, t_c, t_h, t_w
-    int point, tile, channel
-
+cdef extern from "miopyx/kernels/conv/gpu/winograd_args.h" nogil:
+    ctypedef struct mx_window:
+        int images, channels, tiles_h, tiles_w
+        int h, w, pad_h, pad_w
+        int move
+        int t_n, t_c, t_h, t_w
+        int point, tile, channel
 
 cdef int64_t _acc_size(const mx_conv_problem* p) noexcept nogil:
     return 8 if p.w.type == MX_DOUBLE else 4
@@ -46,8 +45,8 @@ cdef bint _last(const mx_conv_problem* p) noexcept nogil:
     return stride_of(&p.x, 1) == 1 and stride_of(&p.y, 1) == 1
 
 
-cdef mx_winograd _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
-    cdef mx_winograd g
+cdef mx_window _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
+    cdef mx_window g
     memset(&g, 0, sizeof(g))
     g.images, g.channels = <int> images, <int> t.len[1]
     g.h, g.w, g.pad_h, g.pad_w = <int> t.len[3], <int> t.len[4], <int> pad_h, <int> pad_w
@@ -158,19 +157,19 @@ cdef class _WinogradGpu(ConvSolver):
         return self.weights_bytes(p) + up(points * tiles * p.x.len[1] * _acc_size(p), 256) + up(
             points * tiles * p.y.len[1] * _acc_size(p), 256)
 
-    cdef void place(self, mx_winograd* g, int64_t tile, int64_t channel) noexcept:
+    cdef void place(self, mx_window* g, int64_t tile, int64_t channel) noexcept:
         """Set the order of transformed tiles in the workspace."""
         g.tile, g.channel = <int> tile, <int> channel
         g.point = <int> (g.images * g.tiles_h * g.tiles_w * g.channels)
 
-    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_winograd* g, int64_t side,
+    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_window* g, int64_t side,
                         Arg source, Arg target, int64_t data_type, bint flip, bint last, tuple scalars):
         cdef int64_t items = <int64_t> g.images * g.tiles_h * g.tiles_w * g.channels
         spec = KernelSpec(
             "conv/gpu/winograd.cl", entry, X_TYPE=type_token(data_type), TILE=self.edge, SIDE=side, FLIP=int(flip),
             CHANNELS_LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
             SCALAR="double" if wide_scalars(dev, data_type) else "float")
-        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)]), *scalars)
+        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_window)]), *scalars)
         return Step(spec, args, (up(items, GROUP),), (GROUP,))
 
 
@@ -191,7 +190,7 @@ cdef class _WinogradGpuData(_WinogradGpu):
         cdef int64_t pad_w = TAPS - 1 - p.pad[2] if back else p.pad[2]
         cdef int64_t at_source = self.weights_bytes(p), at_target, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef mx_gemm g
-        cdef mx_winograd filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
+        cdef mx_window filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
         filters.tiles_h = filters.tiles_w = filters.move = 1
         self.place(&filters, p.w.len[1], 1)
         at_target = at_source + up(side * side * each * self.tiles(p) * source.len[1] * size, 256)
@@ -251,7 +250,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
         cdef int64_t at_x = self.weights_bytes(p), at_y, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, value_size = type_size(<int> p.x.type)
         cdef mx_gemm g
-        cdef mx_winograd weights = _window(&p.w, p.w.len[0], 0, 0), x, y
+        cdef mx_window weights = _window(&p.w, p.w.len[0], 0, 0), x, y
         cdef list steps = []
         weights.tiles_h = weights.tiles_w = weights.move = 1
         self.place(&weights, c, 1)

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Problem, Solver, host_function
+from miopyx.values._integers cimport ceil_div
 
 # The floating-point types as kernels name them.
 cdef dict TOKENS
@@ -17,8 +18,3 @@ cdef class OpenCLLayer(Solver):
 
 
 cdef int64_t result_type(Problem problem) noexcept
-
-
-cdef inline int64_t ceil_div(int64_t a, int64_t b) noexcept nogil:
-    """Return a / b, rounded up; neither is negative."""
-    return (a + b - 1) // b

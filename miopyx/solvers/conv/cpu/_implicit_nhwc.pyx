@@ -13,16 +13,17 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, in_blocks, spatial_size, sum_terms, type_token,
+    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, real_token,
+    spatial_size, sum_terms, type_token,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     LONGEST_AXIS = 1 << 26
     MOST_CHANNELS = 1 << 18
     MOST_PHASES = 512
@@ -55,22 +56,6 @@ cdef struct shape_t:
     bint converted                            # the input is copied to the workspace
 
 
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Packed, channels last."""
-    cdef int64_t stride = 1
-    cdef int axis, i
-    for i in range(5):
-        axis = 1 if i == 0 else 5 - i if i < 4 else 0
-        if t.len[axis] > 1 and t.stride[axis] != stride:
-            return False
-        stride *= t.len[axis]
-    return True
-
-
 cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     cdef shape_t s
     cdef const mx_tensor* x = &p.x
@@ -99,10 +84,10 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     lanes = s.outputs
     if p.direction == MX_BACKWARD_WEIGHTS:
         lanes = s.taps[0] * s.taps[1] * s.taps[2] * s.inputs
-    s.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
+    s.vec = dev.vector_bytes // acc_size(p)
     s.n_vectors = 2 if dev.vector_bytes == 32 else 4    # AVX2 has 16 registers, AVX-512 and NEON 32
-    s.vectors = _ceil(lanes, s.vec)
-    s.tiles = _ceil(s.vectors, s.n_vectors)
+    s.vectors = ceil_div(lanes, s.vec)
+    s.tiles = ceil_div(s.vectors, s.n_vectors)
     return s
 
 
@@ -119,14 +104,14 @@ cdef bytes _struct(const shape_t* s):
 
 cdef int64_t _zeros(const shape_t* s) noexcept:
     """Elements of the row that stands for pixels in the padding."""
-    return _ceil(min(s.inputs, LARGEST_BLOCK), 16) * 16
+    return up(min(s.inputs, LARGEST_BLOCK), 16)
 
 
 cdef int64_t _packed_bytes(const shape_t* s, int64_t size) noexcept:
     """The zeros and the packed filters, up to where the input may begin."""
     cdef int64_t depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2]
     cdef int64_t elements = capped_product(s.groups * s.vectors * s.vec, depth) + _zeros(s)
-    return _ceil(capped_product(elements, size), CACHE_LINE) * CACHE_LINE
+    return up(capped_product(elements, size), CACHE_LINE)
 
 
 cdef int64_t _input_elements(const shape_t* s) noexcept:
@@ -154,7 +139,7 @@ cdef class _Nhwc(ConvSolver):
         cdef int64_t phases = 1
         if not dev.is_cpu:
             return "needs a CPU device"
-        if not (_channels_last(&p.x) and _channels_last(&p.w) and _channels_last(&p.y)):
+        if not (is_packed_nhwc(&p.x) and is_packed_nhwc(&p.w) and is_packed_nhwc(&p.y)):
             return "tensors are not packed with channels last"
         if p.direction == MX_BACKWARD_DATA or p.direction == MX_BACKWARD_WEIGHTS:
             if p.w.type == MX_INT8:
@@ -193,19 +178,19 @@ cdef class _NhwcData(_Nhwc):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t size = acc_size(p)
         return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
         cdef bint backward = p.direction == MX_BACKWARD_DATA, wide
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4, zeros = _zeros(&s), start = _packed_bytes(&s, size)
+        cdef int64_t size = acc_size(p), zeros = _zeros(&s), start = _packed_bytes(&s, size)
         cdef int64_t taps = s.taps[0] * s.taps[1] * s.taps[2], pixels, chunks, phases = 1, lines, length, items
         cdef int in_slot = SLOT_Y if backward else SLOT_X, out_slot = SLOT_X if backward else SLOT_Y
         cdef const mx_tensor* x = &p.y if backward else &p.x
         cdef const mx_tensor* y = &p.x if backward else &p.y
         cdef int i
-        accumulator = "double" if p.w.type == MX_DOUBLE else "float"
+        accumulator = real_token(p.w.type == MX_DOUBLE)
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
         # As many work-items as there is use for: about 64 KB each.
@@ -231,11 +216,11 @@ cdef class _NhwcData(_Nhwc):
 
         pixels = s.images
         for i in range(3):
-            pixels *= _ceil(s.out[i], s.step[i]) if backward else s.out[i]
+            pixels *= ceil_div(s.out[i], s.step[i]) if backward else s.out[i]
             phases *= s.step[i] if backward else 1
-        chunks = max(_ceil(pixels, config[0]), min(_ceil(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
+        chunks = max(ceil_div(pixels, config[0]), min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
         wide = wide_scalars(dev, y.type)
-        defines = {"SCALAR": "double" if wide else "float", "OUT_TYPE": type_token(y.type),
+        defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
                    **{name: value for (name, _, _), value in zip(DATA, config)}, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
@@ -271,8 +256,8 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     cdef int64_t splits(self, const shape_t* s, int64_t chunk) noexcept:
         """Into how many the sums over pixels are split, whatever the device."""
         cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
-        cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
-        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_SPLIT))
+        cdef int64_t items = s.tiles * ceil_div(s.outputs, chunk) * s.groups
+        return max(1, min(ceil_div(ITEMS, items), pixels // LEAST_SPLIT))
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return in_blocks(sum_terms(p)) + ITEMS          # as many splits, at most
@@ -284,15 +269,15 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         if splits == 1:
             return 0
         return capped_product(splits, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
-            8 if p.w.type == MX_DOUBLE else 4)
+            acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t splits = self.splits(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t splits = self.splits(&s, config[0]), size = acc_size(p)
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
-        defines = {"IN_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": s.vec,
-                   "N_VECTORS": s.n_vectors, "SCALAR": "double" if wide else "float",
+        defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
+                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
                    **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
         # One split has no partial sums, and there may be no workspace.
         summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
@@ -300,7 +285,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, _ceil(s.outputs, config[0]), s.groups * splits), (1, 1, 1))]
+            (s.tiles, ceil_div(s.outputs, config[0]), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),

@@ -219,6 +219,13 @@ cdef plan_t _best(Device dev, const mx_conv_problem* p) noexcept:
     return best
 
 
+cdef plan_t _tuned(Device dev, const mx_conv_problem* p, tuple config) noexcept:
+    """The problem as a configuration says, see `table`."""
+    cdef int64_t h, w
+    h, w = config
+    return _plan(dev, p, h, w)
+
+
 # Steps
 
 
@@ -397,7 +404,7 @@ cdef class _Fft(ConvSolver):
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         """Whether the filter fits such transforms, and they the workspace."""
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         return q.lanes > 0 and _workspace(&q) <= self.workspace_bytes(dev, p)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
@@ -409,7 +416,7 @@ cdef class _FftData(_Fft):
     """Forward, and backward data, which is a convolution where the other is a correlation."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         cdef bint backward = p.direction == MX_BACKWARD_DATA
         cdef mx_fft_tiles w = _filters(p, &q)
         cdef mx_fft_tiles x = _tiles(p, &q, &p.y if backward else &p.x, False)
@@ -464,7 +471,7 @@ cdef class FftWrw(_Fft):
         return "MIOPEN_DEBUG_CONV_FFT"
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         cdef mx_fft_tiles w = _filters(p, &q), x = _tiles(p, &q, &p.x, False), y = _tiles(p, &q, &p.y, False)
         cdef mx_fft_product g
         cdef int64_t first

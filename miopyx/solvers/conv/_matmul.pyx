@@ -70,29 +70,29 @@ cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
 
 cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     """Return the configuration that is taken where nothing was tuned."""
-    cdef tuple usual = tuple([default for _, _, default in _choices(dev, g)])
-    if not dev.is_cpu and not matmul_fits(dev, g, c_type, usual):
-        return (8, *usual[1:])  # a quarter of the work-items and half of the local memory
+    cdef dict usual = {name: default for name, _, default in _choices(dev, g)}
+    if not dev.is_cpu and not matmul_fits(dev, g, c_type, tuple(usual.values())):
+        usual["SIDE"] = 8      # a quarter of the work-items and half of the local memory
     # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
     if dev.is_cpu and _along_n(g) and dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
-        return 6, 4, *usual[2:]
-    return usual
+        usual["TILE_ROWS"], usual["N_VECTORS"] = 6, 4
+    return tuple(usual.values())
 
 
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
     """Whether values of the table go together: on CPUs tiles that fill the registers, on GPUs ones the device holds."""
-    cdef int64_t a, b, c, d, registers
+    cdef int64_t side, each_m, each_n, depth, rows, vectors, registers
     if not dev.is_cpu:
-        a, b, c, d = config
-        return (a * a <= dev.max_work_group and b * c <= LARGEST_TILE
-                and d * (a * b + a * c + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)
+        side, each_m, each_n, depth = config
+        return (side * side <= dev.max_work_group and each_m * each_n <= LARGEST_TILE
+                and depth * (side * each_m + side * each_n + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)
     if not _along_n(g) or config == matmul_default(dev, g, c_type):
         return True
     # A tile's sums, a row of B and an element of A: AVX-512 and SVE have 32 registers, what is narrower has 16.
     registers = 32 if dev.vector_bytes == 64 else 16
-    a, b = config[0], config[1]
-    return a * b + b + 1 <= registers and (
-        a * b >= registers // 2 or a >= g.m or b >= ceil_div(g.n, _vector(dev, c_type)))
+    rows, vectors, _, _ = config
+    return rows * vectors + vectors + 1 <= registers and (
+        rows * vectors >= registers // 2 or rows >= g.m or vectors >= ceil_div(g.n, _vector(dev, c_type)))
 
 
 cdef str matmul_refuses(Device dev, int64_t c_type):

@@ -190,7 +190,8 @@ cdef class _Grouped(ConvSolver):
         return ("PLANES", PLANES),
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        return self.plan(dev, p, config[0]).fits
+        choice, = config    # TALL or PLANES
+        return self.plan(dev, p, choice).fits
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef plan_t q = self.plan(dev, p, 0)
@@ -403,7 +404,8 @@ cdef class _GroupedData(_Grouped):
                 * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p, config[0])
+        choice, = config    # TALL or PLANES
+        cdef plan_t q = self.plan(dev, p, choice)
         cdef mx_filters f = self.filters(p, &q)
         cdef int64_t size = type_size(<int> p.w.type), acc = acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE, packed = self.packed(p, &q)
@@ -506,7 +508,8 @@ cdef class CpuGroupedWrw(_Grouped):
         return q.g.splits * self.row(p, q) * acc_size(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p, config[0])
+        choice, = config    # TALL or PLANES
+        cdef plan_t q = self.plan(dev, p, choice)
         cdef int images = <int> _images(p), i
         cdef int64_t size = type_size(<int> p.w.type), acc = acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE

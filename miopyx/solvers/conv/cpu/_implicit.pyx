@@ -119,11 +119,13 @@ cdef class _CpuImplicitGemm(ConvSolver):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)
+        cdef int64_t k_block, groups
         cdef const mx_tensor* x = _in(p)
         cdef const mx_tensor* y = _out(p)
         cdef bint pairs = _pairs(p), wide = wide_scalars(dev, y.type)
         cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else MAX_ROWS
         cdef int64_t blocks = ceil_div(_rows(p), t.rows), acc = acc_size(p)
+        k_block, groups = config
         for i in range(3):
             if self.direction == MX_FORWARD:
                 positions *= y.len[2 + i]
@@ -131,7 +133,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
                 positions *= ceil_div(y.len[2 + i], p.step[i])
                 phases *= 1 if i == 2 and pairs else min(p.step[i], y.len[2 + i])
         tiles = ceil_div(ceil_div(positions, t.vec), t.vectors)
-        chunks = min(ceil_div(<int64_t> config[1] * dev.compute_units, tiles * phases * p.groups),
+        chunks = min(ceil_div(groups * dev.compute_units, tiles * phases * p.groups),
                      ceil_div(blocks * t.rows, LEAST_ROWS))
         chunks = max(ceil_div(blocks * t.rows, most), chunks)
         cdef bint in_place = _in_place(dev, p)
@@ -152,7 +154,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
             (ceil_div(_rows(p), t.vec) if self.direction == MX_FORWARD else
              ceil_div(x.len[1] // p.groups, PACKED_CHANNELS), p.groups, 1), (1, 1, 1))
         convolve = Step(
-            KernelSpec("conv/cpu/implicit.cl", "convolve", KERNELS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
+            KernelSpec("conv/cpu/implicit.cl", "convolve", KERNELS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=k_block, **defines),
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,
              Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,

@@ -33,9 +33,10 @@ cdef enum:
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
-cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
+cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
 
 cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
     ctypedef struct mx_nhwc:
@@ -129,6 +130,11 @@ cdef tuple _usual(tuple table):
     return tuple([usual for _, _, usual in table])
 
 
+cdef dict _tuned(tuple table, tuple config):
+    """A configuration by the names of its table."""
+    return {name: value for (name, _, _), value in zip(table, config)}
+
+
 cdef class _Nhwc(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
@@ -190,6 +196,7 @@ cdef class _NhwcData(_Nhwc):
         cdef const mx_tensor* x = &p.y if backward else &p.x
         cdef const mx_tensor* y = &p.x if backward else &p.y
         cdef int i
+        tuned = _tuned(DATA, config)
         accumulator = real_token(p.w.type == MX_DOUBLE)
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
@@ -218,10 +225,11 @@ cdef class _NhwcData(_Nhwc):
         for i in range(3):
             pixels *= ceil_div(s.out[i], s.step[i]) if backward else s.out[i]
             phases *= s.step[i] if backward else 1
-        chunks = max(ceil_div(pixels, config[0]), min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
+        chunks = max(ceil_div(pixels, <int64_t> tuned["CHUNK"]),
+                     min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
         wide = wide_scalars(dev, y.type)
         defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
-                   **{name: value for (name, _, _), value in zip(DATA, config)}, **both}
+                   **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
         steps.append(Step(
@@ -265,7 +273,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most splits that any configuration takes."""
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t splits = self.splits(&s, 192)
+        cdef int64_t splits = self.splits(&s, LARGEST_CHUNK)
         if splits == 1:
             return 0
         return capped_product(splits, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
@@ -273,19 +281,20 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t splits = self.splits(&s, config[0]), size = acc_size(p)
+        cdef dict tuned = _tuned(WEIGHTS, config)
+        cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
         defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
                    "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
-                   **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
+                   **tuned}
         # One split has no partial sums, and there may be no workspace.
         summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, ceil_div(s.outputs, config[0]), s.groups * splits), (1, 1, 1))]
+            (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),

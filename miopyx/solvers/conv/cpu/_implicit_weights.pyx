@@ -161,6 +161,12 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     return t
 
 
+cdef plan_t _tuned(Device dev, const mx_conv_problem* p, tuple config) noexcept:
+    """The plan of a configuration, see `table`."""
+    lanes_last, depth, sums = config
+    return _plan(dev, p, lanes_last, depth, sums)
+
+
 cdef int64_t _vec(Device dev, const mx_conv_problem* p) noexcept:
     return vector_lanes(dev, type_size(<int> _accumulator(p)))
 
@@ -198,7 +204,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         cdef tuple lasts, depths, sums
         (_, lasts), (_, depths), (_, sums) = self.table(dev, p)
         for config in itertools.product(lasts, depths, sums):
-            t = _plan(dev, p, config[0], config[1], config[2])
+            t = _tuned(dev, p, config)
             if capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc:
                 most = max(most, t.copy_bytes + t.partial_bytes)
         return most
@@ -217,7 +223,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
+        cdef plan_t t = _tuned(dev, p, config)
         return capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
@@ -229,10 +235,10 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return int(last), 256, 256 if spatial_size(&p.w) == 1 else 512
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
+        cdef plan_t t = _tuned(dev, p, config)
         cdef bint wide = wide_scalars(dev, p.w.type)
         cdef int64_t size = type_size(<int> p.x.type), wide_size = type_size(<int> _accumulator(p))
-        cdef int u = SLOT_X if config[0] else SLOT_Y, v = SLOT_Y if config[0] else SLOT_X
+        cdef int u = SLOT_X if t.g.lanes_last else SLOT_Y, v = SLOT_Y if t.g.lanes_last else SLOT_X
         token, acc = type_token(p.w.type), type_token(_accumulator(p))
         defines = {
             "U_TYPE": token, "ACC": acc, "SCALAR": real_token(wide), "VEC": t.vec,

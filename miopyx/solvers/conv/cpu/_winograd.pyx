@@ -54,7 +54,7 @@ cdef tuple BLOCKS = (16, 32, 64)
 cdef tuple WEIGHTS_BLOCKS = (64, 128, 256)
 cdef tuple ROUNDS = (1, 2, 4)
 cdef tuple WEIGHTS_ROUNDS = (4, 8, 16)
-cdef tuple USUAL = (32, 4)
+cdef tuple USUAL = (32, 4)               # BLOCK, ROUND_MIB
 cdef tuple USUAL_WEIGHTS = (128, 16)
 
 cdef extern from "miopyx/kernels/conv/cpu/winograd_args.h" nogil:
@@ -180,8 +180,8 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t points, int64_t 
 
 cdef plan_t _usual(Device dev, const mx_conv_problem* p, int64_t points) noexcept:
     """With the defaults of what is tunable."""
-    cdef tuple usual = USUAL_WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else USUAL
-    return _plan(dev, p, points, usual[0], usual[1])
+    block, round_mib = USUAL_WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else USUAL
+    return _plan(dev, p, points, block, round_mib)
 
 
 cdef int64_t _bytes(const plan_t* a) noexcept nogil:
@@ -340,7 +340,10 @@ cdef class _Winograd(ConvSolver):
         return () if _usual(dev, p, self.points).fused else USUAL
 
     cdef plan_t plan(self, Device dev, const mx_conv_problem* p, tuple config) noexcept:
-        return _plan(dev, p, self.points, config[0], config[1]) if config else _usual(dev, p, self.points)
+        if not config:
+            return _usual(dev, p, self.points)
+        block, round_mib = config
+        return _plan(dev, p, self.points, block, round_mib)
 
     cdef KernelSpec spec(self, const mx_conv_problem* p, const plan_t* a, str file, str entry, dict more):
         return KernelSpec(

@@ -126,18 +126,19 @@ cdef class _ImplicitGpu(ConvSolver):
     cdef Step product(self, Device dev, const mx_conv_problem* p, mx_gather* g, tuple config, tuple slots,
                       int64_t c_type, bint last, Arg alpha, Arg beta):
         """One launch; `slots` are the image's, the other factor's and the result's with its byte offset."""
-        cdef int64_t side = config[0], items = side * side
+        cdef int64_t side, each_m, each_n, depth, items
         cdef const mx_tensor* image = &p.y if self.direction == MX_BACKWARD_DATA else &p.x
         cdef const mx_tensor* factor = &p.y if self.direction == MX_BACKWARD_WEIGHTS else &p.w
-        g.across = <int> ceil_div(g.n, side * <int64_t> config[2])
-        g.down = <int> ceil_div(g.m, side * <int64_t> config[1])
+        side, each_m, each_n, depth = config
+        items = side * side
+        g.across, g.down = <int> ceil_div(g.n, side * each_n), <int> ceil_div(g.m, side * each_m)
         g.groups = <int> p.groups
         spec = KernelSpec(
             "conv/gpu/implicit.cl", "conv_implicit_gpu", IMAGE_TYPE=type_token(image.type),
             FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=acc_token(p),
             SCALAR=real_token(wide_scalars(dev, c_type)), DIRECTION=self.direction,
             CHANNELS_LAST=int(last), LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side,
-            EACH_M=config[1], EACH_N=config[2], DEPTH=config[3])
+            EACH_M=each_m, EACH_N=each_n, DEPTH=depth)
         args = (Arg.slot_of(slots[0], type_size(<int> image.type)), Arg.slot_of(slots[1], type_size(<int> factor.type)),
                 Arg.slot_of(slots[2], type_size(<int> c_type)),
                 Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gather)]), alpha, beta)

@@ -1,26 +1,39 @@
 """Pooling functions of miopen.h."""
 
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from miopyx.values._args cimport checked_mul, to_flag, to_int
 from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
-from miopyx.engine._handle cimport Handle, as_handle, recall
 from miopyx.engine._binding cimport workspace_bytes
-from miopyx.engine._invoker cimport Invoker
-from miopyx.problem._problem cimport Problem
-from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
+from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD
 from miopyx.problem._pooling cimport (
     POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size,
 )
-from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
+from ._operation cimport Signature, arg_t, require_plain_scalars
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.problem._pooling import PoolingProblem, set_index_mode, set_index_type, set_pooling
 
-cdef tuple _FORWARD_NAMES = ("x", "y", "workSpace", "workSpace")
-cdef tuple _BACKWARD_NAMES = ("dy", "dx", "workSpace", "workSpace")
+
+def _backward_problem(flags, pool, y, dy, x, dx):
+    problem = PoolingProblem(MX_POOLING_BACKWARD, pool, dx, dy)
+    _require_lens(y, "yDesc", dy)
+    _require_lens(x, "xDesc", dx)
+    return problem
+
+
+# Flags of a forward call: 1 where indices are wanted.
+cdef Signature _FORWARD = Signature(
+    MX_POOLING_FORWARD, lambda flags, pool, x, y: PoolingProblem(MX_POOLING_FORWARD, pool, x, y, flags),
+    ("poolDesc", "xDesc", "yDesc"), {"x": POOL_IN, "y": POOL_OUT, "workSpace": POOL_INDICES},
+    first=PoolingDescriptor, optional=1)
+cdef Signature _BACKWARD = Signature(
+    MX_POOLING_BACKWARD, _backward_problem, ("poolDesc", "yDesc", "dyDesc", "xDesc", "dxDesc"),
+    {"dy": POOL_IN, "dx": POOL_OUT, "workSpace": POOL_INDICES}, first=PoolingDescriptor, optional=1)
+cdef enum:
+    NO_INDICES = 1 << 2    # among the buffers of both
+cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
 
 
 def miopenCreatePoolingDescriptor():
@@ -126,13 +139,6 @@ def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
     return checked_mul(y.elements, index_size(desc.index_type), "yDesc") if desc.mode == POOL_MAX else 0
 
 
-cdef inline int _require_scalars(object alpha, object beta) except -1:
-    if (type(alpha) is float or type(alpha) is int) and (type(beta) is float or type(beta) is int):
-        if alpha == 1 and beta == 0:
-            return 0
-    return require_plain_scalars(alpha, beta, UnknownError)
-
-
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
     """y = max or average of x over windows; for max with do_backward the places of the maxima go to `workSpace`.
 
@@ -156,38 +162,24 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     (mask) or the image, no workspace where one is needed; BadParmError for lengths that do not fit, a window larger
     than the padded input, a workspace that is too small; MIOpenNotImplementedError for types.
     """
-    cdef Handle h = as_handle(handle)
+    cdef arg_t[3] descriptors = [<arg_t> poolDesc, <arg_t> xDesc, <arg_t> yDesc]
+    cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workSpace]
     cdef PoolingDescriptor pool = as_pooling(poolDesc, "poolDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc")
-    cdef TensorDescriptor yd = as_tensor(yDesc, "yDesc")
-    cdef bint save
-    cdef Invoker invoker
-    cdef Problem problem
-    cdef int64_t call, size
-    cdef int order[3]
-    cdef uint64_t stamp[3]
-    cdef PyObject* data[3]
-    cdef double scalars[MX_SCALARS]
-    _require_scalars(alpha, beta)
-    save = to_flag(do_backward, "do_backward") and pool.mode == POOL_MAX
-    stamp[0], stamp[1], stamp[2] = pool.stamp, xd.stamp, yd.stamp
-    call = call_number(MX_POOLING_FORWARD, save)
-    invoker = recall(h, stamp, 3, call)
-    if invoker is None:
-        problem = PoolingProblem(MX_POOLING_FORWARD, pool, xd, yd, save)
-        invoker = prepare(h, problem, stamp, 3, call)
+    cdef bint save = to_flag(do_backward, "do_backward") and pool.mode == POOL_MAX
+    require_plain_scalars(alpha, beta, UnknownError)
     if save:
-        if workSpace is None:
-            raise UnknownError("no workspace for the indices of the maxima", "workSpace", None,
-                               f"{invoker.problem.raw[<int> POOL_INDICES]} bytes")
-        size = workspace_bytes(workSpaceSize)
-        if size < invoker.problem.raw[<int> POOL_INDICES]:
-            raise BadParmError("workspace is smaller than the indices", "workSpaceSize", size,
-                               f">= {invoker.problem.raw[<int> POOL_INDICES]}")
-    order[0], order[1], order[2] = POOL_IN, POOL_OUT, POOL_INDICES
-    data[0], data[1], data[2] = <PyObject*> x, <PyObject*> y, <PyObject*> workSpace
-    scalars[0] = scalars[1] = scalars[2] = scalars[3] = 0
-    launch(h, invoker, order, 3 if save else 2, data, _FORWARD_NAMES, scalars)
+        _require_room(workSpace, workSpaceSize, as_tensor(yDesc, "yDesc").elements * index_size(pool.index_type))
+    _FORWARD.run(handle, descriptors, buffers, _NO_NUMBERS, save, 0 if save else NO_INDICES)
+
+
+cdef int _require_room(object workspace, object workspace_size, int64_t need) except -1:
+    cdef int64_t size
+    if workspace is None:
+        raise UnknownError("no workspace for the indices of the maxima", "workSpace", None, f"{need} bytes")
+    size = workspace_bytes(workspace_size)
+    if size < need:
+        raise BadParmError("workspace is smaller than the indices", "workSpaceSize", size, f">= {need}")
+    return 0
 
 
 cdef int _require_lens(TensorDescriptor a, str name, TensorDescriptor b) except -1:
@@ -199,16 +191,6 @@ cdef int _require_lens(TensorDescriptor a, str name, TensorDescriptor b) except 
     return 0
 
 
-cdef Problem _backward_problem(PoolingDescriptor pool, TensorDescriptor yd, TensorDescriptor dyd, TensorDescriptor xd,
-                               TensorDescriptor dxd):
-    cdef Problem problem = PoolingProblem(MX_POOLING_BACKWARD, pool, dxd, dyd)
-    if yd is not None:
-        _require_lens(yd, "yDesc", dyd)
-    if xd is not None:
-        _require_lens(xd, "xDesc", dxd)
-    return problem
-
-
 def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workSpace):
     """dx = gradient of a pooling for x, from the gradient dy for y; dx is overwritten, 0 where no window reaches.
 
@@ -217,27 +199,11 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
     neither read nor looked at, and averages ignore `workSpace`; their descriptors must have the gradients' lengths.
     Tensors and errors as for miopenPoolingForward.  A missing or too small workspace is a BadParmError.
     """
-    cdef Handle h = as_handle(handle)
-    cdef PoolingDescriptor pool = as_pooling(poolDesc, "poolDesc")
-    cdef TensorDescriptor yd = as_tensor(yDesc, "yDesc")
-    cdef TensorDescriptor dyd = as_tensor(dyDesc, "dyDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc")
-    cdef TensorDescriptor dxd = as_tensor(dxDesc, "dxDesc")
-    cdef Invoker invoker
-    cdef int64_t call = call_number(MX_POOLING_BACKWARD, 0)
-    cdef int order[3]
-    cdef uint64_t stamp[5]
-    cdef PyObject* data[3]
-    cdef double scalars[MX_SCALARS]
-    _require_scalars(alpha, beta)
-    stamp[0], stamp[1], stamp[2], stamp[3], stamp[4] = pool.stamp, yd.stamp, dyd.stamp, xd.stamp, dxd.stamp
-    invoker = recall(h, stamp, 5, call)
-    if invoker is None:
-        invoker = prepare(h, _backward_problem(pool, yd, dyd, xd, dxd), stamp, 5, call)
-    order[0], order[1], order[2] = POOL_IN, POOL_OUT, POOL_INDICES
-    data[0], data[1], data[2] = <PyObject*> dy, <PyObject*> dx, <PyObject*> workSpace
-    scalars[0] = scalars[1] = scalars[2] = scalars[3] = 0
-    launch(h, invoker, order, 3 if pool.mode == POOL_MAX else 2, data, _BACKWARD_NAMES, scalars)
+    cdef arg_t[5] descriptors = [<arg_t> poolDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
+    cdef arg_t[3] buffers = [<arg_t> dy, <arg_t> dx, <arg_t> workSpace]
+    cdef bint indexed = as_pooling(poolDesc, "poolDesc").mode == POOL_MAX
+    require_plain_scalars(alpha, beta, UnknownError)
+    _BACKWARD.run(handle, descriptors, buffers, _NO_NUMBERS, 0, 0 if indexed else NO_INDICES)
 
 
 def miopenDestroyPoolingDescriptor(poolDesc):
@@ -250,34 +216,15 @@ def miopenDestroyPoolingDescriptor(poolDesc):
 
 def plan_pooling_forward(handle, pool_desc, x_desc, y_desc, do_backward=False):
     """Body of Handle.pooling_forward."""
-    cdef PoolingDescriptor pool = as_pooling(pool_desc, "pool_desc")
-    cdef bint save = to_flag(do_backward, "do_backward") and pool.mode == POOL_MAX
-    cdef int order[3]
-    as_tensor(x_desc, "x_desc")
-    as_tensor(y_desc, "y_desc")
-
-    def problem_of():
-        return PoolingProblem(MX_POOLING_FORWARD, pool_desc, x_desc, y_desc, save)
-
-    order[0], order[1], order[2] = POOL_IN, POOL_OUT, POOL_INDICES
-    return plan_of(handle, problem_of, order, 3 if save else 2, _FORWARD_NAMES, (pool_desc, x_desc, y_desc),
-                   ("pool_desc", "x_desc", "y_desc"), ())
+    cdef bint save = as_pooling(pool_desc, "pool_desc").mode == POOL_MAX
+    save = to_flag(do_backward, "do_backward") and save
+    return _FORWARD.plan(handle, (pool_desc, x_desc, y_desc), save, 0 if save else NO_INDICES)
 
 
 def plan_pooling_backward(handle, pool_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.pooling_backward."""
-    cdef PoolingDescriptor pool = as_pooling(pool_desc, "pool_desc")
-    cdef int order[3]
-    for desc, name in ((y_desc, "y_desc"), (dy_desc, "dy_desc"), (x_desc, "x_desc"), (dx_desc, "dx_desc")):
-        as_tensor(desc, name)
-
-    def problem_of():
-        return _backward_problem(pool_desc, y_desc, dy_desc, x_desc, dx_desc)
-
-    order[0], order[1], order[2] = POOL_IN, POOL_OUT, POOL_INDICES
-    return plan_of(handle, problem_of, order, 3 if pool.mode == POOL_MAX else 2, _BACKWARD_NAMES,
-                   (pool_desc, y_desc, dy_desc, x_desc, dx_desc),
-                   ("pool_desc", "y_desc", "dy_desc", "x_desc", "dx_desc"), ())
+    cdef bint indexed = as_pooling(pool_desc, "pool_desc").mode == POOL_MAX
+    return _BACKWARD.plan(handle, (pool_desc, y_desc, dy_desc, x_desc, dx_desc), 0, 0 if indexed else NO_INDICES)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

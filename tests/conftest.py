@@ -25,8 +25,10 @@ import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from problems import write_costs  # noqa: E402
 
 import miopyx  # noqa: E402
+from miopyx.choose import _costs  # noqa: E402
 from miopyx.device import devices  # noqa: E402
 from miopyx.values import config  # noqa: E402
 
@@ -250,6 +252,24 @@ def h200(cpu, pretend):
     return pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
                    local_mem=49152, max_alloc=35 << 30,
                    extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
+
+
+@pytest.fixture
+def system_folder(tmp_path, setting):
+    """Let this test begin without databases of the system's, cost tables included; return their folder."""
+    folder = tmp_path / "system"
+    folder.mkdir()
+    setting(MIOPEN_SYSTEM_DB_PATH=folder)
+    _costs.forget()
+    yield folder
+    _costs.forget()
+
+
+@pytest.fixture(params=["no table", "cost table"])
+def any_costs(request, device_name, system_folder):
+    """A device without a cost table, and one whose table calls half of the solvers too slow to be timed."""
+    if request.param == "cost table":
+        write_costs(system_folder, devices.find(device_name))
 
 
 @pytest.fixture

@@ -7,7 +7,10 @@ from solver_checks import OUTPUT, arguments, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx.choose import _costs
 from miopyx.choose._survey import Survey
+from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
 
 DIRECTIONS = (0, 1, 2)
 NAMES = ("Forward", "BackwardData", "BackwardWeights")
@@ -21,6 +24,25 @@ def applicable(handle, problem):
 def refusals(handle, problem):
     """All other solvers, with their reasons."""
     return Survey(handle, problem).refusals()
+
+
+def write_costs(folder, info):
+    """Write a cost table for a device, by which every second solver of a direction takes too long to be timed."""
+    usual = [[s for s in registry.CONV if s.direction == d and not s.last_resort] for d in DIRECTIONS]
+    _costs.write(folder / _costs.file_name(info), "made up", [
+        _costs.Line(s.name, _costs.ANY_BITS, 0.1, 9, {s.cost_names[0]: 1e5 if i % 2 else 1.0})
+        for solvers in usual for i, s in enumerate(solvers)])
+
+
+def timed_solvers(handle, problem):
+    """The solvers that a whole search times: all but last resorts, and by a table of `write_costs` half of those."""
+    able = applicable(handle, problem)
+    usual = [s for s in able if not s.last_resort]
+    table = _costs.of(handle.device)
+    if table is not None:
+        assert table.about == "made up", "the test needs a table of its own"
+        usual = [s for s in usual if table.predict(s.offer(handle.device, problem)) < 1e4] or usual
+    return usual or able
 
 
 class Problem:
@@ -71,6 +93,9 @@ class Problem:
         x, w, y = self.data
         return ((self.x, x, self.w, w, self.conv, self.y, y), (self.y, y, self.w, w, self.conv, self.x, x),
                 (self.y, y, self.x, x, self.conv, self.w, w))[direction]
+
+    def struct(self, direction):
+        return ConvProblem(direction, self.x, self.w, self.y, self.conv)
 
     def call(self, name, direction, *rest):
         """miopenConvolution<direction><name>(handle, descriptors, ...)."""

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from problems import Problem, applicable
+from problems import Problem, applicable, timed_solvers
 
 import miopyx
 from miopyx._core import Solver
-from miopyx.choose import _ranking, find, preparing, switches
+from miopyx.choose import _costs, _ranking, find, preparing, switches
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.errors import (
@@ -18,7 +18,6 @@ from miopyx.errors import (
     InvalidValueError,
     MIOpenNotImplementedError,
 )
-from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
 from miopyx.solvers import registry
 
@@ -58,18 +57,15 @@ def counts(monkeypatch):
     return counted
 
 
+pytestmark = pytest.mark.pairwise
+
+
 def struct_of(problem, direction=0):
-    return ConvProblem(direction, problem.x, problem.w, problem.y, problem.conv)
-
-
-def timed_solvers(handle, problem, direction=0):
-    """The solvers that a whole search times."""
-    able = applicable(handle, struct_of(problem, direction))
-    return [s for s in able if not s.last_resort] or able
+    return problem.struct(direction)
 
 
 @pytest.fixture
-def again(device_name, user_folder):
+def again(device_name, user_folder, any_costs):
     """Return a function that makes a fresh handle, as another process would have one."""
     made = []
 
@@ -134,7 +130,7 @@ def test_miss(again, counts, rng, setting, mode):
         assert (result.algo, result.memory) == (expected.solver.algorithm, expected.workspace)
         assert result.time == pytest.approx(expected.time)
     else:
-        solvers = timed_solvers(handle, problem)
+        solvers = timed_solvers(handle, struct_of(problem))
         specs = {(step.spec.file, step.spec.options) for s in solvers
                  for step in s.solution(handle.device, struct_of(problem)).steps if step.spec is not None}
         assert builds <= len(specs)
@@ -175,7 +171,7 @@ def write_record(handle, problem, stamp, solvers=None, partial=False, direction=
     databases = store.of(handle.device.info)
     p = struct_of(problem, direction)
     items = [records.FindItem(s.name, 1.0 + i, s.workspace_size(handle.device, p), p.direction, s.algorithm)
-             for i, s in enumerate(solvers if solvers is not None else timed_solvers(handle, problem, direction))]
+             for i, s in enumerate(solvers if solvers is not None else timed_solvers(handle, p))]
     key = store._key.find_key(p)
     line = records.write_find(key, items, stamp, partial) if stamp else (
         records.plain(records.write_find(key, items, "x")))
@@ -191,7 +187,7 @@ def test_normal_trusts_whole_records_of_this_version_only(again, counts, rng, se
     problem.find(0, 1 << 24)  # makes the folder
     databases = store.of(handle.device.info)
     databases.user_find.path.unlink()
-    solvers = timed_solvers(handle, problem)
+    solvers = timed_solvers(handle, struct_of(problem))
     stamp = {"stamp": "0_0_1_other/driver", "foreign": ""}.get(flaw, databases.stamp)
     if flaw == "solver missing" and len(solvers) == 1:
         pytest.skip("one solver only")
@@ -281,7 +277,7 @@ def test_a_find_short_of_workspace(again, counts, rng, setting):
     setting(MIOPEN_FIND_MODE="NORMAL")
     handle = again()
     problem = Problem(handle, rng)
-    if not any(s.workspace_size(handle.device, struct_of(problem)) for s in timed_solvers(handle, problem)):
+    if not any(s.workspace_size(handle.device, struct_of(problem)) for s in timed_solvers(handle, struct_of(problem))):
         pytest.skip("no solver needs workspace here")
     databases = store.of(handle.device.info)
     problem.find(0, size=0)
@@ -312,7 +308,7 @@ def test_budget(again, counts, rng, setting):
     assert len(results) == 1
     found = handle.found[struct_of(problem).key]
     assert len(found.candidates) == 1
-    rest = {s.name for s in timed_solvers(handle, problem)} - {found.candidates[0].solver.name}
+    rest = {s.name for s in timed_solvers(handle, struct_of(problem))} - {found.candidates[0].solver.name}
     assert {r.solver.name for r in found.skipped if "budget" in r.why} == rest
     if rest:
         assert store.of(handle.device.info).find(struct_of(problem))[0].partial
@@ -343,22 +339,24 @@ def test_a_passing_failure_is_not_for_good(again, rng, monkeypatch):
     handle = again()
     problem = Problem(handle, rng)
     time = find._time
-    unlucky = timed_solvers(handle, problem)[0].name
+    unlucky = timed_solvers(handle, struct_of(problem))[0].name
 
     def short_of_memory(run, prepared, best):
         if prepared.solver.name == unlucky:
             raise AllocFailedError("no memory")
         return time(run, prepared, best)
 
-    monkeypatch.setattr(find, "_time", short_of_memory)
-    if len(timed_solvers(handle, problem)) > 1:
-        problem.find(0, 1 << 24)
-        record = store.of(handle.device.info).find(struct_of(problem))[0]
-        assert record.failed == []
-        assert unlucky not in {item.solver for item in record.items}
-    monkeypatch.undo()
-    setting_handle = again()
-    found = find.find(setting_handle, struct_of(problem), lambda _: 1.0, 1 << 24, find.NORMAL)
+    with monkeypatch.context() as patch:
+        patch.setattr(find, "_time", short_of_memory)
+        if handle.device.is_host:  # there is no other
+            with pytest.raises(miopyx.UnknownError, match="no memory"):
+                problem.find(0, 1 << 24)
+        else:
+            problem.find(0, 1 << 24)
+            record = store.of(handle.device.info).find(struct_of(problem))[0]
+            assert record.failed == []
+            assert unlucky not in {item.solver for item in record.items}
+    found = find.find(again(), struct_of(problem), lambda _: 1.0, 1 << 24, find.NORMAL)
     assert unlucky in {c.solver.name for c in found.candidates}
 
 
@@ -478,15 +476,17 @@ def test_immediate_mode_from_the_database(again, counts, rng, setting):
 
 def test_who_ranks_is_said(again, rng, setting):
     problem = Problem(again(), rng)
-    assert "chosen by the throughput index (there is no model)" in problem.plan(0).explain()
-    setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
-    assert "chosen by the throughput index (models are switched off)" in problem.plan(0).explain()
+    table = _costs.of(problem.handle.device)
+    for switch, why in (("1", "there is no model"), ("0", "models are switched off")):
+        setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK=switch)
+        who = f"the throughput index ({why})" if table is None else f"the cost table {table.path} (made up)"
+        assert f"chosen by {who}" in problem.plan(0).explain()
 
 
 def test_a_model_ranks_first(again, rng, setting, monkeypatch):
     problem = Problem(again(), rng)
     p = struct_of(problem)
-    backwards = _ranking.by_index(Survey(problem.handle, p))[::-1]
+    backwards = _ranking.rank(Survey(problem.handle, p))[::-1]
     monkeypatch.setattr(_ranking, "MODELS", (lambda *_: [], lambda *_: backwards))
     assert _ranking.rank(Survey(problem.handle, p)) == backwards
     setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")

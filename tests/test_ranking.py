@@ -15,6 +15,7 @@ from miopyx.problem import _key
 from miopyx.solvers import registry
 
 PROBLEMS = 60
+pytestmark = pytest.mark.usefixtures("system_folder")  # cost tables have test_costs.py
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What can run a problem: the walk over the registry against each solver's own answer, and what is switched off."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -129,7 +130,7 @@ def test_what_is_no_problem_of_a_solver(handle, rng):
                 ask(wrong, problem)
 
 
-def test_bad_switches_of_a_new_process(tmp_path):
+def test_bad_switches_of_a_new_process():
     """The first survey of a process, with a switch set from the start."""
     code = ("import miopyx\nfrom miopyx import ConvolutionDescriptor as C, TensorDescriptor as T\n"
             "from miopyx.choose._survey import Survey\nfrom miopyx.problem._problem import ConvProblem\n"
@@ -137,6 +138,6 @@ def test_bad_switches_of_a_new_process(tmp_path):
             "h = miopyx.Handle('host')\np = ConvProblem(0, d, w, d, C())\n"
             "s = Survey(h, p)\nprint(len(s.applicable()), {r.why for r in s.refusals() if r.solver.on_host "
             "and r.solver.direction == 0})")
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
-                          env={"MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0", "MIOPYX_CACHE_DIR": str(tmp_path)})
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0"})
     assert done.stdout == "0 {'switched off by MIOPEN_DEBUG_CONV_IMPLICIT_GEMM'}\n"

@@ -213,9 +213,10 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):
         kind, items = "spread", (items + 3) // 4
+    file = f"layers/pooling_gpu_{'whole' if kind == 'spread' else kind}.cl"
     kind = ("forward_" if forward else "backward_") + kind
     defines.update(KIND=kind, INDEX="int" if small else "long")
-    spec = KernelSpec("layers/pooling_gpu.cl", f"pooling_{kind}", **defines)
+    spec = KernelSpec(file, f"pooling_{kind}", **defines)
     return Solution([Step(spec, _slots_and_shape(p, 1), (ceil_div(items, local) * local,), (local,))])
 
 

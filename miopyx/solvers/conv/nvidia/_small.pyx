@@ -63,6 +63,7 @@ cdef struct tile_t:
 cdef struct plan_t:
     tile_t tile
     bint last, masked, m_contiguous, vector, inside
+    bint long_sums         # if nothing fits: because of these
     int a_read, b_read, prefetch
     int a_chunk, b_chunk   # of IN_LOCAL: elements that are copied at once; 0: it cannot be
     int64_t local_words
@@ -406,7 +407,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     cdef mx_nv_small trial
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
-    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
+    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits, long_sums = False
     cdef int i, j, warps, o, full, near, ahead, a_read, b_read
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
@@ -457,9 +458,12 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                             fits = _settle(&trial, &k, &t, splits, near, weights)
                             if full == 0:
                                 tiles = k.work_groups
+                            if fits and k.splits * <double> LONGEST * t.warps_k < trial.k:
+                                long_sums, fits = True, False
                             if fits and (best.cost < 0 or k.cost < best.cost):
                                 best, g[0] = k, trial
     if best.cost < 0:
+        best.long_sums = long_sums
         return best
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
@@ -510,12 +514,10 @@ cdef class _SmallOffer(ConvOffer):
         cdef const mx_conv_problem* p = self.p
         cdef const plan_t* k = &self.k
         if k.cost < 0:
-            return "a large filter or stride"
+            return "a long sum" if k.long_sums else "a large filter or stride"
         if p.w.type == MX_FLOAT and (self.g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        if k.splits * <double> LONGEST * k.tile.warps_k < self.g.k:
-            return "a long sum"
         if k.cost > LARGEST * CLOCKS:
             return "a large problem"
         return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None

@@ -328,7 +328,12 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
 
 
 cdef class OpenCLBatchNorm(OpenCLLayer):
-    """Every pass on OpenCL devices."""
+    """Every pass on OpenCL devices.
+
+    One launch where enough channels can be computed side by side; else a launch for the statistics of each part, one
+    that combines them and writes, and backward one for the gradients between them.  On GPUs channels that fit a group's
+    registers are read once.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1251, "OpenCLBatchNorm"

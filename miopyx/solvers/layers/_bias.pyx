@@ -27,7 +27,7 @@ cdef class HostBias(HostLayer):
 
 
 cdef class OpenCLBias(OpenCLLayer):
-    """On OpenCL devices."""
+    """On OpenCL devices: one launch, or one for partial sums in the workspace and one that adds them."""
 
     def __cinit__(self):
         self.id, self.name = 1022, "OpenCLBias"

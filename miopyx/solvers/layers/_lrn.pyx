@@ -39,7 +39,11 @@ cdef class HostLRN(HostLayer):
 
 
 cdef class OpenCLLRN(OpenCLLayer):
-    """Either direction on OpenCL devices."""
+    """Either direction on OpenCL devices, in one launch.
+
+    On CPUs by vectors of positions, or of columns within channels; on GPUs by vectors of channels or positions where
+    tensors are made of such, else element by element.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1241, "OpenCLLRN"

@@ -104,7 +104,11 @@ cdef class HostSoftmax(HostLayer):
 
 
 cdef class OpenCLSoftmax(OpenCLLayer):
-    """Either direction on OpenCL devices."""
+    """Either direction on OpenCL devices, in one launch.
+
+    On CPUs by vectors along a contiguous set, or across neighbouring sets; on GPUs in registers where a set fits those
+    of a group, else read again for each step.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1231, "OpenCLSoftmax"

@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_IN_PLACE, TensorProblem,
 )
-from ._common cimport ceil_div, struct_arg
+from ._common cimport HostLayer, ceil_div, struct_arg
 
 cdef enum:
     NO_ALGORITHM = -1
@@ -60,24 +60,22 @@ cdef bint _is_wide(const mx_tensor_problem* p) noexcept:
             or (p.what == MX_CAST_TENSOR and (p.a.type == MX_DOUBLE or p.a.type == MX_INT32)))
 
 
-cdef class HostTensor(Solver):
+cdef class HostTensor(HostLayer):
     """Every operation on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1202, "HostTensor", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
+        self.id, self.name, self.function = 1202, "HostTensor", host_tensor
 
     cpdef str why_not(self, Device dev, Problem problem):
         return None if dev.is_host else "runs on the host path only"
 
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_tensor
-        return Solution([step])
-
 
 cdef class OpenCLTensor(Solver):
-    """Every operation on OpenCL devices."""
+    """Every operation on OpenCL devices, in one launch; a transform that adds channels has one more, which clears them.
+
+    Rows in pieces on CPUs, vectors on GPUs where rows are made of such; tiles where c is contiguous along another axis
+    than a.
+    """
 
     def __cinit__(self):
         self.id, self.name, self.algorithm = 1201, "OpenCLTensor", NO_ALGORITHM

@@ -13,7 +13,7 @@ import pytest
 from miopyx.runtime import programs
 
 HEADERS = sorted(path.relative_to(programs.KERNELS).as_posix()
-                 for path in (programs.KERNELS / "include/divisor.h", *programs.KERNELS.rglob("*_args.h")))
+                 for pattern in ("divisor.h", "problem.h", "*_args.h") for path in programs.KERNELS.rglob(pattern))
 TYPES = {"int", "unsigned int", "mx_int64", "mx_uint64"}
 STRUCT = re.compile(r"typedef struct \{(.*?)\} (\w+);", re.DOTALL)
 MEMBERS = re.compile(r"(unsigned int|\w+) ([^;]+);")

@@ -26,12 +26,25 @@ cdef Signature _BACKWARD = Signature(
 
 
 def miopenCreateActivationDescriptor():
-    """Return a new descriptor: PASTHRU, all parameters 0."""
+    """Return a new ActivationDescriptor: PASTHRU, all parameters 0."""
     return ActivationDescriptor()
 
 
 def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activGamma):
-    """Set mode and parameters; raises BadParmError for an unknown mode."""
+    """Set the mode and its parameters.
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor
+    mode : miopenActivationMode_t
+    activAlpha, activBeta, activGamma : float
+        a, b and g of the formulas of miopenActivationForward.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or what is no real number; the descriptor stays as it was.
+    """
     as_activation(activDesc, "activDesc").set(mode, activAlpha, activBeta, activGamma)
 
 
@@ -69,14 +82,26 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     ELU                     x where x > 0, else a (e^x - 1)
     ======================  ==========================================================
 
-    eps is 1e-6, for float16 1e-4.  Tensors of 1 to 5 dimensions, equal lengths and equal types (float16, float32,
-    bfloat16, float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same
-    memory.
+    eps is 1e-6, for float16 1e-4.  The formulas are MIOpen's (its activation page).  Arithmetic is float32, for float64
+    float64.
+
+    Parameters
+    ----------
+    handle : Handle
+    activDesc : ActivationDescriptor
+    alpha, beta : float
+        1 and 0; not those of the formulas.
+    xDesc, yDesc : TensorDescriptor
+        1 to 5 dimensions, equal lengths and equal types (float16, bfloat16, float32, float64), any strides.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  x and y may be the same memory.
 
     Raises
     ------
     UnknownError
         Unless alpha is 1 and beta 0.
+    BadParmError
+        Where a descriptor was never set or a buffer does not fit; nothing was run then.
     MIOpenNotImplementedError
         Where lengths or types differ, or for another type.
     """
@@ -112,9 +137,23 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     ELU                     dy where x > 0, else dy a e^x                               dy, x
     ======================  ==========================================================  =========
 
-    What a mode does not read is not looked at: it may be None.  All four descriptors must have the same lengths and
-    the same type.  dx may be the same memory as dy, or as x or y where those are read.  Errors as for
-    miopenActivationForward.
+    Parameters
+    ----------
+    handle : Handle
+    activDesc : ActivationDescriptor
+    alpha, beta : float
+        1 and 0.
+    yDesc, dyDesc, xDesc, dxDesc : TensorDescriptor
+        All four of the same lengths and the same type, as for miopenActivationForward.
+    y, dy, x, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  What a mode
+        does not read is not looked at: it may be None.  dx may be the same memory as dy, or as x or y where those are
+        read.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As for miopenActivationForward.
     """
     cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
     cdef arg_t[5] descriptors = [<arg_t> activ, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]

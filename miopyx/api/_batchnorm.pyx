@@ -110,7 +110,21 @@ def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
     """Make `derivedBnDesc` the packed tensor of the parameters and statistics that belong to x.
 
     1 x c x 1 x 1 (spatial) or 1 x c x h x w (per activation), with x's rank of 3, 4 or 5; float32, or float64 where
-    x is.  Raises BadParmError for fewer dimensions, UnknownError for more.
+    x is.
+
+    Parameters
+    ----------
+    derivedBnDesc : TensorDescriptor
+        Is set.
+    xDesc : TensorDescriptor
+    bn_mode : miopenBatchNormMode_t
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode, or fewer than 3 dimensions.
+    UnknownError
+        For more than 5.
     """
     derive(as_tensor(derivedBnDesc, "derivedBnDesc"), as_tensor(xDesc, "xDesc"), to_mode(bn_mode))
 
@@ -120,10 +134,42 @@ def miopenBatchNormalizationForwardTraining(handle, bn_mode, alpha, beta, xDesc,
                                             epsilon, resultSaveMean, resultSaveInvVariance):
     """y = bnScale (x - mean) inv + bnBias with the mean and the variance of the batch.
 
-    resultSaveMean = mean and resultSaveInvVariance = inv, for the backward pass.  Running statistics move towards those
-    of the batch: running = (1 - f) running + f new with f = expAvgFactor, the new variance being the unbiased one;
-    with f = 1 the old ones are not read.  Either pair may be None.  alpha must be 1 and beta 0, else UnknownError;
-    BadParmError where descriptors do not fit each other.
+    Over the M elements of a channel (spatial) or of a position (per activation): mean and biased variance, and
+    inv = 1 / sqrt(variance + epsilon) (Ioffe and Szegedy, ICML 2015, algorithm 1).  Running statistics move towards
+    those of the batch: running = (1 - f) running + f new with f = expAvgFactor, the new variance being the unbiased
+    one; with f = 1 the old ones are not read.
+
+    Parameters
+    ----------
+    handle : Handle
+    bn_mode : miopenBatchNormMode_t
+    alpha, beta : float
+        1 and 0.
+    xDesc, yDesc : TensorDescriptor
+        n c (d) (h) w, 3 to 5 dimensions of equal lengths; float16, bfloat16, float32 or float64, both the same; any
+        strides.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They may be the
+        same memory.
+    bnScaleBiasMeanVarDesc : TensorDescriptor
+        Of scale, bias and all statistics: lengths as miopenDeriveBNTensorDescriptor gives; float32, or x's type; for
+        float16 and bfloat16 also the other of the two.  Of 5 dimensions d and h may be one.
+    bnScale, bnBias : memory of the handle's device
+    expAvgFactor : float
+    resultRunningMean, resultRunningVariance : memory of the handle's device, or None for both
+        Are moved.
+    epsilon : float
+    resultSaveMean, resultSaveInvVariance : memory of the handle's device, or None for both
+        Get mean and inv, for the backward pass.
+
+    Raises
+    ------
+    UnknownError
+        For other alpha or beta, more than 5 dimensions.
+    BadParmError
+        Where descriptors or buffers do not fit each other, or one of a pair is None; nothing was run then.
+    MIOpenNotImplementedError
+        For other types of x.
     """
     d = bnScaleBiasMeanVarDesc
     cdef arg_t[6] descriptors = [<arg_t> xDesc, <arg_t> yDesc, <arg_t> d, <arg_t> d, <arg_t> d, <arg_t> d]
@@ -146,10 +192,34 @@ def miopenBatchNormalizationForwardTraining_V2(handle, bn_mode, alpha, beta, xDe
 
 def miopenBatchNormalizationForwardInference(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
                                              bnScale, bnBias, estimatedMean, estimatedVariance, epsilon):
-    """y = bnScale (x - estimatedMean) / sqrt(abs(estimatedVariance + epsilon)) + bnBias; y may be x.
+    """y = bnScale (x - estimatedMean) / sqrt(abs(estimatedVariance + epsilon)) + bnBias.
 
-    Where either estimate is None those of the batch are taken, as in training.  alpha must be 1 and beta 0, else
-    BadParmError.
+    Where either estimate is None those of the batch are taken, as in training.
+
+    Parameters
+    ----------
+    handle : Handle
+    bn_mode : miopenBatchNormMode_t
+    alpha, beta : float
+        1 and 0.
+    xDesc, yDesc, bnScaleBiasMeanVarDesc : TensorDescriptor
+        As for miopenBatchNormalizationForwardTraining.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They may be the
+        same memory.
+    bnScale, bnBias : memory of the handle's device
+    estimatedMean, estimatedVariance : memory of the handle's device, or None
+    epsilon : float
+
+    Raises
+    ------
+    BadParmError
+        For other alpha or beta (without estimates an UnknownError), and where descriptors or buffers do not fit each
+        other; nothing was run then.
+    UnknownError
+        For more than 5 dimensions.
+    MIOpenNotImplementedError
+        For other types of x.
     """
     d = bnScaleBiasMeanVarDesc
     cdef arg_t[6] descriptors = [<arg_t> xDesc, <arg_t> yDesc, <arg_t> d, <arg_t> d, <arg_t> d, <arg_t> d]
@@ -172,11 +242,43 @@ def miopenBatchNormalizationForwardInference_V2(handle, bn_mode, alpha, beta, xD
 def miopenBatchNormalizationBackward(handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc,
                                      x, dyDesc, dy, dxDesc, dx, bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff,
                                      resultBnBiasDiff, epsilon, savedMean, savedInvVariance):
-    """Gradients of training: resultBnBiasDiff = sum dy, resultBnScaleDiff = sum dy (x - mean) inv, and
-    dx = bnScale inv / M (M dy - resultBnBiasDiff - (x - mean) inv resultBnScaleDiff).
+    """Gradients of training: dx, and those of scale and bias.
 
-    savedMean and savedInvVariance are what training saved; where both are None they are computed from x and epsilon,
-    which is not used otherwise.  The alphas must be 1 and the betas 0, else BadParmError.
+        resultBnBiasDiff = sum of dy
+        resultBnScaleDiff = sum of dy (x - mean) inv
+        dx = bnScale inv / M (M dy - resultBnBiasDiff - (x - mean) inv resultBnScaleDiff)
+
+    with the sums over the M elements of a channel (spatial) or of a position (per activation) (Ioffe and Szegedy, ICML
+    2015, section 3).
+
+    Parameters
+    ----------
+    handle : Handle
+    bn_mode : miopenBatchNormMode_t
+    alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff : float
+        1, 0, 1 and 0.
+    xDesc, dyDesc, dxDesc, bnScaleBiasDiffDesc : TensorDescriptor
+        As for miopenBatchNormalizationForwardTraining.
+    x, dy, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  dx may be the
+        same memory as x or dy.
+    bnScale : memory of the handle's device
+    resultBnScaleDiff, resultBnBiasDiff : memory of the handle's device
+        Are written.
+    epsilon : float
+        Used where nothing was saved.
+    savedMean, savedInvVariance : memory of the handle's device, or None for both
+        What training saved; without them both are computed from x and epsilon.
+
+    Raises
+    ------
+    BadParmError
+        For other alphas or betas, where descriptors or buffers do not fit each other, or one of a pair is None; nothing
+        was run then.
+    UnknownError
+        For more than 5 dimensions.
+    MIOpenNotImplementedError
+        For other types of x.
     """
     d = bnScaleBiasDiffDesc
     cdef arg_t[7] descriptors = [<arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> d, <arg_t> d, <arg_t> d,

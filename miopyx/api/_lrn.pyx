@@ -27,14 +27,27 @@ cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
 
 
 def miopenCreateLRNDescriptor():
-    """Return an empty LRN descriptor."""
+    """Return an empty LRNDescriptor."""
     return LRNDescriptor()
 
 
 def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
-    """Set mode, window and coefficients (see miopenLRNForward).
+    """Set mode, window and coefficients, by the names of miopenLRNForward.
 
-    Raises BadParmError for an unknown mode, an lrnN that is no 32-bit unsigned integer, a number that is not finite.
+    Parameters
+    ----------
+    lrnDesc : LRNDescriptor
+    mode : miopenLRNMode_t
+        Within a channel, or across channels.
+    lrnN : int
+        Length of the window, 0 ... 2^32 - 1; computing takes at least 1.
+    lrnAlpha, lrnBeta, lrnK : float
+        Finite; computing takes another lrnK than 0.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or a number out of range; the descriptor stays as it was.
     """
     as_lrn(lrnDesc, "lrnDesc").set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
 
@@ -55,6 +68,15 @@ def miopenLRNGetWorkSpaceSize(yDesc):
     """Return the bytes of the scales, which the forward call stores for the backward one.
 
     They have y's strides and are float32, for float64 tensors float64.
+
+    Parameters
+    ----------
+    yDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptor was never set.
     """
     return workspace_bytes(as_tensor(yDesc, "yDesc"))
 
@@ -72,22 +94,24 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
 
     Across channels the window is lrnN channels and m = lrnN; within a channel it is lrnN rows by lrnN columns and
     m = lrnN^2.  It begins (lrnN - 1) // 2 before the element and ends with the tensor; m stays the same there.  A
-    negative scale gives NaN.
+    negative scale gives NaN.  The formula is that of Krizhevsky, Sutskever and Hinton (NIPS 2012, 3.3) but for the
+    division by m.
 
     Parameters
     ----------
     handle : Handle
     lrnDesc : LRNDescriptor
-    alpha, beta
+    alpha, beta : float
         1 and 0, or None.
     xDesc, yDesc : TensorDescriptor
         Equal lengths, four (across channels: or five) of them, and types (float16, float32, bfloat16, float64); any
         strides.
-    x, y
-        Arrays or buffers that do not overlap.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They do not
+        overlap.
     do_backward : bool
         Whether the scales are wanted.
-    workSpace
+    workSpace : memory of the handle's device, or None
         Where they go, miopenLRNGetWorkSpaceSize(yDesc) bytes; not looked at without do_backward.
 
     Raises
@@ -109,8 +133,26 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
 def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workSpace):
     """dx = dy * scale^-lrnBeta - 2 lrnAlpha lrnBeta / m * x * (sum of dy * y / scale over the mirrored window).
 
-    y and the scales, in `workSpace`, are those that miopenLRNForward wrote with do_backward, for the same yDesc.
-    Everything else is as for miopenLRNForward.
+    m, window and scale are those of miopenLRNForward.
+
+    Parameters
+    ----------
+    handle : Handle
+    lrnDesc : LRNDescriptor
+    alpha, beta : float
+        1 and 0, or None.
+    yDesc, dyDesc, xDesc, dxDesc : TensorDescriptor
+        Equal lengths and types, any strides, as for miopenLRNForward.
+    y, dy, x, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  dx overlaps
+        none.  y is what miopenLRNForward wrote.
+    workSpace : memory of the handle's device
+        The scales that it wrote with do_backward, for the same yDesc.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As for miopenLRNForward.
     """
     cdef arg_t[5] descriptors = [<arg_t> lrnDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[5] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx, <arg_t> workSpace]

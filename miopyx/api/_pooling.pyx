@@ -37,17 +37,29 @@ cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
 
 
 def miopenCreatePoolingDescriptor():
-    """Return an empty pooling descriptor: max, 8-bit indices."""
+    """Return an empty PoolingDescriptor: max, 8-bit indices, no windows yet."""
     return PoolingDescriptor()
 
 
 def miopenSetPoolingIndexType(poolDesc, index_type):
-    """Set the type of the indices of maxima, a miopenIndexType_t; setting windows makes it 8 bits again."""
+    """Set the type of the indices of maxima; setting windows makes it 8 bits again.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    index_type : miopenIndexType_t
+        Unsigned integers of 8, 16, 32 or 64 bits.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type.
+    """
     set_index_type(as_pooling(poolDesc, "poolDesc"), index_type)
 
 
 def miopenGetPoolingIndexType(poolDesc):
-    """Return the miopenIndexType_t."""
+    """Return the miopenIndexType_t of a PoolingDescriptor."""
     return as_pooling(poolDesc, "poolDesc").workspace_index_type
 
 
@@ -55,23 +67,57 @@ def miopenSetPoolingWorkSpaceIndexMode(poolDesc, workspace_index):
     """Set what indices of maxima count: positions of the window (mask), pads included, or of the image.
 
     Setting windows brings back the default: mask in 2-D, image in 3-D.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    workspace_index : miopenPoolingWorkspaceIndexMode_t
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
     """
     set_index_mode(as_pooling(poolDesc, "poolDesc"), workspace_index)
 
 
 def miopenGetPoolingWorkSpaceIndexMode(poolDesc):
-    """Return the miopenPoolingWorkspaceIndexMode_t."""
+    """Return the miopenPoolingWorkspaceIndexMode_t of a PoolingDescriptor."""
     return as_pooling(poolDesc, "poolDesc").workspace_index_mode
 
 
 def miopenSet2dPoolingDescriptor(poolDesc, mode, windowHeight, windowWidth, pad_h, pad_w, stride_h, stride_w):
-    """Make `poolDesc` a 2-D pooling; windows and strides >= 1, pads 0 ... window - 1."""
+    """Make `poolDesc` a 2-D pooling, with indices of 8 bits that count in the window.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    mode : miopenPoolingMode_t
+        Max, average over the elements inside the image, or average over whole windows ("inclusive").
+    windowHeight, windowWidth : int
+        Pixels, each >= 1.
+    pad_h, pad_w : int
+        Pixels before and behind an axis, 0 ... window - 1.
+    stride_h, stride_w : int
+        Pixels from one window to the next, each >= 1.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or a number out of range; the descriptor stays as it was.
+    """
     set_pooling(as_pooling(poolDesc, "poolDesc"), 2, mode, (windowHeight, windowWidth), (pad_h, pad_w),
                 (stride_h, stride_w), ("windowHeight, windowWidth", "pad_h, pad_w", "stride_h, stride_w"))
 
 
 def miopenGet2dPoolingDescriptor(poolDesc):
-    """Return (mode, windowHeight, windowWidth, pad_h, pad_w, stride_h, stride_w); BadParmError unless 2-D."""
+    """Return (mode, windowHeight, windowWidth, pad_h, pad_w, stride_h, stride_w).
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptor was never set, or is not 2-D.
+    """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     if desc.spatial != 2:
         desc.require_set("poolDesc")
@@ -80,14 +126,39 @@ def miopenGet2dPoolingDescriptor(poolDesc):
 
 
 def miopenSetNdPoolingDescriptor(poolDesc, mode, nbDims, windowDimA, padA, stridesA):
-    """Make `poolDesc` a pooling over nbDims (2 or 3) spatial axes; limits as for miopenSet2dPoolingDescriptor."""
+    """Make `poolDesc` a pooling over nbDims spatial axes, with indices of 8 bits.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    mode : miopenPoolingMode_t
+    nbDims : int
+        2 or 3.
+    windowDimA, padA, stridesA : sequence of nbDims int
+        Along (d), h, w; limits as for miopenSet2dPoolingDescriptor.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or a number out of range; the descriptor stays as it was.
+    """
     set_pooling(as_pooling(poolDesc, "poolDesc"), nbDims, mode, windowDimA, padA, stridesA)
 
 
 def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
     """Return (mode, nbDims, windowDimA, padA, stridesA), the arrays cut to nbDimsRequested values.
 
-    Raises UnknownError where more are requested than the descriptor has.
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    nbDimsRequested : int
+
+    Raises
+    ------
+    UnknownError
+        Where more are requested than the descriptor has.
+    BadParmError
+        Where fewer than 0 are.
     """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     cdef int n = to_int(nbDimsRequested, "nbDimsRequested")
@@ -99,7 +170,19 @@ def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
 
 
 def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
-    """Return (n, c, h, w) of y; h = trunc((in + 2 pad - window) / stride) + 1, at least 1, and w likewise."""
+    """Return (n, c, h, w) of y; h = trunc((in + 2 pad - window) / stride) + 1, at least 1, and w likewise.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    tensorDesc : TensorDescriptor
+        x, n c h w.
+
+    Raises
+    ------
+    BadParmError
+        Where a descriptor was never set, or the tensor is not 4-D.
+    """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     cdef TensorDescriptor x = as_tensor(tensorDesc, "tensorDesc")
     cdef int64_t out[MAX_DIMS]
@@ -110,9 +193,22 @@ def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
 
 
 def miopenGetPoolingNdForwardOutputDim(poolDesc, tensorDesc, dims):
-    """Return the lengths of y as a tuple; `dims` is the tensors' rank, 4 or 5.
+    """Return the lengths of y as a tuple, n c (d) h w.
 
     trunc((in + 2 pad - window) / stride) + 1 along each spatial axis, at least 1.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    tensorDesc : TensorDescriptor
+        x, n c (d) h w.
+    dims : int
+        The rank of x, 4 or 5.
+
+    Raises
+    ------
+    BadParmError
+        Where a descriptor was never set, or ranks do not fit each other.
     """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     cdef TensorDescriptor x = as_tensor(tensorDesc, "tensorDesc")
@@ -125,14 +221,27 @@ def miopenGetPoolingNdForwardOutputDim(poolDesc, tensorDesc, dims):
 
 
 def miopenPoolingGetWorkSpaceSize(yDesc):
-    """Return the bytes of 8-bit indices of maxima: one an element of y.  V2 knows the descriptor's index type."""
+    """Return the bytes of 8-bit indices of maxima: one an element of y.
+
+    miopenPoolingGetWorkSpaceSizeV2 knows the descriptor's index type.
+
+    Parameters
+    ----------
+    yDesc : TensorDescriptor
+    """
     cdef TensorDescriptor y = as_tensor(yDesc, "yDesc")
     y.require_set("yDesc")
     return y.elements
 
 
 def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
-    """Return the bytes that a pooling keeps for its backward pass: an index an element of y for max, else 0."""
+    """Return the bytes that a pooling keeps for its backward pass: for max an index an element of y, else 0.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+    yDesc : TensorDescriptor
+    """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     cdef TensorDescriptor y = as_tensor(yDesc, "yDesc")
     y.require_set("yDesc")
@@ -142,25 +251,45 @@ def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
     """y = max or average of x over windows; for max with do_backward the places of the maxima go to `workSpace`.
 
-    Parameters
-    ----------
-    alpha, beta
-        1 and 0.
-    xDesc, yDesc : TensorDescriptor
-        Of half, float, bfloat16 or double, both the same; n c h w for a 2-D pooling, n c d h w for 3-D; any strides.
-        y's lengths are those of miopenGetPoolingNdForwardOutputDim.
-    do_backward : bool
-        Whether miopenPoolingBackward will follow.
-    workSpace, workSpaceSize
-        For max with do_backward: an unsigned index of the descriptor's type for each element of y, packed in
-        n c (d) h w order whatever the layout of y, and the size in bytes.  Else ignored.
+    With the window of y[o] at the elements o stride - pad + t, t = 0 ... window - 1 along each axis, of which those
+    count that are inside the image:
+
+        max        y[n, c, o] = max of x[n, c, i] over the window
+        average    y[n, c, o] = (sum of x[n, c, i] over the window) / (elements that count)
+        inclusive  y[n, c, o] = (sum of x[n, c, i] over the window) / (elements of a window)
 
     A maximum is the first one of its window (d, h, w ascending); NaN is never one.  A window without a number above
-    -inf gives -inf and index 0.  Averages are over the elements inside the image, or over whole windows.
+    -inf gives -inf and index 0.
 
-    Raises UnknownError for other alpha or beta, tensors that are not 4-D or 5-D, an index type too small for the window
-    (mask) or the image, no workspace where one is needed; BadParmError for lengths that do not fit, a window larger
-    than the padded input, a workspace that is too small; MIOpenNotImplementedError for types.
+    Parameters
+    ----------
+    handle : Handle
+    poolDesc : PoolingDescriptor
+    alpha, beta : float
+        1 and 0.
+    xDesc, yDesc : TensorDescriptor
+        float16, bfloat16, float32 or float64, both the same; n c h w for a 2-D pooling, n c d h w for 3-D; any strides.
+        y's lengths are those of miopenGetPoolingNdForwardOutputDim.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    do_backward : bool
+        Whether miopenPoolingBackward will follow.
+    workSpace : memory of the handle's device, or None
+        For max with do_backward: an unsigned index of the descriptor's type for each element of y, packed in
+        n c (d) h w order whatever the layout of y.  Else ignored.
+    workSpaceSize : int
+        Its bytes, at least miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc).
+
+    Raises
+    ------
+    UnknownError
+        For other alpha or beta, tensors that are not 4-D or 5-D, an index type too small for the window (mask) or the
+        image, no workspace where one is needed.
+    BadParmError
+        For lengths or buffers that do not fit, a window larger than the padded input, a workspace that is too small;
+        nothing was run then.
+    MIOpenNotImplementedError
+        For other types, or types that differ.
     """
     cdef arg_t[3] descriptors = [<arg_t> poolDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workSpace]
@@ -194,10 +323,32 @@ cdef int _require_lens(TensorDescriptor a, str name, TensorDescriptor b) except 
 def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workSpace):
     """dx = gradient of a pooling for x, from the gradient dy for y; dx is overwritten, 0 where no window reaches.
 
-    Average: dx[i] = sum of dy[o] / divisor(o) over the windows o that contain i.  Max: dx[i] = sum of dy[o] over those
-    whose index in `workSpace`, as miopenPoolingForward left it under the same descriptor, names i.  `x` and `y` are
-    neither read nor looked at, and averages ignore `workSpace`; their descriptors must have the gradients' lengths.
-    Tensors and errors as for miopenPoolingForward.  A missing or too small workspace is a BadParmError.
+    Average: dx[i] = sum of dy[o] / divisor(o) over the windows o that contain i, with the divisors of
+    miopenPoolingForward.  Max: dx[i] = sum of dy[o] over those whose index in `workSpace` names i.
+
+    Parameters
+    ----------
+    handle : Handle
+    poolDesc : PoolingDescriptor
+    alpha, beta : float
+        1 and 0.
+    yDesc, dyDesc, xDesc, dxDesc : TensorDescriptor
+        As for miopenPoolingForward: y and dy of the same lengths, x and dx likewise.
+    dy, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+    y, x
+        Neither read nor looked at.
+    workSpace : memory of the handle's device, or None
+        For max: what miopenPoolingForward wrote under the same descriptor.  Averages ignore it.
+
+    Raises
+    ------
+    UnknownError
+        As for miopenPoolingForward.
+    BadParmError
+        For lengths, buffers or a workspace that do not fit, or a missing one; nothing was run then.
+    MIOpenNotImplementedError
+        For other types, or types that differ.
     """
     cdef arg_t[5] descriptors = [<arg_t> poolDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[3] buffers = [<arg_t> dy, <arg_t> dx, <arg_t> workSpace]

@@ -27,12 +27,25 @@ cdef inline int _flags(int algorithm, int mode) noexcept:
 
 
 def miopenCreateSoftmaxDescriptor():
-    """Return a new descriptor: alpha 1, beta 0, ACCURATE over channels."""
+    """Return a new SoftmaxDescriptor: alpha 1, beta 0, ACCURATE over channels."""
     return SoftmaxDescriptor()
 
 
 def miopenSetSoftmaxDescriptor(softmaxDesc, alpha, beta, algorithm, mode):
-    """Set scales, algorithm and mode; raises BadParmError for an unknown algorithm or mode."""
+    """Set scales, algorithm and mode.
+
+    Parameters
+    ----------
+    softmaxDesc : SoftmaxDescriptor
+    alpha, beta : float
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
+
+    Raises
+    ------
+    BadParmError
+        For an unknown algorithm or mode or what is no real number; the descriptor stays as it was.
+    """
     as_softmax(softmaxDesc, "softmaxDesc").set(alpha, beta, algorithm, mode)
 
 
@@ -59,22 +72,39 @@ cdef int _backward(object handle, object alpha, object y_desc, object y, object 
 
 
 def miopenSoftmaxForward(handle, alpha, xDesc, x, beta, yDesc, y):
-    """miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
+    """y = alpha * softmax(x) + beta * y over channels: miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
     _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(ACCURATE, CHANNEL))
 
 
 def miopenSoftmaxForward_V2(handle, alpha, xDesc, x, beta, yDesc, y, algorithm, mode):
     """y = alpha * softmax(x) + beta * y over the channels of each place (CHANNEL) or each whole sample (INSTANCE).
 
-    softmax(x) is e^x / sum of e^x (FAST and ACCURATE, which are the same here: neither overflows), or its logarithm
-    (LOG).  Tensors n c (d) h w of 2 to 5 dimensions, equal lengths and equal types (float16, float32, bfloat16,
-    float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same memory; with
-    beta 0 the old y is not read.
+    FAST and ACCURATE, which are the same here: neither overflows; LOG is the logarithm of them:
+
+        softmax(x)[i] = e^x[i] / (sum of e^x[j])
+        LOG           = x[i] - log(sum of e^x[j])
+
+    Arithmetic is float32, for float64 float64.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old y is not read.
+    xDesc, yDesc : TensorDescriptor
+        n c (d) (h) (w), 2 to 5 dimensions of equal lengths and equal types (float16, bfloat16, float32, float64), any
+        strides.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They may be the
+        same memory.
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
 
     Raises
     ------
     BadParmError
-        Where lengths or types differ, for another rank, or a missing buffer.
+        Where lengths or types differ, for another rank, an unknown algorithm or mode, or a buffer that does not fit or
+        is missing; nothing was run then.
     MIOpenNotImplementedError
         For another type.
     """
@@ -83,16 +113,35 @@ def miopenSoftmaxForward_V2(handle, alpha, xDesc, x, beta, yDesc, y, algorithm, 
 
 
 def miopenSoftmaxBackward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
-    """miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
+    """dx = alpha * gradient + beta * dx over channels: miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
     _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(ACCURATE, CHANNEL))
 
 
 def miopenSoftmaxBackward_V2(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, algorithm, mode):
     """dx = alpha * gradient + beta * dx, from y = softmax(x) as computed with alpha 1 and beta 0.
 
-    The gradient is y * (dy - sum of dy * y) (FAST and ACCURATE) or dy - e^y * sum of dy (LOG), each sum over what
-    softmax(x) was normalised over.  y and dy must have the same strides.  dx may be the same memory as dy or y; with
-    beta 0 the old dx is not read.  Errors as for miopenSoftmaxForward_V2.
+        FAST, ACCURATE  gradient[i] = y[i] (dy[i] - sum of dy[j] y[j])
+        LOG             gradient[i] = dy[i] - e^y[i] (sum of dy[j])
+
+    with sums over what softmax(x) was normalised over.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old dx is not read.
+    yDesc, dyDesc, dxDesc : TensorDescriptor
+        As for miopenSoftmaxForward_V2; y and dy of the same strides.
+    y, dy, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  dx may be the
+        same memory as dy or y.
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As for miopenSoftmaxForward_V2, and where the strides of y and dy differ.
     """
     as_handle(handle)
     _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(to_algorithm(algorithm), to_mode(mode)))

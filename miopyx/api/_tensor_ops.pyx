@@ -49,10 +49,21 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
     """C = op(alpha1 * A, alpha2 * B) + beta * C, element by element.
 
     op is a + b, a * b, (a < b ? a : b) or (a > b ? a : b) by `tensorOp`, so that of a NaN and a number the minimum and
-    the maximum are what stands for b.  A has C's lengths; each length of B is C's or 1, along which B is broadcast.
-    Tensors have 1 to 5 dimensions, any strides and one type: float16, float32, bfloat16, float64, int32 or int8.
-    Arithmetic is float32, for float64 and int32 float64; integers are cut off towards zero and saturate.  C may be the
-    same memory as A, or as a B of its layout.  With beta 0 it is not read.
+    the maximum are what stands for b.  Arithmetic is float32, for float64 and int32 float64; integers are cut off
+    towards zero and saturate.
+
+    Parameters
+    ----------
+    handle : Handle
+    tensorOp : miopenTensorOp_t
+    alpha1, alpha2, beta : float
+        With beta 0 the old C is not read.
+    aDesc, bDesc, cDesc : TensorDescriptor
+        1 to 5 dimensions, any strides and one type: float16, bfloat16, float32, float64, int32 or int8.  A has C's
+        lengths; each length of B is C's or 1, along which B is broadcast.
+    A, B, C : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  C may be the
+        same memory as A, or as a B of its layout.
 
     Raises
     ------
@@ -60,7 +71,8 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
         Where A and C differ in their number of elements, B and C in rank or type, where a length of B is neither 1 nor
         C's, and beyond 5 dimensions.
     BadParmError
-        For an unknown operation, lengths or types of A that are not C's, and overlapping strides of C.
+        For an unknown operation, lengths or types of A that are not C's, overlapping strides of C, and buffers that do
+        not fit; nothing was run then.
     MIOpenNotImplementedError
         For other types.
     """
@@ -72,10 +84,26 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
 
 
 def miopenSetTensor(handle, yDesc, y, alpha):
-    """y = alpha, for any strides; float16, float32, bfloat16, float64, int8, int32 or int64.
+    """y = alpha, for any strides.
 
-    alpha is rounded once, to the nearest number of a floating-point type.  Raises BadParmError where an integer tensor
-    cannot hold it, or a floating-point type only as infinity.
+    Parameters
+    ----------
+    handle : Handle
+    yDesc : TensorDescriptor
+        float16, bfloat16, float32, float64, int8, int32 or int64; 1 to 5 dimensions.
+    y : memory of the handle's device
+    alpha : float or int
+        Rounded once, to the nearest number of a floating-point type.
+
+    Raises
+    ------
+    BadParmError
+        Where an integer tensor cannot hold alpha, or a floating-point type only as infinity, and for a buffer that does
+        not fit.
+    UnknownError
+        Beyond 5 dimensions.
+    MIOpenNotImplementedError
+        For other types.
     """
     cdef TensorDescriptor desc = as_tensor(yDesc, "yDesc")
     cdef arg_t[1] descriptors = [<arg_t> desc], buffers = [<arg_t> y]
@@ -85,9 +113,22 @@ def miopenSetTensor(handle, yDesc, y, alpha):
 
 
 def miopenScaleTensor(handle, yDesc, y, alpha):
-    """y = alpha * y, for any strides; float16, float32, bfloat16, float64, int8 or int32, else BadParmError.
+    """y = alpha * y, for any strides.  Integers are cut off towards zero and saturate.
 
-    Integers are cut off towards zero and saturate.
+    Parameters
+    ----------
+    handle : Handle
+    yDesc : TensorDescriptor
+        float16, bfloat16, float32, float64, int8 or int32; 1 to 5 dimensions.
+    y : memory of the handle's device
+    alpha : float
+
+    Raises
+    ------
+    BadParmError
+        For other types, and for a buffer that does not fit.
+    UnknownError
+        Beyond 5 dimensions.
     """
     cdef arg_t[1] descriptors = [<arg_t> yDesc], buffers = [<arg_t> y]
     cdef double[4] numbers = [to_double(alpha, "alpha"), 0, 0, 0]
@@ -97,15 +138,27 @@ def miopenScaleTensor(handle, yDesc, y, alpha):
 def miopenTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     """y = alpha * x + beta * y between tensors of equal lengths and any strides, as from NCHW to NHWC.
 
-    Tensors have 1 to 5 dimensions and one type: float16, float32, bfloat16, float64, int32; int8 and int64 with alpha 1
-    and beta 0.  Then x is copied bit by bit, and y is not read.  int8 tensors of 3 dimensions or more may differ in
-    their channels: y's may be the next multiple of 4, and what x has not is 0; or x's are a multiple of 4, and what y
-    has not is left out.  x may be the same memory as a y of the same layout.
+    With alpha 1 and beta 0 x is copied bit by bit, and y is not read.  int8 tensors of 3 dimensions or more may differ
+    in their channels: y's may be the next multiple of 4, and what x has not is 0; or x's are a multiple of 4, and what
+    y has not is left out.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        int8 and int64 take 1 and 0 alone.
+    xDesc, yDesc : TensorDescriptor
+        1 to 5 dimensions and one type: float16, bfloat16, float32, float64, int32, int8 or int64.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  x may be the same
+        memory as a y of the same layout.
 
     Raises
     ------
     UnknownError
-        Where ranks, types or lengths differ, and for other types.
+        Where ranks, types or lengths differ, for other types, and beyond 5 dimensions.
+    BadParmError
+        For overlapping strides of y, and buffers that do not fit; nothing was run then.
     MIOpenNotImplementedError
         For int8 and int64 with another alpha or beta.
     """
@@ -116,9 +169,22 @@ def miopenTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
 
 
 def copy_tensor(handle, src_desc, src, dst_desc, dst):
-    """dst = src, bit by bit, between tensors of equal lengths and any strides; 1 to 5 dimensions of any type.
+    """dst = src, bit by bit, between tensors of equal lengths and any strides.
 
-    Raises BadParmError where lengths or types differ.
+    Parameters
+    ----------
+    handle : Handle
+    src_desc, dst_desc : TensorDescriptor
+        1 to 5 dimensions of any type, both the same.
+    src, dst : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
+
+    Raises
+    ------
+    BadParmError
+        Where lengths or types differ, or a buffer does not fit; nothing was run then.
+    UnknownError
+        Beyond 5 dimensions.
     """
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
     cdef double[4] numbers = [1, 0, 0, 0]
@@ -128,18 +194,27 @@ def copy_tensor(handle, src_desc, src, dst_desc, dst):
 def cast_tensor(handle, alpha, clamping, src_desc, src, dst_desc, dst):
     """dst = alpha * src, converted, between tensors of equal lengths and any strides.
 
+    Floating-point results are rounded to nearest even, integers are cut off towards zero; NaN as an integer is 0.
+    Arithmetic is float32, float64 where float64 or int32 take part.
+
     Parameters
     ----------
+    handle : Handle
     alpha : float
     clamping : bool
         Whether what is beyond dst's type becomes its nearest finite number.  Without it floating-point types overflow
         to infinity, and integers keep the low bits of the 64-bit integer that the number is cut off to.
     src_desc, dst_desc : TensorDescriptor
-        float16, float32, bfloat16, float64, int32 or int8, 1 to 5 dimensions.
+        float16, bfloat16, float32, float64, int32 or int8, 1 to 5 dimensions.
+    src, dst : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.
 
-    Floating-point results are rounded to nearest even, integers are cut off towards zero; NaN as an integer is 0.
-    Arithmetic is float32, float64 where float64 or int32 take part.  Raises BadParmError where lengths differ, and for
-    other types.
+    Raises
+    ------
+    BadParmError
+        Where lengths differ, for other types, or a buffer that does not fit; nothing was run then.
+    UnknownError
+        Beyond 5 dimensions.
     """
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
     cdef double[4] numbers = [to_double(alpha, "alpha"), 0, 0, 0]

@@ -311,33 +311,7 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
             STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result));                                            \
     } while (0)
 
-/* The structs of miopyx/values/_types.h, where they are explained. */
-typedef struct {
-    long type;
-    long len[5];
-    long stride[5];
-} mx_tensor;
-
-typedef struct {
-    long len[5];
-    long stride[4][5];
-} mx_grid;
-
-typedef struct {
-    long direction;
-    long spatial;
-    long groups;
-    long pad[3];
-    long step[3];
-    long dilation[3];
-    long deterministic;
-    long rounding;
-    mx_tensor x, w, y;
-} mx_conv_problem;
-
-typedef struct {
-    mx_tensor y, b;
-} mx_bias_problem;
+#include "include/problem.h"
 
 /* A place in a tensor: n c d h w, or k c z r s. */
 typedef struct {

@@ -59,12 +59,7 @@
 #error "X_TYPE must be half, float, double or bfloat16"
 #endif
 
-/* Of tensor t: 0 x, 1 y (dy), 2 dx, 3 scale, 4 bias, 5 mean, 6 variance.  The last axis is the innermost one. */
-typedef struct {
-    long kept[4], reduced[4];
-    long kept_stride[7][4];
-    long reduced_stride[3][4];
-} bn_walk;
+#include "layers/batchnorm_args.h"
 
 #define BUFFER_(CONST, T, name) __global CONST STORAGE(T) *name, long name##_offset
 #if BACKWARD

@@ -57,18 +57,9 @@
 #error "LOCAL must be a power of two"
 #endif
 
-typedef struct {
-    mx_grid lines;      /* 0: y; the last axis is not used */
-    mx_grid rest;       /* 0: y, 1: b; likewise */
-    long k, k_y, k_b;   /* length and strides */
-    long m, m_y;
-    long line_count, rest_count;
-    long pieces, piece; /* of m, and their length */
-    long parts;
-    long blocks, block; /* of k, and their length */
-} mx_bias_sums;
+#include "layers/bias_args.h"
 
-/* Where element e of b lies. */
+/* The offset of element e of b. */
 static inline long b_place(const mx_bias_sums s, long e)
 {
     return mx_grid_offset(s.rest, 1, e / s.k) + e % s.k * s.k_b;

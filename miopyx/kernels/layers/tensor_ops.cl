@@ -84,19 +84,7 @@
 #define HAS_B (WHAT <= TENSOR_MAX)
 #define BITS (WHAT >= TENSOR_COPY) /* nothing is computed */
 
-typedef struct {
-    mx_grid g;
-    long units;         /* rows times pieces */
-    long pieces, piece; /* of a row, and their length */
-} mx_walk;
-
-/* c[i c_step + j] = a[j a_step + i] for i < rows, j < columns, on a grid whose other axes are `outer`. */
-typedef struct {
-    mx_grid outer;
-    long rows, columns, c_step, a_step;
-    long row_blocks, column_blocks, row_block, column_block;
-    long units;
-} mx_turn;
+#include "layers/tensor_ops_args.h"
 
 #define UNIT_1 uchar
 #define UNIT_2 ushort

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Problem, Solver, host_function
+from miopyx._core cimport Arg, Problem, Solver, host_function
 from miopyx.values._integers cimport ceil_div
 
 # The floating-point types as kernels name them.
@@ -18,3 +18,8 @@ cdef class OpenCLLayer(Solver):
 
 
 cdef int64_t result_type(Problem problem) noexcept
+
+
+cdef inline Arg struct_arg(const void* value, size_t size):
+    """A struct that a kernel takes by value."""
+    return Arg.value_of((<const unsigned char*> value)[:size])

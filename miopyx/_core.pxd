@@ -45,6 +45,11 @@ cdef class Arg:
     cdef bytes value
 
 
+cdef inline Arg struct_arg(const void* value, size_t size):
+    """A structure that a kernel takes by value; a header that both include declares it."""
+    return Arg.value_of((<const unsigned char*> value)[:size])
+
+
 cdef class Step:
     cdef readonly KernelSpec spec        # None for a host function
     cdef host_function function

@@ -1,17 +1,20 @@
-/* Transposes between images and one matrix of all images, for 1x1 convolutions without padding, whose outputs lie on a
- * grid of every step-th place of x.
+/* Transposes between the images of a tensor and one matrix t of all images, for 1x1 convolutions without padding.
  *
- *     t[channel][n][p], packed: p = (do * Ho + ho) * Wo + wo runs over the places of y
+ *     t[channel][n][pixel], packed; pixel = (do * Ho + ho) * Wo + wo counts the pixels of y
  *
- *     to_cnhw_sampled       t = x at the grid        (x, t, problem)
- *     to_cnhw               t = y                    (y, t, problem)
- *     from_cnhw             y from t                 (t, y, problem, alpha, beta)
- *     from_cnhw_scattered   dx from t at the grid    (t, x, problem, alpha, beta); zero takes t's place elsewhere
+ *     to_cnhw_sampled       t = every step-th pixel of x    (x, t, problem)
+ *     to_cnhw               t = y                           (y, t, problem)
+ *     from_cnhw             y = alpha * t + beta * y        (t, y, problem, alpha, beta)
+ *     from_cnhw_scattered   dx = alpha * t + beta * dx at every step-th pixel, t = 0 elsewhere
  *
- * Shape: filter 1, pad 0, any steps and tensor strides.  Ownership, with no local memory:
- *   ROWS = 1, for CPUs, local size 1: one work-item moves the plane of one image and channel; global: N * channels
- *   ROWS = 0, for GPUs: one work-item moves one element; global, rounded up to any local size:
- *             N * C * Do * Ho * Wo for to_cnhw_sampled, the elements of x for from_cnhw_scattered, else those of y
+ * Shape: filter 1, pad 0, any steps and tensor strides.
+ * Grid: one axis.
+ *
+ *     ROWS 1, CPUs, local 1:        work-item = plane (n, channel)      global: images * channels
+ *     ROWS 0, GPUs, any local:      work-item = element                 global, rounded up: elements of t,
+ *                                                                       from_cnhw_scattered: of x
+ * Memory: no local memory; a ROWS 0 work-item and its neighbours are neighbours along w.
+ * Bound by: memory; each element is read and written once.
  */
 #ifndef X_TYPE /* storage type of x (dx) */
 #define X_TYPE float

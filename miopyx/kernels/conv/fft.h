@@ -2,9 +2,9 @@
  *
  * A lane is a channel.  On CPUs a work-item has VEC lanes in a vector; on GPUs (ON_GPU) a lane is a work-item, VEC of
  * them take a tile together with the WORKERS - 1 other rows of such work-items in their group, and what they exchange
- * lies in local memory.
+ * is in local memory.
  *
- * Spectra of tiles of FFT_H x FFT_W real numbers lie in a workspace as S[frequency][row][block][2][VEC]: real parts,
+ * Spectra of tiles of FFT_H x FFT_W real numbers are in a workspace as S[frequency][row][block][2][VEC]: real parts,
  * then imaginary ones, of a block of VEC channels; a row is a tile of a tensor, or one channel of a filter.  Only the
  * FREQUENCIES that are not the conjugate of another one are stored: columns v = 0 and FFT_W / 2 with rows
  * u = 0 ... FFT_H / 2, then columns 1 ... FFT_W / 2 - 1 with all rows.  With FFT_H == 1, transforms are along rows
@@ -13,19 +13,19 @@
 #ifndef X_TYPE /* storage type of the tensor */
 #define X_TYPE float
 #endif
-#ifndef VEC /* lanes */
+#ifndef VEC /* lanes: a CPU's vector, 2 to 16; on GPUs 8, 16 or 32 */
 #define VEC 16
 #endif
-#ifndef FFT_H
+#ifndef FFT_H /* points: 1, 16, 32 or 64; FFT_W: 16, 32 or 64 */
 #define FFT_H 16
 #endif
 #ifndef FFT_W
 #define FFT_W 16
 #endif
-#ifndef ON_GPU
+#ifndef ON_GPU /* 0 or 1 */
 #define ON_GPU 0
 #endif
-#ifndef WORKERS /* work-items that share a tile's lane */
+#ifndef WORKERS /* work-items that share a tile's lane: 1 on CPUs and where FFT_H is 1 */
 #define WORKERS 1
 #endif
 #include "include/common.h"

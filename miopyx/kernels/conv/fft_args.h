@@ -4,7 +4,7 @@
 #include "include/host.h"
 
 /* Which pixels of a tensor a tile has.  Pixels are counted as if there were step - 1 zeros between neighbours: tile t
- * of an image begins at pixel t * tile + start, and `window` of its pixels count, the first `skip` of a result left out. */
+ * of an image begins at pixel t * tile + start, and `window` of its pixels count, but the first `skip` of a result. */
 typedef struct {
     mx_int64 rows, first;                  /* tiles of the launch, the number of the first one */
     mx_int64 across, down;                 /* tiles side by side, and below each other, in an image */

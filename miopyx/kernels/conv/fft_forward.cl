@@ -1,10 +1,18 @@
-/* Spectra of tiles of a tensor, and of filters, for FFT convolutions; conv/fft.h says what they are.
+/* Spectra of tiles of a tensor, and of filters, for FFT convolutions: S = FFT(tile), or its conjugate.
  *
- * Filters are one tile each, rows of w's channels or filters and lanes of the others.  With g.conjugate the
- * conjugates are stored.
- * NDRange: local (VEC * WORKERS, 1, 1) on GPUs, else (1, 1, 1), groups (rows / TOGETHER, blocks, groups of channels).
- * Local memory on GPUs: a tile's transformed rows, SHARED_SIZE.
- * Nothing beside the tensor is read; pixels beside an image and channels beyond the last are zeros.
+ * conv/fft.h says what tiles and spectra are.  Filters are one tile each: rows are w's channels or filters, lanes the
+ * other of the two.
+ * Grid: (rows / TOGETHER, blocks of VEC channels, groups of channels) work-groups.
+ *
+ *     CPU: local (1, 1, 1); a work-item has VEC channels     GPU: local (VEC * WORKERS, 1, 1); a work-item has one
+ *       rows of FFT_W pixels, then columns of FFT_H            WORKERS rows or columns at a time
+ *
+ *         pixels ->   FFT of rows   -> buffer ->   FFT of columns   -> S
+ *
+ * Memory: the buffer holds a tile's transformed rows, SHARED_SIZE elements of ACC: local memory on GPUs, private on
+ * CPUs.  Nothing outside the tensor is read; pixels outside an image and channels beyond the last are zeros.
+ * Parameters: those of conv/fft.h.
+ * Bound by: on CPUs shuffles and multiply-adds of the transforms; on GPUs local memory.
  */
 #include "conv/fft.h"
 
@@ -31,8 +39,8 @@ static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 
 NOINLINE void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
-                    const mx_fft_tiles *tiles, long base, long pixel, long left,
-                    bool inside, long lanes)
+                       const mx_fft_tiles *tiles, long base, long pixel, long left,
+                       bool inside, long lanes)
 {
     const mx_fft_tiles g = *tiles;
     const long h = inside ? element_of(pixel, g.step_h, g.height) : -1;

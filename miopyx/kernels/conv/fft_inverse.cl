@@ -1,7 +1,17 @@
-/* Tiles of a tensor, or filters' gradients, from their spectra, for FFT convolutions; conv/fft.h says what those are.
+/* Tiles of a tensor, or filters' gradients, from their spectra, for FFT convolutions:
+ * x = alpha * inverse FFT(S) + beta * x.
  *
- * NDRange: local (VEC * WORKERS, 1, 1) on GPUs, else (1, 1, 1), groups (rows / TOGETHER, blocks, groups of channels).
- * Local memory on GPUs: a tile's transformed columns, SHARED_SIZE.
+ * conv/fft.h says what tiles and spectra are.
+ * Grid: (rows / TOGETHER, blocks of VEC channels, groups of channels) work-groups.
+ *
+ *     CPU: local (1, 1, 1); a work-item has VEC channels     GPU: local (VEC * WORKERS, 1, 1); a work-item has one
+ *
+ *         S ->   FFT of columns   -> buffer ->   FFT of rows   -> pixels
+ *
+ * Memory: the buffer holds a tile's transformed columns, SHARED_SIZE elements of ACC: local memory on GPUs, private on
+ * CPUs.
+ * Parameters: those of conv/fft.h.
+ * Bound by: on CPUs shuffles and multiply-adds of the transforms; on GPUs local memory.
  */
 #include "conv/fft.h"
 
@@ -95,8 +105,8 @@ static inline void store_vec(__global STORAGE(X_TYPE) *restrict X, vec value, lo
 }
 
 NOINLINE void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
-                     long base, long pixel, long left, long lanes, const vec *row,
-                     SCALAR alpha, SCALAR beta)
+                        long base, long pixel, long left, long lanes, const vec *row,
+                        SCALAR alpha, SCALAR beta)
 {
     const mx_fft_tiles g = *tiles;
     const long h = element_of(pixel, g.step_h, g.height);

@@ -1,34 +1,43 @@
-/* Products of spectra for FFT convolutions: C[m][n] = sum over k of A[m][k] * B[k][n], complex, a frequency at a time.
+/* Products of spectra for FFT convolutions: C[m][n] = sum over k of A[m][k] * B[k][n], complex, for each frequency;
+ * with `add` the product is added to C.
  *
- * B and C have blocks of VEC columns n, real parts before imaginary ones, as conv/fft.h says; elements of A stand
- * alone, an imaginary part VEC behind its real one.  Rows of A are `low` apart within runs of `lanes` of them, and the
- * runs `high`.  Its columns are `a_k` apart within runs of `depth` of them, and the runs `a_run`.
- * With add, C is added to.
- * Ownership: on CPUs a work-item computes a chunk of the rows of C, TILE_ROWS x N_VECTORS complex vectors at a time; on
- * GPUs a group of 16 x 16 computes 16 EACH_M x 16 EACH_N of it.  Sums are taken in one order, that of k.
- * NDRange: CPU: local (1, 1, 1), groups (FREQUENCIES, chunks, groups of channels).
- *     GPU: local (256, 1, 1), groups (FREQUENCIES * tiles of columns, tiles of rows, groups of channels).
- * Local memory on GPUs: DEPTH complex columns of A and rows of B.
+ * B and C have blocks of VEC columns n, real parts before imaginary ones (conv/fft.h).  An element of A is alone, its
+ * imaginary part VEC behind the real one.  Rows of A have a stride of `low` within runs of `lanes` rows, runs one
+ * of `high`; its columns have a stride of `a_k` within runs of `depth`, runs one of `a_run`.
+ * Grid:
+ *
+ *     CPU: local (1, 1, 1), groups (FREQUENCIES, chunks of rows, groups of channels)
+ *            a work-item: a chunk of rows, TILE_ROWS x N_VECTORS complex vectors at a time in registers
+ *     GPU: local (256, 1, 1), groups (FREQUENCIES * tiles of columns, tiles of rows, groups of channels)
+ *
+ *            n ->  16 * EACH_N
+ *          +-----------------+     a work-group: one tile; a work-item: every 16th row and column of it,
+ *        m |   16 * EACH_M   |     EACH_M x EACH_N complex sums
+ *          +-----------------+
+ *
+ * Sums are taken in one order, that of k.
+ * Memory: on GPUs DEPTH complex columns of A and DEPTH rows of B in local memory; on CPUs none.
+ * Bound by: multiply-adds, four a complex product; with few channels reading the spectra.
  */
-#ifndef VEC
+#ifndef VEC /* as in conv/fft.h */
 #define VEC 16
 #endif
-#ifndef ON_GPU
+#ifndef ON_GPU /* 0 or 1 */
 #define ON_GPU 0
 #endif
-#ifndef TILE_ROWS
+#ifndef TILE_ROWS /* CPU: rows of a tile, 1 or more */
 #define TILE_ROWS 6
 #endif
-#ifndef N_VECTORS /* 1 or 2 */
+#ifndef N_VECTORS /* CPU: complex vectors of a tile, 1 or 2 */
 #define N_VECTORS 2
 #endif
-#ifndef EACH_M
+#ifndef EACH_M /* GPU: rows of a work-item, 1 or more; EACH_N: columns */
 #define EACH_M 4
 #endif
 #ifndef EACH_N
 #define EACH_N 2
 #endif
-#ifndef DEPTH
+#ifndef DEPTH /* GPU: K-slice in local memory */
 #define DEPTH 16
 #endif
 #include "include/common.h"

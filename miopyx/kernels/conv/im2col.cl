@@ -1,17 +1,22 @@
 /* Between a tensor and its column matrix, with which a convolution is a matrix product.
  *
- *     col[image][c][z][r][s][do][ho][wo], packed: c over all C channels, which is group after group of C / groups
+ *     col[image][c][z][r][s][do][ho][wo], packed; c counts all channels, group after group
  *
- * holds x at the place where tap (z, r, s) meets output (do, ho, wo), zero where that is padding.  Images
- * first_image ... first_image + images - 1 of x take part; col starts with the first of them.
- * Shape: any mx_conv_problem.  Ownership, with no atomics and no local memory:
- *   ROWS = 1, for CPUs, local size 1:
- *     im2col  one work-item copies one row (image, c, z, r, s) of the matrix;   global: images * C * Z * R * S
- *     col2im  one work-item sums one plane (image, c, d) of x, by pieces of w;  global: images * C * D
- *   ROWS = 0, for GPUs, any local size and global rounded up to it:
- *     im2col  one work-item copies one element of the matrix;     global: images * C * Z * R * S * Do * Ho * Wo
- *     col2im  one work-item sums one element of x;                global: images * C * D * H * W
+ *     im2col   col = x at the pixel that tap (z, r, s) meets for output (do, ho, wo), 0 in the padding
+ *     col2im   x = alpha * sum of col over the taps and outputs that meet a pixel + beta * x
+ *
+ * Images first_image ... first_image + images - 1 of x take part; col begins with the first of them.
+ * Shape: any mx_conv_problem.
+ * Grid: one axis, no atomics.
+ *
+ *     ROWS 1, CPUs, local 1:      im2col: work-item = row (image, c, z, r, s) of col   images * C * Z * R * S
+ *                                 col2im: work-item = plane (image, c, d) of x         images * C * D
+ *     ROWS 0, GPUs, any local:    im2col: work-item = element of col                   images * C * Z * R * S * outputs
+ *                                 col2im: work-item = element of x                     images * C * D * H * W
+ *
+ * Memory: no local memory; a CPU's work-item of col2im sums W_PIECE pixels at a time in private memory.
  * col2im adds taps in the order z, r, s in both, so that both give the same bits.
+ * Bound by: memory; col has Z * R * S / stride elements for each of x.
  */
 #ifndef X_TYPE /* storage type of x (dx) */
 #define X_TYPE float

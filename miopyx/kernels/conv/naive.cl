@@ -1,11 +1,15 @@
 /* Direct convolution of any shape: the reference on the device, always right and never fast.
  *
+ *     forward            y = alpha * sum over c, z, r, s of x w + beta * y
+ *     backward data     dx = alpha * sum over k, z, r, s of dy w + beta * dx
+ *     backward weights  dw = alpha * sum over n, do, ho, wo of dy x + beta * dw
+ *
  * Shape: anything mx_conv_problem can say: 1 to 3 spatial axes, groups, strides, dilations, pads, tensor strides.
- * Ownership: one work-item gathers one element of the output tensor, in its memory order; no atomics, no workspace.
- * NDRange: one axis, as many work-items as the output has elements, rounded up to any local size.
- * Local memory: none.
+ * Grid: one axis, a work-item for each element of the output in its order in memory, rounded up to any local size.
+ * Memory: no workspace, no local memory, no atomics.
  * The sum runs in ACC, which should be double where the device has it (int for int8), and is rounded once; in float it
  * keeps what each addition rounds away.
+ * Bound by: loads; each product reads both of its factors anew.
  */
 #ifndef X_TYPE /* storage type of x (dx) */
 #define X_TYPE float

@@ -33,10 +33,10 @@
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
 
-/* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes BLOCK_TERMS
- * terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of Knuth, TAOCP 2,
- * 4.2.2; Dekker, Numer. Math. 18, 1971), and begins anew: however long the sum, it is wrong by not much more than
- * BLOCK_TERMS roundings.  The number is BLOCK_TERMS of solvers/conv/_base.pxd too. */
+/* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes
+ * BLOCK_TERMS terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of
+ * Knuth, TAOCP 2, 4.2.2; Dekker, Numer. Math. 18, 1971), and begins anew: however long the sum, it is wrong by not
+ * much more than BLOCK_TERMS roundings.  The number is BLOCK_TERMS of solvers/conv/_base.pxd too. */
 #define BLOCK_TERMS 1024
 #define MX_TWO_SUM(T, total, rest, sum)                                                             \
     do {                                                                                            \
@@ -52,7 +52,7 @@
 #define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
 
 /* Of `count` vectors of sums at a time, with three vectors of totals for each: 32 blocks are added up before they go to
- * the total and its rest, since two-sums take time.  settle: totals += sums, sums = 0; `before` is how often it was called.
+ * the total and its rest, since two-sums take time.  settle: totals += sums, sums = 0; `before` counts calls.
  * complete: sums += totals, after `before` calls. */
 #define MX_BLOCKS 32
 #define DEFINE_LONG_SUMS(V)                                                                      \
@@ -207,9 +207,9 @@ MX_HALF_VECTORS(16)
 #define MX_VSTORE_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
 #define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
 
-/* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM is 1
- * and the compiler knows how.  BEFORE_STREAM(p): how many elements come before the next such address; 0 where it does
- * not matter. */
+/* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM
+ * is 1 and the compiler knows how.  BEFORE_STREAM(p): elements before the next such address; 0 where it does not
+ * matter. */
 #ifndef STREAM
 #define STREAM 0
 #endif
@@ -365,7 +365,7 @@ static inline mx_place mx_place_of(INDEX i, const mx_tensor t)
 }
 
 /* Those i of [0, count) for which start + i * step is in [0, limit): from .x up to .y, which is not above .x if there
- * is none.  With it a convolution visits only the taps, or outputs, that meet the tensor, without a test in its loops. */
+ * is none.  With it a convolution visits only the taps, or outputs, that meet the tensor, with no test in its loops. */
 static inline long2 mx_inside(long start, long step, long limit, long count)
 {
     const long first = start < 0 ? (step - 1 - start) / step : 0;

@@ -1,5 +1,5 @@
 /* For headers with structs that the host fills and kernels take by value.  The host's C compiler and OpenCL's read the
- * same lines; so a member has a type that both lay out alike: int, unsigned int, or one of the names below.
+ * same lines; so a member has a type with one layout in both: int, unsigned int, or one of the names below.
  * Not long (32 bits on some hosts), no pointers, no vectors, no bool.
  */
 #ifndef MIOPYX_HOST_H

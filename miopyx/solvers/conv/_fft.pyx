@@ -14,7 +14,7 @@ Spectra of tiles are made, used and overwritten by those of the next tiles, so t
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, up
@@ -292,7 +292,7 @@ cdef Step _transform_step(Device dev, const mx_conv_problem* p, const plan_t* q,
                "FFT_W": q.w, "ON_GPU": int(not dev.is_cpu), "WORKERS": workers}
     tensor = Arg.slot_of(slot, type_size(<int> p.w.type))
     spectra = Arg.slot_of(SLOT_WORKSPACE, q.size, space)
-    shape = Arg.value_of((<const unsigned char*> g)[:sizeof(mx_fft_tiles)])
+    shape = struct_arg(g, sizeof(mx_fft_tiles))
     groups = (ceil_div(g.rows, 2 if q.h == 1 else 1) * items, g.blocks, p.groups)
     if inverse:
         spec = KernelSpec("conv/fft_inverse.cl", "fft_inverse", SCALAR=real_token(wide), **defines)
@@ -317,7 +317,7 @@ cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, m
         local = (SIDE * SIDE, 1, 1)
     args = (Arg.slot_of(SLOT_WORKSPACE, q.size, a), Arg.slot_of(SLOT_WORKSPACE, q.size, b),
             Arg.slot_of(SLOT_WORKSPACE, q.size, c),
-            Arg.value_of((<const unsigned char*> g)[:sizeof(mx_fft_product)]))
+            struct_arg(g, sizeof(mx_fft_product)))
     return Step(KernelSpec("conv/fft_product.cl", "fft_product", **defines), args, size, local)
 
 

@@ -5,7 +5,7 @@ What can be tuned are definitions of the kernel files, which say what they mean;
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div
 from miopyx.values._types cimport MX_DOUBLE, MX_INT8, MX_INT32
@@ -129,7 +129,7 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     args = (
         Arg.slot_of(a.slot, type_size(<int> a.type), a.offset), Arg.slot_of(b.slot, type_size(<int> b.type), b.offset),
         Arg.slot_of(c.slot, type_size(<int> c.type), c.offset),
-        Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gemm)]), alpha, beta,
+        struct_arg(g, sizeof(mx_gemm)), alpha, beta,
     )
     if not dev.is_cpu:
         side = tuned["SIDE"]

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport fill_grid, grid_lines
 from miopyx.host._activation cimport host_activation
@@ -13,7 +13,7 @@ from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationProblem, read_backward,
 )
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type, struct_arg
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type
 
 cdef enum:
     SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU

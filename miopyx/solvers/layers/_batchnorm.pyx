@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._batchnorm cimport bn_walk, fill_walk, host_batchnorm
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, mx_batchnorm_problem
@@ -11,7 +11,7 @@ from miopyx.problem._batchnorm cimport (
     BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_SAVED_INV, BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y,
     BatchNormProblem,
 )
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef enum:
     # Numbers of a unit of work on CPUs, at most.

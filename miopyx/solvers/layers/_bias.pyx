@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Step
+from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._bias cimport BiasProblem
 from miopyx.host._bias cimport fill_sums, host_bias, mx_bias_sums
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, mx_bias_problem, mx_tensor
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time

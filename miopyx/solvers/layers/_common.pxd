@@ -18,8 +18,3 @@ cdef class OpenCLLayer(Solver):
 
 
 cdef int64_t result_type(Problem problem) noexcept
-
-
-cdef inline Arg struct_arg(const void* value, size_t size):
-    """A struct that a kernel takes by value."""
-    return Arg.value_of((<const unsigned char*> value)[:size])

@@ -3,13 +3,13 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport fill_grid, grid_lines
 from miopyx.host._lrn cimport host_lrn
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNProblem
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef enum:
     WITHIN_CHANNEL = 0

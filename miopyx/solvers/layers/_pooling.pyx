@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._pooling cimport host_pooling
 from miopyx.values._types cimport (
@@ -11,7 +11,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
 )
-from ._common cimport TOKENS, ceil_div, struct_arg
+from ._common cimport TOKENS, ceil_div
 
 cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it

@@ -2,13 +2,13 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport grid_lines
 from miopyx.host._softmax cimport host_softmax
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem
 from miopyx.problem._softmax cimport LOG, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxProblem, split_axes
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type, struct_arg
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type
 
 cdef enum:
     # As in layers/softmax.cl.

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, is_streamed, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport fill_grid, grid_lines
 from miopyx.host._tensor_ops cimport host_tensor
@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_IN_PLACE, TensorProblem,
 )
-from ._common cimport HostLayer, ceil_div, struct_arg
+from ._common cimport HostLayer, ceil_div
 
 cdef enum:
     NO_ALGORITHM = -1

@@ -1,13 +1,20 @@
-/* Depthwise convolutions of tensors with channels last on CPU devices, as they lie: lanes are channels.
+/* Depthwise convolutions of tensors with channels last on CPU devices, read without a copy: y = alpha * x w + beta * y,
+ * dx from dy, or partial sums of dw.
  *
- * Shape: one or two spatial axes, R x S taps, rows STEP apart and not dilated; columns have any stride and dilation.
- * BACKWARD: backward data with strides of 1, a convolution of dy with the filter turned round; or with STEP 2 on both
- * axes, an odd filter, R == S, no dilation and pads of R / 2.
- * A work-item, alone in its group, takes TALL rows at a time, so that an element of x is loaded once for all of them.
+ * Shape: one or two spatial axes, R x S taps, rows with stride STEP, not dilated; columns with any stride and dilation.
+ * BACKWARD: backward data with strides of 1, a convolution of dy with the flipped filter; or with STEP 2 on both axes,
+ * an odd filter, R == S, no dilation and pads of R / 2.
+ * Grid: local (1, 1, 1).
+ *
+ *     c ->  VEC lanes                       depthwise_data: (tiles of rows, sets of vectors of channels, images)
+ *       TALL rows x 1 column of sums,         a work-item: tile_h rows, all columns, `together` vectors
+ *       one load of x serves all TALL       depthwise_weights: (sets of vectors of channels, splits)
+ *                                             a work-item: R x S sums of each vector over a split's bands of rows
+ *
  * Taps that meet padding at the left and right are left out; above and below it is zeros, which are multiplied too.
- * Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds the splits of backward weights.
- * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
- * (sets of vectors of channels, partial).
+ * Memory: no local memory.  Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds the
+ * splits of backward weights.
+ * Bound by: loads of x, one for TALL multiply-adds at most; memory where images are large.
  */
 #ifndef WEIGHTS /* build depthwise_weights, not depthwise_data */
 #define WEIGHTS 0
@@ -88,8 +95,8 @@ static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCA
 }
 
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
-                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                        int image, SCALAR alpha, SCALAR beta)
+                           __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                           int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
@@ -191,8 +198,8 @@ DEFINE_LONG_SUMS(vec)
 #define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
 
 NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict in,
-                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
-                        const mx_grouped *grouped, int images, int set, int split)
+                            __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
+                            const mx_grouped *grouped, int images, int set, int split)
 {
     const mx_grouped g = *grouped;
     vec sums[SUMS], totals[SUMS * 3];

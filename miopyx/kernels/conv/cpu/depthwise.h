@@ -1,19 +1,19 @@
 /* What the kernels of depthwise convolutions share on CPU devices: the filter, and what a tile of TALL rows reads.
  * MODE, that of conv/cpu/grouped.h, is defined before.
  */
-#ifndef R
+#ifndef R /* taps: rows; S: columns; 3, 5, 7, depthwise_rows up to 11 */
 #define R 3
 #endif
 #ifndef S
 #define S 3
 #endif
-#ifndef STEP
+#ifndef STEP /* stride of the rows, 1 or 2 */
 #define STEP 1
 #endif
-#ifndef BACKWARD
+#ifndef BACKWARD /* 1: backward data */
 #define BACKWARD 0
 #endif
-#ifndef TALL
+#ifndef TALL /* rows at a time: 1, 2, 4 or 7 */
 #define TALL 4
 #endif
 #include "conv/cpu/grouped.h"

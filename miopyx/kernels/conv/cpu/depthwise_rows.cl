@@ -1,11 +1,16 @@
-/* Depthwise convolutions of tensors whose rows lie together on CPU devices, as they lie: lanes are columns.  Forward,
- * and backward data.
+/* Depthwise convolutions of tensors with contiguous rows on CPU devices, read without a copy:
+ * y = alpha * x w + beta * y, or dx from dy.
  *
  * Shape: two spatial axes, R x S taps, rows not dilated.  STEP 1: any pads, columns dilated or not.  STEP 2: no
  * dilation; backward data: an odd filter, R == S, with pads of R / 2.
- * A work-item, alone in its group, takes TALL rows at a time, so that a row of the input is loaded once for all of
- * them.  Elements outside the input are zeros, and those are multiplied too.
- * NDRange: local (1, 1, 1), global (tiles of rows, sets of channels, images).
+ * Grid: local (1, 1, 1), global (tiles of rows, sets of channels, images).
+ *
+ *     w ->  VEC lanes                A work-item: tile_h rows of `together` channels, TALL rows x VEC columns at a
+ *       TALL rows of sums            time, so that a row of the input is loaded once for all of them.
+ *
+ * Elements outside the input are zeros, and those are multiplied too.
+ * Memory: no local memory; the filter as grouped_pack.cl writes it, or w itself.
+ * Bound by: loads of x, unaligned ones for most taps; memory where images are large.
  */
 #define MODE ROWS
 #include "conv/cpu/depthwise.h"
@@ -95,7 +100,7 @@ NOINLINE vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width
 }
 
 NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
-                       int left, int width, int dilation, vec *s)
+                          int left, int width, int dilation, vec *s)
 {
     for (int j = 0; j < TALL * SPREAD; j++)
         for (int b = 0; b < SPREAD; b++) {
@@ -121,8 +126,8 @@ NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC 
 }
 
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
-                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                        int image, SCALAR alpha, SCALAR beta)
+                           __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                           int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;

@@ -1,16 +1,23 @@
 /* Matrix products for CPU devices: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, batches and `reduce` (see mx_gemm in conv/gemm_args.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
- * strides; gemm_nt wants a_k == 1 and b_k == 1, C has any strides.
- * Ownership: one work-item, alone in its group, computes a block of C and sums over all of k and `reduce` in one fixed
- * order, so that results do not depend on the number of cores.
- * NDRange: local (1, 1, 1), global (blocks, groups, images), where with integer division rounding up
- *     gemm_nn: blocks = (m / M_CHUNK) * ((n / VEC) / N_VECTORS)
- *     gemm_nt: blocks = (m / NT_CHUNK) * (n / NT_CHUNK)
- * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results; NT_K_BLOCK does change those of
- * gemm_nt, whose sums over several blocks are taken in another order.
- * Local memory: none; blocks of A, B and C are kept in private arrays that fit a core's caches.
+ * Shape: any m, n, k, batches and `reduce` (mx_gemm in conv/gemm_args.h).  gemm_nn wants b_n == 1 and c_n == 1, and A
+ * has any strides; gemm_nt wants a_k == 1 and b_k == 1, and C has any strides.
+ * Grid: local (1, 1, 1), global (blocks of C, groups, images); divisions are rounded up.
+ *
+ *     gemm_nn   n ->  N_VECTORS * VEC             gemm_nt   n ->  NT_CHUNK
+ *             +------------------+                        +------------------+
+ *           m | TILE_ROWS        |  M_CHUNK             m | 4 x 4 dot        |  NT_CHUNK
+ *             | TILE_ROWS ...    |                        | products ...     |
+ *             +------------------+                        +------------------+
+ *       blocks = m / M_CHUNK * (n / VEC / N_VECTORS)      blocks = m / NT_CHUNK * (n / NT_CHUNK)
+ *
+ * A work-item, alone in its group, computes a block and sums over all of k and `reduce` in one fixed order, so that
+ * results do not depend on the number of cores.
+ * Memory: no local memory; a panel of B (K_BLOCK x N_VECTORS vectors) and the sums are private, in a core's caches.
  * Nothing outside the matrices is read: edges are filled with zeros or repeat the last row, and are not stored.
+ * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results.  NT_K_BLOCK changes the order
+ * of gemm_nt's sums over several blocks.
+ * Bound by: multiply-adds where m and n fill tiles; else copying panels, or memory.
  */
 #ifndef A_TYPE /* storage types */
 #define A_TYPE float
@@ -107,8 +114,8 @@ FOR_COUNTS(DEFINE_MULTIPLY)
 
 /* The columns of a tile in a chunk of rows. */
 NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
-                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
-                   const SCALAR alpha, const SCALAR beta)
+                      __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                      const SCALAR alpha, const SCALAR beta)
 {
     /* Chunks of rows and tiles of columns differ by one unit at most, so that the last is no sliver. */
     const long row_blocks = (g->m + TILE_ROWS - 1) / TILE_ROWS, chunks = (g->m + M_CHUNK - 1) / M_CHUNK;
@@ -287,8 +294,8 @@ static inline void dot_4x4_short(vec *restrict sums,
 
 /* A block of NT_CHUNK rows and columns. */
 NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
-                   __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
-                   const SCALAR alpha, const SCALAR beta)
+                      __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
+                      const SCALAR alpha, const SCALAR beta)
 {
     const long chunks = (g->m + NT_CHUNK - 1) / NT_CHUNK;
     const long m0 = id % chunks * NT_CHUNK, n0 = id / chunks * NT_CHUNK;

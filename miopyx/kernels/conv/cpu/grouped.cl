@@ -1,16 +1,24 @@
-/* Grouped convolutions with few channels a group on CPU devices, forward and backward data.
+/* Grouped convolutions with few channels a group on CPU devices: y = alpha * x w + beta * y, or dx from dy.
  *
- * Shape: any lengths, strides (backward data: up to 8), pads and dilations, 1 to 3 spatial axes; see
- * conv/cpu/grouped.h for the modes.
- * A work-item, alone in its group, computes a tile of one image's slice for `together` groups, with filters as
+ * Shape: any lengths, strides (backward data: up to 8), pads and dilations, 1 to 3 spatial axes; conv/cpu/grouped.h
+ * explains the modes.
+ * Grid: local (1, 1, 1), global (tiles_h * tiles_w, groups / together, images * depth of the output).
+ *
+ *         q ->  tile_w
+ *       +---------------+    A work-item, alone in its group: a tile of a slice of an image, for `together` groups.
+ *     p |    tile_h     |    It copies the planes that the tile reads, with halo and padding, then computes `chunk`
+ *       |   chunk rows  |    rows at a time: TILE outputs x WIDE vectors of sums in registers.
+ *       +---------------+
+ *
+ * Memory: private planes of BUFFER elements and sums of RESULTS, sized for a core's caches; filters as
  * conv/cpu/grouped_pack.cl writes them.
- * NDRange: local (1, 1, 1), global (tiles, sets of groups, images * slices).
  * Zeros of the padding are multiplied too.  No tile size changes a result's bits.
+ * Bound by: loads of planes, one a multiply-add of few channels; with many images by copying them.
  */
-#ifndef TILE /* outputs of a group at a time */
+#ifndef TILE /* outputs of a group at a time: 1, 2, 4 or 8 */
 #define TILE 1
 #endif
-#ifndef WIDE /* vectors of positions at a time, 3 to 6 or 8; TILE * WIDE sums stay in registers */
+#ifndef WIDE /* vectors of positions at a time, 3 to 6 or 8, mode BLOCKS 10 or 14; TILE * WIDE sums stay in registers */
 #define WIDE 8
 #endif
 #ifndef BUFFER /* elements of the planes that are read, and of those that are written */
@@ -217,8 +225,8 @@ static taps_t taps_of(const mx_grouped *g)
 
 /* `tile`, `set` and `slab` are the work-item's numbers. */
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
-                        __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                        int slab, SCALAR alpha, SCALAR beta)
+                           __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
+                           int slab, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], summed[RESULTS / VEC];
@@ -241,8 +249,8 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
     int packed_rows = 0;
     for (int c0 = 0; c0 < rows; c0 += g.chunk) {
         const int some = min(g.chunk, rows - c0), need = (c0 + some - 1) * p->step_h + g.reach_h;
-        pack_planes(in, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
-                    left, packed_rows, need, packed);
+        pack_planes(in, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
+                    top, left, packed_rows, need, packed);
         packed_rows = need;
         const int line = p->pitch * EACH, vectors = ((some - 1) * line + columns * EACH + VEC - 1) / VEC;
         const int stride = vectors * VEC;
@@ -267,7 +275,8 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
             const int2 lines = columns_inside(up, g.out_h, g.output.height, some);
 #if MODE == ROWS
             /* Where the rows of y are contiguous, what is written behind one is written again, by the next. */
-            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.output.width && g.output.h == g.output.width;
+            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.output.width
+                && g.output.h == g.output.width;
             const int whole = (columns + VEC - 1) / VEC * VEC;
             for (int k = 0; k < groups; k++)
                 for (int o = 0; o < g.outputs; o++) {
@@ -322,7 +331,8 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 #if EACH > 1
                     for (int k = 0; k < groups * g.outputs; k++) {
                         const ACC *f = from + (k * g.out_w + b) * stride;
-                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.output.channels - channel);
+                        const int channel = (group * g.outputs + k) * VEC;
+                        const int count = min(VEC, g.output.channels - channel);
                         __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j++)
                             store_lanes(to + (long)j * g.out_w * g.output.w, VGET(j, f), count, alpha, beta);

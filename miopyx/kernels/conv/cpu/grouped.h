@@ -2,7 +2,7 @@
  *
  * A work-item copies a tile of what it reads into private memory, as planes with the zeros of the padding around them.
  * There position t * pitch + j of a plane, plus one number for each tap, is the element that the tap meets, whatever
- * strides and dilations are: rows and columns that lie `step` apart have planes of their own (phases).  So a tile is
+ * strides and dilations are: rows and columns of one phase of the stride have a plane of their own.  So a tile is
  * one flat run of vectors; the few positions between two rows of it are computed too, and not stored.
  *
  * MODE ROWS: lanes are positions, rows are contiguous.  TRANSPOSED: the same for tensors with channels last, which are
@@ -10,13 +10,13 @@
  * vector, and what is called a group is a vector of channels.  BLOCKS: lanes are channels of one group, which has whole
  * vectors of inputs and of outputs; an element of a plane is a vector, and so are what is called inputs and outputs.
  */
-#ifndef X_TYPE
+#ifndef X_TYPE /* half, float, double or bfloat16 */
 #define X_TYPE float
 #endif
-#ifndef VEC
+#ifndef VEC /* 4, 8 or 16 */
 #define VEC 16
 #endif
-#ifndef MODE
+#ifndef MODE /* ROWS, CHANNELS, TRANSPOSED or BLOCKS */
 #define MODE 0
 #endif
 #include "include/common.h"
@@ -282,8 +282,8 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
 /* Rows [from, end) of the planes of `count` channels (vectors of them) from `channel` on, of the given slices of an
  * image that begins `image` elements behind `in`; row 0 and column 0 are `row` and `column` of the tensor. */
 NOINLINE void pack_planes(__global const STORAGE(X_TYPE) *in, long image, const mx_side *s, const mx_planes *p,
-                       long channel, int count, const int *slice, int slices, int row, int column, int from, int end,
-                       ACC *packed)
+                          long channel, int count, const int *slice, int slices, int row, int column, int from, int end,
+                          ACC *packed)
 {
     const int step_h = p->step_h, step_w = p->step_w, pitch = p->pitch, sub = p->sub, behind = p->behind * EACH;
     const int plane = step_h * step_w * sub * EACH;

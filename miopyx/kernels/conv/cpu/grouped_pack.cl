@@ -1,11 +1,15 @@
-/* Filters of grouped convolutions as conv/cpu/grouped.cl and conv/cpu/depthwise.cl read them: blocks of LANES outputs
- * of a group, in them inputs, then taps, then outputs, with zeros for outputs that a group has not.
- * NDRange: local (1, 1, 1), global (blocks of all groups / PER_ITEM).
+/* Filters of grouped convolutions as conv/cpu/grouped.cl and conv/cpu/depthwise.cl read them.
+ *
+ *     packed[group][block of LANES outputs][input][z][r][s][LANES] = w, or 0 for outputs that the group has not
+ *
+ * Grid: local (1, 1, 1), global (blocks of all groups / PER_ITEM, rounded up): a work-item packs PER_ITEM blocks.
+ * Memory: no local memory.
+ * Bound by: memory.
  */
-#ifndef X_TYPE
+#ifndef X_TYPE /* half, float, double or bfloat16 */
 #define X_TYPE float
 #endif
-#ifndef LANES
+#ifndef LANES /* outputs of a block, 1 to 16 */
 #define LANES 16
 #endif
 #define PER_ITEM 16

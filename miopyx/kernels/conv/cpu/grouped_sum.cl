@@ -1,10 +1,15 @@
-/* The sum of the splits of backward weights, in order: rows of groups of LANES filters, in them inputs, taps, filters.
- * NDRange: local (1, 1, 1), global (filters / SUM_FILTERS).
+/* The sum of split-K's partial sums of backward weights: dw = alpha * sum + beta * dw, in a fixed order.
+ *
+ *     partial[split][group of LANES filters][input][z][r][s][LANES]
+ *
+ * Grid: local (1, 1, 1), global (filters / SUM_FILTERS, rounded up): a work-item sums SUM_FILTERS filters.
+ * Memory: no local memory.
+ * Bound by: memory; each partial sum is read once.
  */
-#ifndef X_TYPE
+#ifndef X_TYPE /* half, float, double or bfloat16 */
 #define X_TYPE float
 #endif
-#ifndef LANES
+#ifndef LANES /* filters of a group of the partial sums, 1 to 16 */
 #define LANES 1
 #endif
 #define SUM_FILTERS 4

@@ -1,14 +1,19 @@
-/* Backward weights of grouped convolutions with few channels a group on CPU devices.
+/* Backward weights of grouped convolutions with few channels a group on CPU devices: partial[split][filter][input, tap]
+ * = sum over the tiles of a split of dy x; split-K, conv/cpu/grouped_sum.cl adds the splits.
  *
  * Shape: as conv/cpu/grouped.cl.
- * A work-item, alone in its group, sums the products of one split of the batch's tiles for `together` groups: vectors
- * of partial sums, whose lanes are added at the end (in mode CHANNELS they are filters of their own).  It writes them
- * to `partial`, in rows of all weights, which conv/cpu/grouped_sum.cl adds up.
- * NDRange: local (1, 1, 1), global (sets of groups, partial).
+ * Grid: local (1, 1, 1), global (groups / together, splits).
+ *
+ *     tiles of all images  |  split 0  |  split 1  | ...     A work-item: one split's tiles for `together` groups.
+ *                                                            Registers: TILE outputs x WIDE (input, tap) vectors.
+ *
+ * Lanes are added at the end; in mode CHANNELS they are filters of their own.
+ * Memory: private planes of x (BUFFER) and dy (GRADIENTS), sums and totals (SUMS vectors), sized for a core's caches.
  * The positions between two rows of a tile multiply zeros for dy with numbers of x: an infinity among these gives NaN
  * for taps that only meet padding there, as products with the zeros of the padding do elsewhere.
+ * Bound by: loads of planes; multiply-adds where TILE * WIDE fills the registers.
  */
-#ifndef TILE /* outputs of a group at a time, and inputs times taps: their product of sums stays in registers */
+#ifndef TILE /* outputs of a group at a time, 1, 2, 4 or 8; WIDE: inputs times taps; TILE * WIDE sums fit registers */
 #define TILE 1
 #endif
 #ifndef WIDE
@@ -108,8 +113,8 @@ NOINLINE vec sums_of_lanes(const vec *v)
 }
 
 NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
-                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
-                        const mx_grouped *grouped, int images, int set, int split)
+                            __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
+                            const mx_grouped *grouped, int images, int set, int split)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS], totals[SUMS * 3];
@@ -159,8 +164,8 @@ NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
             const mx_planes q = {1, 1, p->pitch, sub, VEC / EACH};
             mx_side narrow = g.output;
             narrow.width = q0 + columns;
-            pack_planes(x, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
-                        g.least_h + t0 * p->step_h, g.least_w + q0 * p->step_w, packed_rows, need, packed);
+            pack_planes(x, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice,
+                        slices, g.least_h + t0 * p->step_h, g.least_w + q0 * p->step_w, packed_rows, need, packed);
             pack_planes(dy, image * g.output.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
                         t0 + c0, q0, 0, some, packed_dy);
             packed_rows = need;

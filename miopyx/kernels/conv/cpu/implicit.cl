@@ -1,27 +1,31 @@
-/* Implicit GEMM for CPU devices: convolutions forward and backward data of packed NCHW, NCW and NCDHW tensors.
+/* Implicit GEMM for CPU devices, forward and backward data of packed NCHW, NCW and NCDHW tensors:
  *
- * out[n, row, position] = alpha * sum of filter[row, tap, channel] * in[n, channel, position moved by the tap] + beta *
- * out.  Forward in is x, out is y, rows are filters; backward data in is dy, out is dx, rows are the channels of x.
- * Backward data with strides is one dense convolution a phase: outputs that lie a stride apart see the same taps, and
- * see them next to each other in dy.
+ *     out[n, row, pixel] = alpha * sum over (tap, channel) of filter[row, tap, channel] * in[n, channel, pixel at tap]
+ *                          + beta * out
  *
+ * Forward in is x, out is y, rows are filters; backward data in is dy, out is dx, rows are the channels of x.
+ * Backward data with strides is one dense convolution a phase: every stride-th output meets the same taps, and
+ * neighbours of dy.
  * Shape: any filter, stride, dilation, padding, groups.  Inf and NaN of `in` reach only outputs that depend on them; a
  * filter's Inf or NaN meets the zeros of the padding.
- * pack_filters puts the filter in the order in which it is used, in ACC: [group][row / ROWS][phase][channel][tap of the
- * phase][row % ROWS]; rows of the last block that do not exist are any number.  Its argument `block` is ROWS, 4 or 8.
- *     NDRange: local (1, 1, 1), global (rows of a group / VEC, rounded up, groups, 1); backward data (channels of a
- *     group / PACKED_CHANNELS, rounded up, groups, 1).
- * convolve computes a chunk of rows of N_VECTORS vectors of positions, which are numbered through all images.  It packs
- * what they see, a block of the taps and channels at a time, and multiplies it by the rows `a`: packed ones, or with
- * `in_place` the filter as it is, forward, if W_TYPE is ACC and a group's rows fill blocks of ROWS.  With `pairs`,
- * backward data with stride 2 along the rows of images, the two phases along them are stored together.  With `stream`
- * results go past the caches where beta is 0.
- *     NDRange: local (1, 1, 1), global (phases * tiles * chunks, groups, 1); tiles is the number of vectors of the
- *     first phase's positions divided by N_VECTORS, rounded up, and chunks has at most MAX_ROWS rows each, with
- *     `pairs` MAX_ROWS / 2, in blocks of ROWS.
+ * Grid: local (1, 1, 1).
+ *
+ *     pixels ->  N_VECTORS * VEC         convolve: (phases * tiles * chunks, groups, 1); pixels are numbered through
+ *     +------------------------+         all images, tiles = vectors of the first phase / N_VECTORS, rounded up
+ *     |  ROWS x N_VECTORS      | chunk   A work-item: a chunk of rows, MAX_ROWS at most (`pairs`: half), of a tile.
+ *     |  vectors in registers  | of rows It packs a panel of K_BLOCK (channel, tap) and multiplies all rows by it.
+ *     +------------------------+
+ *     pack_filters: (rows of a group / VEC, groups, 1); backward data (channels / PACKED_CHANNELS, groups, 1)
+ *       w -> [group][row / ROWS][phase][channel][tap of the phase][row % ROWS] of ACC; rows beyond the last are any
+ *       number; `block` is ROWS, 4 or 8
+ *
+ * With `in_place` the filter is read as it is: forward, if W_TYPE is ACC and a group's rows fill blocks of ROWS.  With
+ * `pairs`, backward data with stride 2 along w, both phases along w are stored together.  With `stream` results go past
+ * the caches where beta is 0.
+ * Memory: no local memory; panel, sums and totals are private.  Nothing outside the tensors is read.
  * Sums are taken over channels and, in each, taps in order.  K_BLOCK changes the last bits of sums of more than
  * BLOCK_TERMS terms, no definition a bit of shorter ones.
- * Nothing outside of the tensors is read.
+ * Bound by: multiply-adds; packing where rows are few; storing where channels are few.
  */
 #ifndef IN_TYPE /* storage types */
 #define IN_TYPE float
@@ -181,7 +185,7 @@ static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks
 
 /* What work-item `id` packs of a group. */
 NOINLINE void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *restrict packed,
-                     const mx_conv_problem *p, int block, long id, long group)
+                        const mx_conv_problem *p, int block, long id, long group)
 {
     const long taps = p->w.len[2] * p->w.len[3] * p->w.len[4], size = p->w.len[0] * p->w.len[1] * taps;
     const long filters = p->w.len[0] / p->groups, channels = BACKWARD ? filters : p->w.len[1];
@@ -423,7 +427,7 @@ static inline void fill_taps(vec *restrict panel, const mx_tap_block *restrict s
 /* `count` channels, from that at `from` on, of a block of taps. */
 NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const mx_tap_block *restrict s, int used,
                          __global const STORAGE(IN_TYPE) *restrict in, long from, long plane, long count, long size,
-                      long step)
+                         long step)
 {
     const long row = s->count * N_VECTORS;
     for (int j = 0; j < used; j++) {
@@ -475,8 +479,8 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
 }
 
 NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
-                      const mx_tile *restrict t, int used, bool pairs, const SCALAR alpha, const SCALAR beta,
-                      bool stream)
+                         const mx_tile *restrict t, int used, bool pairs, const SCALAR alpha, const SCALAR beta,
+                         bool stream)
 {
     vec together[2 * N_VECTORS];
     for (int r = 0; r < rows; r++, out += plane, sums += N_VECTORS) {
@@ -559,9 +563,9 @@ NOINLINE void place_tile(mx_tile *restrict t, long position, int lanes, int used
 
 /* The tile and the chunk of rows that number `id` of a group means. */
 NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict a,
-                         __global STORAGE(OUT_TYPE) *restrict out, const mx_conv_problem *p, long id, long group,
-                         long tiles, long chunks, bool in_place, bool pairs, bool stream, const SCALAR alpha,
-                         const SCALAR beta)
+                            __global STORAGE(OUT_TYPE) *restrict out, const mx_conv_problem *p, long id, long group,
+                            long tiles, long chunks, bool in_place, bool pairs, bool stream, const SCALAR alpha,
+                            const SCALAR beta)
 {
 #if BACKWARD
     const mx_tensor *x = &p->y, *y = &p->x;

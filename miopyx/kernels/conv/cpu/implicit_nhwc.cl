@@ -1,23 +1,29 @@
-/* Convolutions with channels last for CPU devices, forward and backward data: an implicit matrix product of pixels by
- * taps and channels with the packed filters.
+/* Convolutions with channels last for CPU devices, forward and backward data: an implicit matrix product,
+ * out[pixel][channel] = alpha * sum over (tap, input) of in[pixel at tap][input] * w[tap, input][channel] + beta * out.
  *
- * Shape: any (see mx_nhwc).  `in` is ACC, packed; the filters are as pack_filters leaves them, behind zeros.
- * Ownership: one work-item, alone in its group, computes up to CHUNK pixels of some tiles of output channels and sums
- * over all taps and channels in one fixed order, so that results do not depend on the number of cores.
- * NDRange: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the
- * largest phase.
+ * Shape: any (mx_nhwc).  `in` is ACC, packed; the filters are as pack_filters leaves them, behind zeros.
+ * Grid: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the largest phase.
+ *
+ *     channels ->  N_VECTORS * VEC     A work-item: up to CHUNK pixels x some tiles of channels.  Registers: ROWS
+ *     +----------------------+         pixels, whose elements are broadcast from memory, x V vectors of channels.
+ *     |  ROWS x V vectors    | CHUNK   ROWS is 16, 12, 8, 6 for V = 1 ... 4 with 32 registers, 12, 6 for V = 1, 2
+ *     |  ...                 |         with 16.
+ *     +----------------------+
+ *
+ * Sums run over all taps and channels in one fixed order, so that results do not depend on the number of cores.
  * Products are ACC, float for int8 too.
- * Registers: ROWS pixels, whose elements are broadcast from where they lie, by V vectors of output channels.
+ * Memory: no local memory; sums, totals and the pixels' addresses are private.
  * Tuning: K_BLOCK changes the last bits of sums of more than BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
+ * Bound by: multiply-adds; broadcasts where N_VECTORS is 2; storing where sums are short.
  */
-#ifndef OUT_TYPE
+#ifndef OUT_TYPE /* a storage type */
 #define OUT_TYPE float
 #endif
 #ifndef SUM /* int where the products are of int8: sums of a block are exact in float, longer ones are not */
 #define SUM ACC
 #endif
-#ifndef VEC
+#ifndef VEC /* ACC elements in a vector register: 2, 4, 8 or 16 */
 #define VEC 16
 #endif
 #ifndef N_VECTORS /* vectors of output channels side by side: 4 with 32 registers, 2 with 16 */
@@ -29,7 +35,7 @@
 #ifndef K_BLOCK /* steps of the sum before turning to the next pixels; up to 1024 */
 #define K_BLOCK 256
 #endif
-#ifndef BACKWARD
+#ifndef BACKWARD /* 1: backward data */
 #define BACKWARD 0
 #endif
 #define IN_TYPE ACC
@@ -160,8 +166,8 @@ DEFINE_MULTIPLY(4, ROWS_4)
  * tiles are numbered by `item`, below `items`. */
 NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
                          __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
-                      const SCALAR alpha, const SCALAR beta, int item, int items, long chunk, long chunks,
-                      int group)
+                         const SCALAR alpha, const SCALAR beta, int item, int items, long chunk, long chunks,
+                         int group)
 {
     const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;

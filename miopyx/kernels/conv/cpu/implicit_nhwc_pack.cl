@@ -1,23 +1,25 @@
 /* Operands of convolutions with channels last for CPU devices, as conv/cpu/implicit_nhwc.cl reads them.
  *
- * pack_filters: w as it lies (k, taps, c) becomes [group][tile][depth][lanes]: of each group the lanes (filters
- * forward, channels backward) in tiles of up to N_VECTORS vectors, and for each step of the sum (tap and channel
- * forward, tap and filter backward) the lanes of the tile.  Lanes beyond the last are zeros.  `zeros` elements of 0
- * come before all.
- *     NDRange: local (1, 1, 1), global (vectors of lanes, shares of depth, groups)
- * convert: lines of `in` become ACC, with `left` and `right` zeros about them.
- *     NDRange: local (1), global (shares)
+ *     pack_filters: w (k, taps, c) -> `zeros` elements of 0, then [group][tile][depth][lanes]
+ *       lanes: filters forward, channels backward, in tiles of up to N_VECTORS vectors, zeros beyond the last
+ *       depth: tap and channel forward, tap and filter backward
+ *       Grid: local (1, 1, 1), global (vectors of lanes, shares of the depth, groups)
+ *     convert: lines of `in` as ACC, with `left` and `right` zeros about them
+ *       Grid: local (1), global (shares of the lines)
+ *
+ * Memory: no local memory; VEC x VEC elements are transposed in registers.
+ * Bound by: memory.
  */
 #ifndef IN_TYPE /* storage type of what is read */
 #define IN_TYPE float
 #endif
-#ifndef VEC
+#ifndef VEC /* 2, 4, 8 or 16 */
 #define VEC 16
 #endif
-#ifndef N_VECTORS
+#ifndef N_VECTORS /* vectors of a tile, as in conv/cpu/implicit_nhwc.cl */
 #define N_VECTORS 4
 #endif
-#ifndef BACKWARD
+#ifndef BACKWARD /* 1: for backward data */
 #define BACKWARD 0
 #endif
 #include "include/common.h"
@@ -60,7 +62,7 @@ static inline void transpose(vec *a)
 
 /* Vector v of a group's lanes, one share of their depth. */
 NOINLINE void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
-                       int taps, int channels, long zeros, int v, long share, long shares, long group)
+                          int taps, int channels, long zeros, int v, long share, long shares, long group)
 {
     const int lanes = BACKWARD ? channels : filters;
     const long depth = (long)taps * (BACKWARD ? filters : channels);
@@ -126,7 +128,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 
 /* One share of the lines. */
 NOINLINE void convert_share(__global const STORAGE(IN_TYPE) *restrict in, __global ACC *restrict out, long lines,
-                        long length, long left, long right, long share, long shares)
+                            long length, long left, long right, long share, long shares)
 {
     if (lines == 1) {
         /* Pieces of the one line: zeros come before the first and behind the last. */

@@ -1,22 +1,27 @@
-/* Backward weights of convolutions with channels last for CPU devices: dw (k x taps c) = transposed dy times the
- * columns of x, which are gathered a block of pixels at a time.
+/* Backward weights of convolutions with channels last for CPU devices:
+ * dw[k][tap, c] = alpha * sum over pixels of dy[pixel][k] * x[pixel at tap][c] + beta * dw.
  *
- * Shape: any (see mx_nhwc, forward: `in` is x, `out` dy).  All tensors are packed.
- * Ownership: one work-item, alone in its group, computes a tile of columns for up to K_CHUNK filters and sums over the
- * pixels of its split in one fixed order.  A single split becomes dw at once; several lie in the workspace as ACC, and
- * sum_partial adds them up in their order.  The number of splits is the problem's alone.
- * NDRange: local (1, 1, 1)
- *     conv_nhwc_weights: global (tiles of columns, chunks of filters, groups * splits)
- *     sum_partial: global (pieces)
- * Registers: ROWS filters, whose gradients are broadcast, by V vectors of columns.  Columns are taps and channels in
- * one, so that few channels fill vectors too.
+ * Shape: any (mx_nhwc, forward: `in` is x, `out` dy).  All tensors are packed.
+ * Grid: local (1, 1, 1).
+ *
+ *     (tap, c) ->  N_VECTORS * VEC     conv_nhwc_weights: (tiles of columns, chunks of filters, groups * splits)
+ *     +----------------------+         A work-item: a tile of up to K_CHUNK filters over its split's pixels (split-K).
+ *   k |  ROWS x V vectors    | K_CHUNK It gathers the columns of P_BLOCK pixels and multiplies all filters by them.
+ *     |  ...                 |         ROWS gradients are broadcast.
+ *     +----------------------+         sum_partial: (pieces of dw); adds the splits in order
+ *
+ * Columns are taps and channels in one, so that few channels fill vectors too.  The number of splits is the problem's
+ * alone; a single split is stored to dw at once.
+ * Memory: partial sums of several splits in the workspace as ACC; no local memory; P_BLOCK columns and gradients are
+ * private.
  * Tuning: K_CHUNK may change the number of splits, and so the last bits; P_BLOCK changes none.
  * Pixels in the padding are zeros, so an infinite gradient makes NaN there, as it does for the GEMM solvers.
+ * Bound by: multiply-adds; gathering columns where filters are few.
  */
-#ifndef IN_TYPE
+#ifndef IN_TYPE /* storage type of x, dy and dw */
 #define IN_TYPE float
 #endif
-#ifndef VEC
+#ifndef VEC /* ACC elements in a vector register: 2, 4, 8 or 16 */
 #define VEC 16
 #endif
 #ifndef N_VECTORS /* vectors of columns side by side: 4 with 32 registers, 2 with 16 */
@@ -25,7 +30,7 @@
 #ifndef K_CHUNK /* filters of a work-item, a multiple of 48 */
 #define K_CHUNK 96
 #endif
-#ifndef P_BLOCK /* pixels before turning to the next filters */
+#ifndef P_BLOCK /* pixels at a time, a divisor of BLOCK_TERMS */
 #define P_BLOCK 64
 #endif
 #include "include/common.h"
@@ -110,16 +115,16 @@ DEFINE_COPY_ROWS(4)
 
 /* A tile of columns of a chunk of filters, over the pixels of one split of a group. */
 NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
-                    __global ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
-                    const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, int tile, int tiles,
-                    int chunk, int chunks, int sum, int sums_count)
+                       __global ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
+                       const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, int tile, int tiles,
+                       int chunk, int chunks, int group_split, int group_splits)
 {
     const mx_nhwc g = *geometry;
     const int taps = g.taps[0] * g.taps[1] * g.taps[2], columns = taps * g.inputs;
     const int vectors = (columns + VEC - 1) / VEC;
     const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
     const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
-    const int group = sum % g.groups, split = sum / g.groups, splits = sums_count / g.groups;
+    const int group = group_split % g.groups, split = group_split / g.groups, splits = group_splits / g.groups;
     const int row_tiles = (g.outputs + rows - 1) / rows;
     const int k0 = (int)((long)chunk * row_tiles / chunks) * rows;
     const int padded = (int)((long)(chunk + 1) * row_tiles / chunks) * rows - k0;
@@ -131,9 +136,11 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
     /* Taps whose pixels of x are contiguous are one unit. */
     const int together = g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1, unit = together * g.inputs;
     const long pixels = (long)g.images * g.out_len[0] * g.out_len[1] * g.out_len[2];
-    const long end = (split + 1) * pixels / splits, x_size = (long)g.images * g.in_len[0] * g.in_len[1] * g.in_len[2] * g.in_pixel;
+    const long end = (split + 1) * pixels / splits;
+    const long x_size = (long)g.images * g.in_len[0] * g.in_len[1] * g.in_len[2] * g.in_pixel;
     long p = split * pixels / splits;
-    int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]), d = (int)(p / g.out_len[2] / g.out_len[1] % g.out_len[0]);
+    int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]);
+    int d = (int)(p / g.out_len[2] / g.out_len[1] % g.out_len[0]);
     long n = p / g.out_len[2] / g.out_len[1] / g.out_len[0];
 
     /* What the tile has of each unit, columns `left` to `right`, and the pixel of the unit's first tap. */
@@ -173,7 +180,8 @@ NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global con
             for (int u = 0; u < units; u++) {
                 const int xd = d * g.step[0] + shift_d[u], xh = h * g.step[1] + shift_h[u];
                 line[u] = (uint)xd < (uint)g.in_len[0] && (uint)xh < (uint)g.in_len[1]
-                    ? ((n * g.in_len[0] + xd) * g.in_len[1] + xh) * g.in_len[2] * g.in_pixel + (long)group * g.inputs : -1;
+                    ? ((n * g.in_len[0] + xd) * g.in_len[1] + xh) * g.in_len[2] * g.in_pixel
+                        + (long)group * g.inputs : -1;
             }
             ACC *to = panel + i * width;
             if (plain) {
@@ -286,7 +294,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
 
 /* A piece of dw from its partial sums. */
 NOINLINE void sum_piece(__global const ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
-                     long elements, int splits, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
+                        long elements, int splits, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
 {
     const long vectors = elements / VEC;
     for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {

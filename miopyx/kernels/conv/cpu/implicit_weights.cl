@@ -1,17 +1,24 @@
-/* Backward weights as an implicit GEMM for CPU devices, tensors packed with rows contiguous (NCW, NCHW, NCDHW).
+/* Backward weights as an implicit GEMM for CPU devices, tensors packed with contiguous rows (NCW, NCHW, NCDHW):
+ * dw[lane][row] = alpha * sum over positions of U[lane][position] * V[row][position] + beta * dw, a group at a time.
  *
- * dw[lane][row] = sum over positions of U[lane][position] * V[row][position], a group at a time.  One tensor, U, is
- * transposed while it is copied to panels of some positions by N_VECTORS vectors of lanes; the elements of the other,
- * V, are broadcast from memory.  Either U is dy, lanes are filters, and a row is a channel of x at one tap of
- * the filter; or, for 1x1 filters, U is x, lanes are channels, and a row is a filter (`lanes_last`).
- * Taps are taken one after the other, each with the positions that it sees inside of the image, so nothing is
- * multiplied with padding (`taps`); or, for few channels, each row has its own tap (`inner`) and V is a copy with the
- * padding in it.  copy_rows makes it, and converts what is not ACC, and samples what a 1x1 filter with strides sees.
- * Ownership: one work-item, alone in its group, sums over the positions of one split in one fixed order; sum_partial
- * adds the splits in theirs.  How many splits there are depends on the problem alone.
- * NDRange: local (1, 1, 1); weights: global (chunks, splits, groups), where chunks counts those of lanes times those of
- * rows times those of taps; sum_partial: (chunks * pieces of VEC sums, 1, groups); copy_rows: (channels, images, 1).
- * Local memory: none.  Nothing outside of the tensors is read: edges repeat what is inside, and are not stored.
+ * U is transposed while it is copied to panels of DEPTH positions by N_VECTORS vectors of lanes; V's elements are
+ * broadcast from memory.  Either U is dy, lanes are filters, and a row is a channel of x at one tap; or, for 1x1
+ * filters, U is x, lanes are channels, and a row is a filter (`lanes_last`).
+ * Taps are taken one after the other, each with the positions that it meets inside the image, so nothing is multiplied
+ * with padding (`taps`); or, for few channels, each row has its own tap (`inner`) and V is a copy with the padding in
+ * it.  copy_rows makes it, converts what is not ACC, and samples what a 1x1 filter with strides meets.
+ * Grid: local (1, 1, 1).
+ *
+ *     lanes ->  N_VECTORS * VEC        weights: (chunks, splits, groups), chunks of lanes times rows times taps
+ *     +------------------------+       A work-item: SUMS rows times taps over the positions of a split (split-K),
+ *     |  TILE_ROWS x N_VECTORS | SUMS  in one fixed order
+ *     |  ...                   |       sum_partial: (chunks * pieces of VEC sums, 1, groups); adds the splits in order
+ *     +------------------------+       copy_rows: (channels, images, 1)
+ *
+ * How many splits there are depends on the problem alone.
+ * Memory: no local memory; panel, sums and totals are private.  Nothing outside the tensors is read: edges repeat what
+ * is inside, and are not stored.
+ * Bound by: multiply-adds; transposing U where rows are few; storing dw where images are small.
  */
 #ifndef U_TYPE /* storage types */
 #define U_TYPE float
@@ -140,10 +147,10 @@ NOINLINE mx_chunk chunk_of(const mx_weights *g, long id)
 #define FOUR_double(p) vload4(0, p)
 #define FOUR_bfloat16(p) as_float4(convert_uint4(vload4(0, p)) << 16)
 
-/* panel[count][used vectors] = positions p ... p + count - 1 of one image of U, whose lanes are `area` apart; `lane`
- * has their offsets. */
+/* panel[count][used vectors] = positions p ... p + count - 1 of one image of U, whose lanes have a stride of `area`;
+ * `lane` has their offsets. */
 NOINLINE void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *restrict lane, int used,
-                long p, long count, long area)
+                   long p, long count, long area)
 {
     if (area < VEC) {
         for (long i = 0; i < count; i++)
@@ -252,7 +259,7 @@ static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCAL
 
 /* Stores the sums first ... first + count - 1 of a chunk, which are at `sums`. */
 NOINLINE void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
-                 const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
+                    const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
 {
     const long taps = volume(g->taps), rows = g->rows * taps, all_lanes = g->lanes;
     const int used = c->used;
@@ -316,8 +323,8 @@ static inline void prefetch(__global STORAGE(W_TYPE) *W, const mx_weights *g, co
 
 /* The sums of a chunk over one split of `splits`: to W, or to `partial` where there are several. */
 NOINLINE void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *restrict V,
-               __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict partial, const mx_weights *g,
-               const mx_chunk *c, long split, long splits, SCALAR alpha, SCALAR beta)
+                  __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict partial, const mx_weights *g,
+                  const mx_chunk *c, long split, long splits, SCALAR alpha, SCALAR beta)
 {
     const long area = volume(g->out_len), pixels = volume(g->in_len), inner = volume(g->inner);
     const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
@@ -398,7 +405,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
 
 /* dw from its partial sums: VEC sums of a chunk, from `first` on. */
 NOINLINE void sum_some(__global const ACC *restrict partial, __global STORAGE(W_TYPE) *restrict W, const mx_weights *g,
-                    const mx_chunk *c, long first, long splits, SCALAR alpha, SCALAR beta)
+                       const mx_chunk *c, long first, long splits, SCALAR alpha, SCALAR beta)
 {
     const long some = min(c->rows * c->taps - first, (long)VEC);
     if (some <= 0)

@@ -1,17 +1,25 @@
 /* Winograd convolutions with stride 1 for CPU devices: forward and backward data, and the tiles of all directions.
  *
+ *     y = alpha * output transform(sum over c of filter transform(w) * input transform(x)) + beta * y
+ *
+ * conv/cpu/winograd.h has the algorithm.  Backward data is a forward convolution of dy with flipped filters.
  * Shape: any sizes, groups, pads and dilations (a dilated filter is an ordinary one on every dilation-th pixel).
- * Backward data is a forward convolution of dy with flipped filters.  See conv/cpu/winograd.h for the algorithm.
- * NDRange: local (1, 1, 1), global
- *     winograd_tiles:    (images * tiles_h * runs of tiles_w, vectors of c, groups * slices)
- *     winograd_filters:  (vectors of k, chunks of FILTER_DEPTH c, groups * taps along the depth)
- *     winograd_multiply: (blocks, blocks of k, groups * slices of outputs)
- * Ownership: a work-item, alone in its group, makes a block of outputs and sums over all channels in their order, so
- * that results depend neither on the number of cores nor on the sizes of blocks.
- * Memory: tiles are kept as [group][slice][block][point][tile][channel], filters as
- * [group][block of k][tap along the depth][point][c][k], both transformed.  Tiles beyond the last are never written,
- * and what is computed from them is not stored.  Channels beyond the last are zeros.
+ * Grid: local (1, 1, 1).
+ *
+ *     x -> winograd_tiles -> V --+                          winograd_tiles:    (images * tiles_h * runs of tiles_w,
+ *                                +-> winograd_multiply -> y                     vectors of c, groups * slices)
+ *     w -> winograd_filters -> U +                          winograd_filters:  (vectors of k, chunks of FILTER_DEPTH c,
+ *          (FUSED: inside multiply)                                             groups * taps along the depth)
+ *                                                           winograd_multiply: (blocks of tiles, blocks of k,
+ *                                                                               groups * slices of outputs)
+ *
+ * A work-item, alone in its group, makes a block of outputs and sums over all channels in their order, so that results
+ * depend neither on the number of cores nor on the sizes of blocks.
+ * Memory: V is [group][slice][block][point][tile][channel], U [group][block of k][tap along the depth][point][c][k].
+ * Tiles beyond the last are never written, and what is computed from them is not stored.  Channels beyond the last are
+ * zeros.  No local memory; the sums of a block are private.
  * An Inf or NaN of an input reaches all outputs of its tile.
+ * Bound by: multiply-adds where channels are many; the transforms, and V beyond the caches, where they are few.
  */
 #ifndef KERNELS /* what to build: 1 winograd_tiles, 2 winograd_filters, 4 winograd_multiply */
 #define KERNELS 7
@@ -28,7 +36,7 @@
 #ifndef FILTER_DEPTH /* channels whose filters are transformed together */
 #define FILTER_DEPTH 32
 #endif
-#ifndef DEPTH /* winograd_multiply: channels that are summed before the next rows are turned to */
+#ifndef DEPTH /* winograd_multiply: channels that are summed before the next rows */
 #define DEPTH 128
 #endif
 #include "conv/cpu/winograd.h"
@@ -150,7 +158,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
 /* Filters k ... k + VEC - 1, channels c ... c + count - 1 (FILTER_DEPTH at most) of a group and a tap along the depth:
  * point e of channel i to to[e * point + i * VECTORS * VEC]. */
 NOINLINE void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long tap_d, long k,
-                             long c, long count, FILTERS ACC *to, long point)
+                                long c, long count, FILTERS ACC *to, long point)
 {
     vec raw[FILTER_DEPTH * TAPS + VEC]; /* tap t of channel i at [i * channel + t * tap] */
     long channel = TAPS, tap = 1;
@@ -243,7 +251,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
 
 /* The outputs of `count` tiles side by side from tile number `tile` of a slice on, VEC channels from k on. */
 NOINLINE void store_run(const vec *sums, long slice, long tile, long count, __global STORAGE(TYPE) *y,
-                     const mx_winograd *g, long group, long k, const SCALAR alpha, const SCALAR beta)
+                        const mx_winograd *g, long group, long k, const SCALAR alpha, const SCALAR beta)
 {
     const long dw = g->dilation_w, channels = g->groups * g->k, channel = group * g->k + k;
     const long row = tile / g->tiles_w, image = row / g->tiles_h, ty = row % g->tiles_h;

@@ -216,7 +216,7 @@ NOINLINE vec load_first(__global const STORAGE(TYPE) *p, long i, long limit)
 /* to[i] = elements i of `lanes` rows at a stride of `stride`, for i in [0, length); lanes beyond are 0.  p has `limit`
  * elements in all: no load goes beyond them.  Whole vectors are written: up to VEC - 1 behind `length` are anything. */
 NOINLINE void load_lanes(__global const STORAGE(TYPE) *p, long start, long stride, long limit, int lanes, long length,
-                      vec *to)
+                         vec *to)
 {
     for (long i = 0; i < length; i += VEC) {
         vec r[VEC];
@@ -259,7 +259,7 @@ INLINE void store_first(__global STORAGE(TYPE) *p, vec v, long count, const SCAL
 /* The reverse of load_lanes: lane l of from[i] goes to p[l * stride + i].  Whole vectors are read.  Short rows without
  * a gap are written as whole vectors as well, each of which is put right by the next row. */
 NOINLINE void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, long length, const vec *from,
-                       const SCALAR alpha, const SCALAR beta)
+                          const SCALAR alpha, const SCALAR beta)
 {
     for (long i = 0; i < length; i += VEC) {
         vec r[VEC], rows[VEC];

@@ -14,10 +14,10 @@ typedef struct {
     mx_int64 dilation_h, dilation_w, pad_h, pad_w;
     mx_int64 images, h, w;              /* the image that tiles are read from */
     mx_int64 out_h, out_w;              /* the image that they cover */
-    mx_int64 row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
+    mx_int64 row, point;                /* transformed tiles: elements from one to the next, from a point to the next */
     mx_int64 flip;                      /* w is read for backward data: c and k change places, taps are reversed */
     mx_int64 taps_d, dilation_d, pad_d; /* along the depth */
-    mx_int64 depth, slice, slices;      /* of the image that is read: slices; the first and the number of those in tiles */
-    mx_int64 out_depth, out_slice, out_slices; /* of the other: slices; the first and the number of those of this round */
+    mx_int64 depth, slice, slices;      /* of the image that is read; the first and the number of those in tiles */
+    mx_int64 out_depth, out_slice, out_slices; /* of the other; the first and the number of those of this round */
 } mx_winograd;
 #endif

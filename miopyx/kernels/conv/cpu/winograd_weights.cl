@@ -1,16 +1,21 @@
 /* Winograd convolutions with stride 1 for CPU devices: backward weights.
  *
- * The filter's gradient is what a filter as large as a tile of dy has to say about a tile of x: with TILE outputs and
- * TAPS taps in each other's places, the points are the same.  Both sides come transformed from winograd_tiles, x as
- * an input and dy as a filter; here they are multiplied, summed over all tiles, and transformed back.
- * NDRange: local (1, 1, 1), global
- *     winograd_weights:        (blocks of c * blocks of k, FUSED ? 1 : points, groups * taps along the depth)
- *     winograd_output: (vectors of c, k, groups * taps along the depth), after FUSED 0
- * Ownership: a work-item, alone in its group, sums BLOCK filters times VECTORS vectors of channels over all tiles in
- * their order, of one point or of all, so that results do not depend on the number of cores.
- * Memory: tiles of x and dy as [group][slice][block][point][tile][channel]; sums of FUSED 0 as
- * [group][tap along the depth][point][k][channel].
+ *     dw = alpha * output transform(sum over tiles of filter transform(dy) * input transform(x)) + beta * dw
+ *
+ * dw is what a filter as large as a tile of dy gives on a tile of x: TILE outputs and TAPS taps change places, the
+ * points are the same.  Both sides come transformed from winograd_tiles.
+ * Grid: local (1, 1, 1).
+ *
+ *     c ->  VECTORS * VEC              winograd_weights: (blocks of c * blocks of k, FUSED ? 1 : points,
+ *     +--------------+                                    groups * taps along the depth)
+ *   k | BLOCK filters|                   A work-item: a block over all tiles in their order, of one point or of all.
+ *     +--------------+                 winograd_output:  (vectors of c, k, groups * taps along the depth), if not FUSED
+ *
+ * Results do not depend on the number of cores.
+ * Memory: tiles of x and dy as [group][slice][block][point][tile][channel]; if not FUSED, sums as
+ * [group][tap along the depth][point][k][channel] in the workspace.  No local memory.
  * An Inf or NaN of an input reaches all taps of its channel's filters.
+ * Bound by: multiply-adds where channels are many; reading the tiles where they are few.
  */
 #ifndef KERNELS /* what to build: 1 winograd_weights, 2 winograd_output */
 #define KERNELS 3
@@ -25,7 +30,7 @@
 
 /* One filter's taps of VEC channels, at one place along the depth, from the sums of its points. */
 NOINLINE void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
-                        long tap_d, long k, long c, const SCALAR alpha, const SCALAR beta)
+                           long tap_d, long k, long c, const SCALAR alpha, const SCALAR beta)
 {
     const long filter = g->taps_d * TAPS, tap0 = tap_d * TAPS;
     const int lanes = (int)min(g->c - c, (long)VEC);

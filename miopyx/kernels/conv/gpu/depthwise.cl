@@ -1,20 +1,29 @@
-/* Depthwise convolutions and those with few channels a group, forward and backward data: y from x and w, where backward
- * x stands for dy and y for dx.
+/* Depthwise convolutions and those with few channels a group on GPUs: y = alpha * x w + beta * y; with BACKWARD x
+ * stands for dy and y for dx.
+ *
+ * Grid: one axis, local GROUP, global GROUP * sets * ceil(strips / items).
+ *
+ *     q ->  TW                           A work-group: `lanes` blocks of VEC channels x `items` strips.
+ *     +----+----+----+                   A work-item: VEC channels of a strip TW columns wide, TH rows at a time,
+ *   p | TH |    |    |  strips           `chunks` times (conv/gpu/depthwise.h).
+ *     |    |    |    |
+ *     +----+----+----+
  *
  * Which row of x a tap meets is known when the kernel is built, relative to the tile: a tile reads each pixel of x
- * once, all of them before it computes, and leaves those that the tile below needs too where they are.  For pixels
- * outside the rim is read and then replaced by zero, so that no load waits for a branch.  A filter that is not finite
- * would make NaN of these zeros: then each sum is computed tap by tap.  With ROLL a work-item goes down its strip row
- * by row, with the next rows on their way into local memory.
- * NDRange: one axis, local GROUP, global GROUP * sets * ceil(strips / items).
+ * once, all of them before it computes, and leaves those that the tile below needs too where they are (CARRY).  For
+ * pixels outside, the rim is read and then replaced by zero, so that no load waits for a branch.  A filter that is not
+ * finite would make NaN of these zeros: then each sum is computed tap by tap.  With ROLL a work-item goes down its
+ * strip row by row, with the next rows on their way into local memory.
+ * Memory: WEIGHTS floats in local memory, the filters of the group's channels; with ROLL also a ring of RING rows.
+ * Bound by: memory, with channels last and small filters; by loads and multiply-adds where filters are large.
  */
-#ifndef X_TYPE
+#ifndef X_TYPE /* half, bfloat16 or float */
 #define X_TYPE float
 #endif
 #ifndef CHANNELS_LAST /* channels last in x and y */
 #define CHANNELS_LAST 0
 #endif
-#ifndef BACKWARD
+#ifndef BACKWARD /* 1: backward data */
 #define BACKWARD 0
 #endif
 #ifndef DEPTHWISE /* one input and one output a group; else every input of a group meets every output */
@@ -26,19 +35,19 @@
 #ifndef IN /* inputs read at once; DEPTHWISE: VEC */
 #define IN 1
 #endif
-#ifndef TH /* backward: multiples of the stride */
+#ifndef TH /* rows and columns (TW) of a tile; backward: multiples of the stride */
 #define TH 4
 #define TW 1
 #endif
-#ifndef R
+#ifndef R /* taps: rows; S: columns; up to 11 */
 #define R 3
 #define S 3
 #endif
-#ifndef STEP_H
+#ifndef STEP_H /* stride, up to 8 */
 #define STEP_H 1
 #define STEP_W 1
 #endif
-#ifndef TAP_H /* dilation */
+#ifndef TAP_H /* dilation, up to 16 */
 #define TAP_H 1
 #define TAP_W 1
 #endif
@@ -54,10 +63,10 @@
 #ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y that it meets; DEPTHWISE, TH = 1 */
 #define ROLL 0
 #endif
-#ifndef RING /* rows of x in local memory */
+#ifndef RING /* ROLL: rows of x in local memory, 2 to 6 */
 #define RING 4
 #endif
-#ifndef ODD
+#ifndef ODD /* ROLL: columns before the first that is wanted, 0 or 1 */
 #define ODD 0
 #endif
 #ifndef LOOP /* a large filter: its rows in a loop, TH = 1 */

@@ -1,9 +1,9 @@
-/* What the kernels of depthwise convolutions, and of those with few channels a group, share; after include/common.h and COLS,
- * the columns of x that a strip reads.
+/* What the kernels of depthwise convolutions, and of those with few channels a group, share; after include/common.h and
+ * COLS, the columns of x that a strip reads.
  *
  * A work-group is `lanes` blocks of VEC neighbouring channels of what is written (backward weights: of dy) times
  * `items` strips of its pixels, TW wide; a work-item goes down its strip, TH rows at a time, `chunks` times.  In
- * tensors with channels last the lanes lie side by side in memory; in others there is one lane, and the strips do.
+ * tensors with channels last the lanes are neighbours in memory; in others there is one lane, and the strips are.
  */
 #ifndef GROUP /* work-items */
 #define GROUP 256

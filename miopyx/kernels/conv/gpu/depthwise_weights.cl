@@ -1,13 +1,19 @@
-/* Backward weights of depthwise convolutions and of those with few channels a group: partial[split][k][c r s], which
- * another launch adds up.
+/* Backward weights of depthwise convolutions and of those with few channels a group on GPUs:
+ * partial[split][k][c r s] = sum over the strips of a split of dy x; split-K, another launch adds the splits.
  *
- * A work-item keeps RR rows of the filters of its channels in registers and goes down strips of dy, a pixel of x read
- * once a strip; then the work-items' sums are added in local memory, always in the same order.  Zeros stand for what
- * lies outside; a sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity
- * made.
- * NDRange: one axis, local GROUP, global GROUP * sets * ceil(R / RR) * splits.
+ * Grid: one axis, local GROUP, global GROUP * sets * ceil(R / RR) * splits.
+ *
+ *     q ->  TW                           A work-group: `lanes` blocks of VEC channels x `items` strips, over `each`
+ *     +----+----+----+                   strips, of RR rows of the filters.
+ *   p | TH |    |    |  strips of dy     A work-item: RR x S x VEC sums in registers; a pixel of x is read once a
+ *     +----+----+----+                   strip.
+ *
+ * The work-items' sums are then added in local memory, always in the same order.  Zeros stand for what is outside; a
+ * sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity made.
+ * Memory: BATCH * VEC * GROUP floats in local memory; with ROLL also rings of RING rows of x and of dy.
+ * Bound by: memory; reading x and dy.
  */
-#ifndef X_TYPE
+#ifndef X_TYPE /* half, bfloat16 or float */
 #define X_TYPE float
 #endif
 #ifndef CHANNELS_LAST /* channels last in x and dy */
@@ -16,38 +22,38 @@
 #ifndef DEPTHWISE /* one input and one output a group; else a block is VEC outputs and one input */
 #define DEPTHWISE 1
 #endif
-#ifndef VEC
+#ifndef VEC /* channels of a work-item, 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef TH
+#ifndef TH /* rows and columns (TW) of a tile of dy */
 #define TH 4
 #define TW 1
 #endif
-#ifndef R
+#ifndef R /* taps: rows; S: columns; up to 11 */
 #define R 3
 #define S 3
 #endif
-#ifndef RR
+#ifndef RR /* rows of the filter that a work-item sums, 1 to R */
 #define RR 3
 #endif
-#ifndef STEP_H
+#ifndef STEP_H /* stride, up to 8 */
 #define STEP_H 1
 #define STEP_W 1
 #endif
-#ifndef TAP_H
+#ifndef TAP_H /* dilation, up to 16 */
 #define TAP_H 1
 #define TAP_W 1
 #endif
-#ifndef UNIT
+#ifndef UNIT /* every UNIT-th column of x is read */
 #define UNIT 1
 #endif
 #ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DEPTHWISE, TH = 1, RR = R */
 #define ROLL 0
 #endif
-#ifndef RING /* rows of x in local memory, and of dy */
+#ifndef RING /* ROLL: rows of x in local memory, and of dy, 2 to 6 */
 #define RING 4
 #endif
-#ifndef ODD
+#ifndef ODD /* ROLL: columns before the first that is wanted, 0 or 1 */
 #define ODD 0
 #endif
 #if DEPTHWISE

@@ -1,12 +1,18 @@
 /* Matrix products for GPUs: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, any strides, batches and `reduce` (see mx_gemm in conv/gemm_args.h).
- * Ownership: a group of SIDE x SIDE work-items owns a tile of C, SIDE * EACH_M rows by SIDE * EACH_N columns, a
- * work-item every SIDE-th row and column of it: its sums run over all of k and `reduce` in one fixed order, which no
- * size changes.
- * NDRange: one axis, since GPUs limit the others: local SIDE * SIDE, global SIDE * SIDE * tiles with
- *     tiles = ceil(n / columns) * ceil(m / rows) * groups * images.
- * Local memory: DEPTH * (SIDE * EACH_M + 1 + SIDE * EACH_N + 1) elements of ACC.
+ * Shape: any m, n, k, any strides, batches and `reduce` (mx_gemm in conv/gemm_args.h).
+ * Grid: one axis, since GPUs limit the others: local SIDE * SIDE, global SIDE * SIDE * tiles, tiles =
+ * ceil(n / columns) * ceil(m / rows) * groups * images.
+ *
+ *         n ->  columns = SIDE * EACH_N
+ *       +-----------------------+     A work-group: one tile; a work-item: every SIDE-th row and column of it.
+ *     m |  rows = SIDE * EACH_M |     K-slices of DEPTH go through local memory.
+ *       +-----------------------+
+ *
+ * Sums run over all of k and `reduce` in one fixed order, which no size changes.
+ * Memory: DEPTH * (SIDE * EACH_M + 1 + SIDE * EACH_N + 1) elements of ACC in local memory.
+ * Parameters: those of include/gpu_tile.h; storage types of include/common.h.
+ * Bound by: reads of local memory, (EACH_M + EACH_N) for EACH_M * EACH_N multiply-adds; no tensor cores.
  */
 #ifndef A_TYPE /* storage types */
 #define A_TYPE float

@@ -3,15 +3,21 @@
  *     DIRECTION 0, 1   C[m, pixel] = sum over (channel, tap) of w[m, channel, tap] * image[channel, pixel and tap]
  *     DIRECTION 2      C[m, (channel, tap)] = sum over pixels of other[m, pixel] * image[channel, pixel and tap]
  *
- * 0 is forward (image x, C y), 1 backward data (image dy, C one phase of dx: the positions of equal (position + pad) mod
- * stride, which meet the same taps), 2 backward weights (image x, other dy, C dw).
- *
+ * each alpha * C + beta * the old one.  0 is forward (image x, C y), 1 backward data (image dy, C one phase of dx: the
+ * positions of equal (position + pad) mod stride, which meet the same taps), 2 backward weights (image x, other dy, C
+ * dw), split-K over pixels; sum_partial adds the splits in order.
  * Shape: any, up to 2^31 elements a tensor; any strides.
- * Ownership: a group of SIDE x SIDE work-items owns a tile of C, SIDE * EACH_M rows by SIDE * EACH_N columns, a
- * work-item every SIDE-th row and column of it; its sums run in one order, over a split of the pixels in direction 2.
- * NDRange: local SIDE * SIDE; global SIDE * SIDE * tiles, tiles = across * down * groups * splits of mx_gather.
- * Local memory: DEPTH * (SIDE * EACH_M + 1 + SIDE * EACH_N + 1) elements of ACC.
- * Pixels outside of the image count as zeros.
+ * Grid: one axis, local SIDE * SIDE, global SIDE * SIDE * across * down * groups * splits of mx_gather.
+ *
+ *         n ->  SIDE * EACH_N
+ *       +-----------------+     A work-group: one tile of C over one split; a work-item: every SIDE-th row and column.
+ *     m |  SIDE * EACH_M  |     K-slices of DEPTH are gathered into local memory.
+ *       +-----------------+     sum_partial: a work-item for each element of dw.
+ *
+ * Sums run in one order.  Pixels outside of the image count as zeros.
+ * Memory: DEPTH * (SIDE * EACH_M + 1 + SIDE * EACH_N + 1) elements of ACC in local memory.
+ * Parameters: those of include/gpu_tile.h; storage types of include/common.h.
+ * Bound by: the gather's arithmetic and reads of local memory; no tensor cores.
  */
 #ifndef IMAGE_TYPE /* storage types: of the gathered image, of the other factor, of the result */
 #define IMAGE_TYPE float
@@ -22,7 +28,7 @@
 #ifndef C_TYPE
 #define C_TYPE IMAGE_TYPE
 #endif
-#ifndef DIRECTION
+#ifndef DIRECTION /* 0, 1 or 2 */
 #define DIRECTION 0
 #endif
 #ifndef CHANNELS_LAST /* the image's channels are contiguous */
@@ -48,8 +54,8 @@ static inline int4 tap_of(int q, const mx_gather *g)
 /* A pixel's image and place (x: image, yzw: place along d h w of the grid). */
 static inline int4 pixel_of(int p, const mx_gather *g)
 {
-    const int n = mx_quotient(p, g->by_pixels), rest = p - n * g->pixels, d = mx_quotient(rest, g->by_hw), of = rest - d * g->hw;
-    const int h = mx_quotient(of, g->by_w);
+    const int n = mx_quotient(p, g->by_pixels), rest = p - n * g->pixels, d = mx_quotient(rest, g->by_hw);
+    const int of = rest - d * g->hw, h = mx_quotient(of, g->by_w);
     return (int4)(n, d, h, of - h * g->w);
 }
 

@@ -2,25 +2,28 @@
  *
  * Toom and Cook: a filter with r taps over n inputs, POINTS = TILE + 3 - 1 of them, gives n - r + 1 outputs as
  *     output_transform(filter_transform(filter) * input_transform(inputs))
- * with products at POINTS points: 0, +-A, with TILE 4 also +-B, and infinity.  With M(t) the product of (t - q) over the
- * finite points q,
+ * with products at POINTS points: 0, +-A, with TILE 4 also +-B, and infinity.  With M(t) the product of (t - q) over
+ * the finite points q,
  *     input_transform:  row q holds the coefficients of M(t) / (t - q), the last row those of M(t);
  *     filter_transform: row q holds 1, q, q^2 ... / M'(q), the last row the last coefficient alone;
  *     output_transform: output i sums q^i times the product at q; the last output also takes the product at infinity.
  * A = 5/8 and B = 3/2 (1 for TILE 2) are exact and halve the rounding errors of the usual 1 and 2.
+ * Grid: one axis, a work-item for each tile of a channel, rounded up to any local size.
  *
- * The products over channels, POINTS^2 of them, are conv/gpu/gemm.cl's.
+ *     x -> winograd_inputs ->+
+ *                            +-> conv/gpu/gemm.cl, POINTS^2 products over channels -> winograd_outputs -> y
+ *     w -> winograd_inputs ->+
  *
- * Ownership: a work-item owns a tile of one channel.  NDRange: one axis, at least tiles * channels.
- * Local memory: none.  Pixels outside of the image count as zeros.
+ * Memory: no local memory; a window and its points are in registers.  Pixels outside of the image count as zeros.
+ * Bound by: memory; each transformed tile has POINTS^2 elements of ACC for TILE^2 pixels.
  */
 #ifndef X_TYPE /* storage type of the tensor */
 #define X_TYPE float
 #endif
-#ifndef TILE /* 2 or 4 */
+#ifndef TILE /* outputs a side: 2 or 4 */
 #define TILE 4
 #endif
-#ifndef SIDE /* of the window that is read (POINTS: as inputs, else as filters) or written */
+#ifndef SIDE /* of the window that is read (POINTS: as inputs; 2 to 4: as filters) or written (2 to 4) */
 #define SIDE 6
 #endif
 #ifndef FLIP /* of a filter: backward data */

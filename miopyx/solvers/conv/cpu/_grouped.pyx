@@ -8,7 +8,7 @@ weights are split, as often as the problem asks for; a second launch adds the pa
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
@@ -419,13 +419,13 @@ cdef class _GroupedData(_Grouped):
             data = self.direct(p, &q, "depthwise_data")
         cdef Step first = Step(pack, (
             Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, acc),
-            Arg.value_of((<const unsigned char*> &f)[:sizeof(f)])),
+            struct_arg(&f, sizeof(f))),
             (ceil_div(<int64_t> q.g.groups * q.g.padded // q.tile, PER_ITEM),), (1,))
         cdef Step second = Step(data, (
             Arg.slot_of(SLOT_Y if q.g.backward else SLOT_X, size),
             Arg.slot_of(SLOT_W if packed else SLOT_WORKSPACE, acc),
             Arg.slot_of(SLOT_X if q.g.backward else SLOT_Y, size),
-            Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]), Arg.alpha(wide), Arg.beta(wide)),
+            struct_arg(&q.g, sizeof(q.g)), Arg.alpha(wide), Arg.beta(wide)),
             (q.g.tiles_h * q.g.tiles_w, ceil_div(q.g.groups, q.g.together), _images(p) * q.g.output.depth), (1, 1, 1))
         if packed:
             return Solution([second], 0)
@@ -527,11 +527,11 @@ cdef class CpuGroupedWrw(_Grouped):
             grouped = self.direct(p, &q, "depthwise_weights")
         cdef Step first = Step(grouped, (
             Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, acc),
-            Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]),
-            Arg.value_of((<const unsigned char*> &images)[:sizeof(images)])),
+            struct_arg(&q.g, sizeof(q.g)),
+            struct_arg(&images, sizeof(images))),
             (ceil_div(q.g.groups, q.g.together), q.g.splits), (1, 1))
         cdef Step second = Step(add, (
             Arg.slot_of(SLOT_WORKSPACE, acc), Arg.slot_of(SLOT_W, size),
-            Arg.value_of((<const unsigned char*> &s)[:sizeof(s)]), Arg.alpha(wide), Arg.beta(wide)),
+            struct_arg(&s, sizeof(s)), Arg.alpha(wide), Arg.beta(wide)),
             (ceil_div(p.w.len[0], SUM_FILTERS),), (1,))
         return Solution([first, second], self.workspace_bytes(dev, p))

@@ -11,7 +11,7 @@ padding for that.
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
@@ -92,7 +92,7 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     return s
 
 
-cdef bytes _struct(const shape_t* s):
+cdef Arg _nhwc(const shape_t* s):
     cdef mx_nhwc g
     cdef int i
     g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
@@ -100,7 +100,7 @@ cdef bytes _struct(const shape_t* s):
     for i in range(3):
         g.in_len[i], g.out_len[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
         g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
-    return (<const unsigned char*> &g)[:sizeof(g)]
+    return struct_arg(&g, sizeof(g))
 
 
 cdef int64_t _zeros(const shape_t* s) noexcept:
@@ -236,7 +236,7 @@ cdef class _NhwcData(_Nhwc):
             KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
             (Arg.slot_of(SLOT_WORKSPACE, size, start) if s.converted else Arg.slot_of(in_slot, size),
              Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
-             Arg.value_of(_struct(&s)), Arg.int64(zeros), Arg.alpha(wide), Arg.beta(wide)),
+             _nhwc(&s), Arg.int64(zeros), Arg.alpha(wide), Arg.beta(wide)),
             (phases * max(1, min(s.tiles, ENOUGH_ITEMS // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=1)
 
@@ -293,7 +293,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
-             Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
+             _nhwc(&s), Arg.alpha(wide), Arg.beta(wide)),
             (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(

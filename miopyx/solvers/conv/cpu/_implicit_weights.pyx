@@ -10,7 +10,7 @@ import itertools
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, mx_conv_problem
@@ -244,7 +244,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
             "U_TYPE": token, "ACC": acc, "SCALAR": real_token(wide), "VEC": t.vec,
             "TILE_ROWS": t.tile_rows, "N_VECTORS": N_VECTORS,
         }
-        g = Arg.value_of((<const unsigned char*> &t.g)[:sizeof(mx_weights)])
+        g = struct_arg(&t.g, sizeof(mx_weights))
         w = Arg.slot_of(SLOT_W, size)
         partial = Arg.slot_of(SLOT_WORKSPACE, wide_size, t.copy_bytes) if t.splits > 1 else w
         copy = Arg.slot_of(SLOT_WORKSPACE, wide_size)
@@ -252,7 +252,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         if t.copied:
             steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "copy_rows", **defines),
                               (Arg.slot_of(v, size), copy,
-                               Arg.value_of((<const unsigned char*> &t.copy)[:sizeof(mx_copy)])),
+                               struct_arg(&t.copy, sizeof(mx_copy))),
                               (t.planes, t.g.images), (1, 1)))
         steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "weights", **defines),
                           (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, partial, g,

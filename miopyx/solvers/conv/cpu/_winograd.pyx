@@ -10,7 +10,7 @@ An Inf or NaN among the inputs reaches all outputs of its tile, also those that 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, up
@@ -218,10 +218,6 @@ cdef list _rounds(const mx_winograd* g, int64_t images):
     return [(n, s) for n in range(0, images, g.images) for s in range(0, g.out_depth, g.out_slices)]
 
 
-cdef Arg _struct(const mx_winograd* g):
-    return Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)])
-
-
 cdef int64_t _most_bytes(Device dev, const mx_conv_problem* p, int64_t points, const plan_t* usual) except -1:
     """The most that any configuration takes."""
     cdef plan_t a
@@ -253,6 +249,10 @@ cdef double _index(const mx_conv_problem* p, const plan_t* a) noexcept:
     return .9 * direct / (p.groups * a.points_h * a.points_w * (
         a.g.taps_d * (products * out_depth + filters * (FILTER_COST + SLICE_COST * (out_depth - 1)))
         + TILE_COST * tiles * (c_vectors * depth + k_vectors * out_depth)))
+
+
+cdef Arg _shape(const mx_winograd* g):
+    return struct_arg(g, sizeof(mx_winograd))
 
 
 cdef class _Winograd(ConvSolver):
@@ -358,7 +358,7 @@ cdef class _Winograd(ConvSolver):
         spec = self.spec(p, a, "conv/cpu/winograd.cl", "winograd_tiles",
                          {"KERNELS": 1, "FILTER_TRANSFORM": int(as_filter)})
         args = (Arg.slot_of(slot, type_size(<int> p.w.type), offset), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, to),
-                _struct(g))
+                _shape(g))
         return Step(spec, args, (g.images * g.tiles_h * ceil_div(g.tiles_w, run), ceil_div(g.c, a.vec),
                                  g.groups * g.slices), (1, 1, 1))
 
@@ -381,7 +381,7 @@ cdef class _WinogradData(_Winograd):
         steps = []
         if not a.fused:
             spec = self.spec(p, &a, "conv/cpu/winograd.cl", "winograd_filters", {"KERNELS": 2})
-            args = (Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&a.g))
+            args = (Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _shape(&a.g))
             steps.append(Step(spec, args, (ceil_div(a.g.k, a.vec), ceil_div(a.g.c, FILTER_DEPTH),
                                            a.g.groups * a.g.taps_d), (1, 1, 1)))
         spec = self.spec(p, &a, "conv/cpu/winograd.cl", "winograd_multiply",
@@ -392,7 +392,7 @@ cdef class _WinogradData(_Winograd):
                 steps.append(self.transform_tiles(p, &a, &g, source_slot, image_bytes(source, n), a.filters, False))
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
                     Arg.slot_of(SLOT_W, size) if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc),
-                    Arg.slot_of(result_slot, size, image_bytes(result, n)), _struct(&g), Arg.alpha(wide),
+                    Arg.slot_of(result_slot, size, image_bytes(result, n)), _shape(&g), Arg.alpha(wide),
                     Arg.beta(wide))
             steps.append(Step(spec, args, (ceil_div(g.tiles, g.block), k_blocks, g.groups * g.out_slices), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=0 if a.fused else 1)
@@ -420,13 +420,13 @@ cdef class _WinogradWeights(_Winograd):
             steps.append(self.transform_tiles(p, &a, &d, SLOT_Y, image_bytes(&p.y, n), a.filters + a.tiles, True))
             args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters),
                     Arg.slot_of(SLOT_WORKSPACE, <int> a.acc, a.filters + a.tiles),
-                    weights if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _struct(&g), _struct(&d))
+                    weights if a.fused else Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), _shape(&g), _shape(&d))
             args += (Arg.alpha(wide), Arg.beta(wide)) if a.fused else (Arg.int64(n + s > 0),)
             steps.append(Step(spec, args, (blocks, 1 if a.fused else a.points_h * a.points_w, g.groups * g.taps_d),
                               (1, 1, 1)))
         if not a.fused:
             spec = self.spec(p, &a, "conv/cpu/winograd_weights.cl", "winograd_output", {"KERNELS": 2})
-            args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _struct(&a.g), Arg.alpha(wide), Arg.beta(wide))
+            args = (Arg.slot_of(SLOT_WORKSPACE, <int> a.acc), weights, _shape(&a.g), Arg.alpha(wide), Arg.beta(wide))
             steps.append(Step(spec, args, (ceil_div(a.g.c, a.vec), a.g.k, a.g.groups * a.g.taps_d), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))
 

@@ -8,7 +8,7 @@ weights are split-K; a second launch adds the partial sums in a fixed order.
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
@@ -422,7 +422,7 @@ cdef class _DepthwiseData(_Depthwise):
             WEIGHTS=self.weights(p, &s, &t), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
+                struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * ceil_div(g.strips, g.items) * t.group,), (t.group,))])
 
 
@@ -585,7 +585,7 @@ cdef class DepthwiseWrw(_Depthwise):
             S=p.w.len[4], RR=rows, STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
-                Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
+                struct_arg(&g, sizeof(g)))
         groups = g.sets * ceil_div(p.w.len[3], rows) * splits
         return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
                          sum_partial(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

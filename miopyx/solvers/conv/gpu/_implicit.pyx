@@ -8,7 +8,7 @@ of the stride, the positions of dx of equal (position + pad) mod stride.  Backwa
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
@@ -141,7 +141,7 @@ cdef class _ImplicitGpu(ConvSolver):
             EACH_M=each_m, EACH_N=each_n, DEPTH=depth)
         args = (Arg.slot_of(slots[0], type_size(<int> image.type)), Arg.slot_of(slots[1], type_size(<int> factor.type)),
                 Arg.slot_of(slots[2], type_size(<int> c_type)),
-                Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gather)]), alpha, beta)
+                struct_arg(g, sizeof(mx_gather)), alpha, beta)
         return Step(spec, args, (items * g.across * g.down * g.groups * g.splits,), (items,))
 
 
@@ -254,7 +254,7 @@ cdef class GpuImplicitGemmWrw(_ImplicitGpu):
         spec = KernelSpec("conv/gpu/implicit.cl", "sum_partial", IMAGE_TYPE=type_token(partial_type),
                           C_TYPE=type_token(p.w.type), ACC=acc_token(p), SCALAR=real_token(wide))
         args = (Arg.slot_of(SLOT_WORKSPACE, width), Arg.slot_of(SLOT_W, type_size(<int> p.w.type)),
-                Arg.value_of((<const unsigned char*> &p.w)[:sizeof(mx_tensor)]),
+                struct_arg(&p.w, sizeof(mx_tensor)),
                 Arg.int64(g.splits), Arg.alpha(wide), Arg.beta(wide))
         return Solution([product, Step(spec, args, (up(weights, SUM_GROUP),), (SUM_GROUP,))],
                         self.workspace_bytes(dev, p))

@@ -9,7 +9,7 @@ its tiles.
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
@@ -161,7 +161,7 @@ cdef class _WinogradGpu(ConvSolver):
             "conv/gpu/winograd.cl", entry, X_TYPE=type_token(data_type), TILE=self.edge, SIDE=side, FLIP=int(flip),
             CHANNELS_LAST=int(last), ACC=real_token(p.w.type == MX_DOUBLE),
             SCALAR=real_token(wide_scalars(dev, data_type)))
-        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_window)]), *scalars)
+        args = (source, target, struct_arg(g, sizeof(mx_window)), *scalars)
         return Step(spec, args, (up(items, GROUP),), (GROUP,))
 
 

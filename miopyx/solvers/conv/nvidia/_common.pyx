@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport (
@@ -127,20 +127,6 @@ cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept 
 
 cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil:
     return p.w.len[0] * p.w.len[1] * p.w.len[3] * p.w.len[4]
-
-
-cdef Arg struct_arg(const void* value, size_t size):
-    """A struct that a kernel takes by value."""
-    return Arg.value_of((<const unsigned char*> value)[:size])
-
-
-cdef Arg int_arg(int64_t value):
-    cdef int narrow = <int> value
-    return struct_arg(&narrow, sizeof(narrow))
-
-
-cdef Arg float_arg(float value):
-    return struct_arg(&value, sizeof(value))
 
 
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap):

@@ -6,14 +6,14 @@ Channels are taken 16 at a time, with zeros between the groups; what kernels/con
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport stride_of, type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, struct_arg, sum_partial, taps_of,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, sum_partial, taps_of,
     taps_t, tensor_cores,
 )
 

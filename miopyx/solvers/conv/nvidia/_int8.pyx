@@ -6,7 +6,7 @@ x and w are read channels last, 16 channels at a time: in place where they are s
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
@@ -15,7 +15,7 @@ from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (
     ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
-    struct_arg, tensor_cores,
+    tensor_cores,
 )
 
 cdef enum:

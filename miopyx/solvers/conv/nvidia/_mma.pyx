@@ -8,15 +8,15 @@ Backward data is a forward convolution of dy for every phase of the stride, with
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport is_pointwise, stride_of, type_token
 from ._common cimport (
-    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, int_arg, mx_nv_conv, refuse_sizes, set_packed_w,
-    set_phase, set_taps, set_x, set_y, struct_arg, sum_partial, tensor_cores, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w,
+    set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,
 )
 
 cdef enum:
@@ -233,7 +233,7 @@ cdef list _pack(const mx_conv_problem* p, list tensors):
         return [Step(spec, first.args(), (first.tiles * 256,), (256,))]
     second = tensors[1]
     spec = KernelSpec("conv/nvidia/pack.cl", "pack_two", X_TYPE=token, RUN=first.run, SECOND_RUN=second.run)
-    args = first.args() + second.args() + (int_arg(first.tiles),)
+    args = first.args() + second.args() + (Arg.int32(first.tiles),)
     return [Step(spec, args, ((first.tiles + second.tiles) * 256,), (256,))]
 
 
@@ -289,7 +289,7 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
         Arg.slot_of(SLOT_WORKSPACE if r.unpacks_y else r.y_slot, <int> r.size, r.y_offset if r.unpacks_y else r.y_at),
         struct_arg(g, sizeof(g[0])),
-    ) + ((float_arg(1), float_arg(0)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE
+    ) + ((Arg.real(1, False), Arg.real(0, False)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE
          else (Arg.alpha(False), Arg.beta(False)))
 
 
@@ -614,7 +614,7 @@ cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g):
     return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
             Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
             Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset),
-            struct_arg(g, sizeof(g[0])), int_arg(s.split_slices))
+            struct_arg(g, sizeof(g[0])), Arg.int32(s.split_slices))
 
 
 cdef Solution _weights_of_halves(const mx_conv_problem* p, const split_k_t* s):
@@ -700,7 +700,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         spec = KernelSpec("conv/nvidia/weights.cl", "conv_nvidia_weights", WARPS_M=1 if g.filters <= 64 else 2)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)),
-                int_arg(_split_slices(dev, p)))
+                Arg.int32(_split_slices(dev, p)))
         return Solution([
             Step(spec, args, (256 * splits * _weight_tiles(p),), (256,)),
             sum_partial(p, splits, 0, p.w.len[1] * taps, taps, 1),

@@ -10,14 +10,14 @@ give them, but slowly.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv, mx_divisor,
-    refuse_sizes, set_phase, set_taps, set_x, set_y, struct_arg, sum_partial, taps_of, taps_t, tensor_cores,
+    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_divisor,
+    refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t, tensor_cores,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -138,8 +138,8 @@ cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
             struct_arg(o, sizeof(o[0])),
-            float_arg(1) if s.joins else Arg.alpha(False),
-            float_arg(0) if s.joins else Arg.beta(False))
+            Arg.real(1, False) if s.joins else Arg.alpha(False),
+            Arg.real(0, False) if s.joins else Arg.beta(False))
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
 
 
@@ -370,7 +370,7 @@ cdef class NvPairsWrw(_NvPairs):
         set_x(&g, &p.x, p.w.len[1], 0)
         set_y(&g, &p.y, g.filters)
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
-                struct_arg(&g, sizeof(g)), int_arg(s.split_slices))
+                struct_arg(&g, sizeof(g)), Arg.int32(s.split_slices))
         return Solution([
             Step(KernelSpec("conv/nvidia/pairs_weights.cl", "conv_nvidia_pairs_weights", SM_90A=1), args,
                  (THREADS * s.tiles * s.splits,), (THREADS,)),

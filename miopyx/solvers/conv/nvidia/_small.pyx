@@ -8,14 +8,14 @@ from libc.stdint cimport int64_t
 from libc.math cimport sqrt
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of, type_token
-from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, struct_arg, tensor_cores
+from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, tensor_cores
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word

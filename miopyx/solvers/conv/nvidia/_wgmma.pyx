@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of, type_token
@@ -14,7 +14,6 @@ from ._mma cimport (
 )
 from ._common cimport (
     ALIGN, LONGEST, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_divisor, set_grid, set_packed_w, set_taps,
-    struct_arg,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:

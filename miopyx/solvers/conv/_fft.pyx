@@ -45,19 +45,19 @@ cdef enum:
 cdef int64_t WORKSPACE_LIMIT = 4 << 30
 cdef double LEAST_INDEX = 0.02       # above a last resort's
 
-# The structs of kernels/conv/fft.h and conv/fft_product.cl, which explain them.
-cdef struct mx_fft_tiles:
-    int64_t rows, first, across, down, channels, blocks
-    int64_t n, g, c, h, w, height, width
-    int64_t step_h, step_w, start_h, start_w, tile_h, tile_w, window_h, window_w, skip_h, skip_w
-    int64_t frequency, row, size, conjugate
+cdef extern from "miopyx/kernels/conv/fft_args.h" nogil:
+    ctypedef struct mx_fft_tiles:
+        int64_t rows, first, across, down, channels, blocks
+        int64_t n, g, c, h, w, height, width
+        int64_t step_h, step_w, start_h, start_w, tile_h, tile_w, window_h, window_w, skip_h, skip_w
+        int64_t frequency, row, size, conjugate
 
-cdef struct mx_fft_product:
-    int64_t m, n, k
-    int64_t lanes, low, high, depth, a_k, a_run
-    int64_t b_k, c_m
-    int64_t a_g, b_g, c_g, a_f, b_f, c_f
-    int64_t chunks, add
+    ctypedef struct mx_fft_product:
+        int64_t m, n, k
+        int64_t lanes, low, high, depth, a_k, a_run
+        int64_t b_k, c_m
+        int64_t a_g, b_g, c_g, a_f, b_f, c_f
+        int64_t chunks, add
 
 # How a problem is cut: transforms, tiles, channels of a group in blocks of lanes.
 cdef struct plan_t:
@@ -90,7 +90,7 @@ cdef int64_t _lanes(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) 
 
 
 cdef int64_t _spectra(const mx_conv_problem* p, const plan_t* q, int64_t rows, int64_t blocks) noexcept nogil:
-    """Elements from one frequency to the next: an odd number of lines, which lie in different sets of a cache."""
+    """Elements from one frequency to the next: an odd number of lines, which are in different sets of a cache."""
     cdef int64_t line = LINE // q.size
     return (_ceil(rows * p.groups * blocks * 2 * q.lanes, line) | 1) * line
 
@@ -129,7 +129,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) no
     q.each = min(q.tiles, max(LEAST_TILES, limit // one))
     if p.direction == MX_BACKWARD_WEIGHTS:
         q.each = min(q.each, MOST_TILES)
-    # Equal parts, and whole pairs of tiles and rows of register tiles.
+    # Equal rounds, and whole pairs of tiles and rows of register tiles.
     q.each = min(q.tiles, up(_ceil(q.tiles, _ceil(q.tiles, q.each)), TILE_ROWS))
     q.first = _bytes(p, &q, q.each, q.input_blocks)
     q.second = _bytes(p, &q, q.each, q.output_blocks)

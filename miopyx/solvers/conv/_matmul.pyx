@@ -144,8 +144,8 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     defines["VEC"] = _vector(dev, c.type)
     if _along_n(g):
         blocks = _ceil(g.m, tuned["M_CHUNK"]) * _ceil(_ceil(g.n, defines["VEC"]), tuned["N_VECTORS"])
-        entry, defines["PARTS"] = "gemm_nn", 1
+        entry, defines["KERNELS"] = "gemm_nn", 1
     else:
         blocks = _ceil(g.m, tuned["NT_CHUNK"]) * _ceil(g.n, tuned["NT_CHUNK"])
-        entry, defines["PARTS"] = "gemm_nt", 2
+        entry, defines["KERNELS"] = "gemm_nt", 2
     return Step(KernelSpec("conv/cpu/gemm.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

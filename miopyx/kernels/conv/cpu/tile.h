@@ -4,7 +4,7 @@
  * panel and an element of a fill 32 registers, 6 x 2 or 4 x 3 fill 16.  The panel has N_VECTORS vectors a step, of
  * which the first V = 1 ... N_VECTORS are computed, and sums N_VECTORS vectors a row.
  *
- * multiply(V, add, sums, a, a_row, a_step, panel, depth): `a` has ROWS rows that lie a_row elements apart, and a_step
+ * multiply(V, add, sums, a, a_row, a_step, panel, depth): `a` has a stride of a_row from row to row, and of a_step
  * from one k to the next.  The sums begin at 0 or, with add, where they are.  They are taken along k in order, whatever
  * V and the tile's shape.
  */
@@ -21,7 +21,7 @@
 typedef MX_JOIN(ACC, VEC) vec;
 
 #define DEFINE_MULTIPLY(V)                                                                                       \
-    APART void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,            \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,         \
                             long a_step, const vec *restrict panel, long depth)                                  \
     {                                                                                                            \
         vec s[ROWS][V];                                                                                          \

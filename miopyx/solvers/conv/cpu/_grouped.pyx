@@ -1,8 +1,8 @@
 """Depthwise convolutions on CPU devices, and those with few channels a group: direct, one to three spatial axes.
 
 A work-item copies a tile of a few groups' channels into private memory, padded, and computes from there; the kernels'
-header says how.  Forward and backward data read filters that a first launch packed.  Backward weights are summed in
-parts, as many as the problem asks for, which a second launch adds up in one order.
+header says how.  Forward and backward data read filters that a first launch packed.  The sums of backward
+weights are split, as often as the problem asks for; a second launch adds the partial sums in a fixed order.
 """
 
 from libc.stdint cimport int64_t
@@ -19,7 +19,7 @@ cdef enum:
     DIRECT = 1
     ROWS = 0
     CHANNELS = 1
-    TURNED = 2
+    TRANSPOSED = 2
     BLOCKS = 3
     CHANNELS_LIMIT = 64    # of a group
     TAPS_LIMIT = 256       # of a slice of the filter, as in the kernels' header
@@ -33,7 +33,7 @@ cdef enum:
     DIRECT_SUMS = 512
     PER_ITEM = 16          # blocks of filters that a work-item packs
     SUM_FILTERS = 4
-    TALL = 4               # rows at a time of depthwise convolutions that are read where they lie
+    TALL = 4               # rows at a time of depthwise convolutions that are read without a copy
     FILTER_LIMIT = 11      # of theirs in rows
     ITEMS = 32             # work-items of a launch, at least, where there is enough to do
 
@@ -43,42 +43,42 @@ cdef tuple TALLS = (2, 4, 7)
 cdef tuple LOWS = (1, 2, 4)
 cdef tuple PLANES = (3072, 6144, 12288, 24576, 49152)
 
-# The structs of kernels/conv/cpu/grouped.h, which explains them.
-cdef struct mx_side:
-    int64_t n, c, d, h, w, span
-    int channels, depth, height, width
+cdef extern from "miopyx/kernels/conv/cpu/grouped_args.h" nogil:
+    ctypedef struct mx_side:
+        int64_t n, c, d, h, w, span
+        int channels, depth, height, width
 
-cdef struct mx_planes:
-    int step_h, step_w, pitch, sub, behind
+    ctypedef struct mx_planes:
+        int step_h, step_w, pitch, sub, behind
 
-cdef struct mx_grouped:
-    mx_side input, output
-    mx_planes planes
-    int groups, inputs, outputs, padded
-    int backward
-    int taps[3]
-    int dilation[3]
-    int step[3]
-    int pad[3]
-    int out_h, out_w
-    int first_h, first_w
-    int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
-    int least_h, least_w
-    int reach_h
-    int together
-    int parts
+    ctypedef struct mx_grouped:
+        mx_side input, output
+        mx_planes planes
+        int groups, inputs, outputs, padded
+        int backward
+        int taps[3]
+        int dilation[3]
+        int step[3]
+        int pad[3]
+        int out_h, out_w
+        int first_h, first_w
+        int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
+        int least_h, least_w
+        int reach_h
+        int together
+        int splits
 
-cdef struct mx_filters:
-    int64_t g, o, i, d, h, w
-    int groups, outputs, inputs
-    int taps[3]
+    ctypedef struct mx_filters:
+        int64_t g, o, i, d, h, w
+        int groups, outputs, inputs
+        int taps[3]
 
-cdef struct mx_grouped_sum:
-    int64_t k, c, d, h, w
-    int filters, inputs
-    int taps[3]
-    int parts
-    int64_t row
+    ctypedef struct mx_grouped_sum:
+        int64_t k, c, d, h, w
+        int filters, inputs
+        int taps[3]
+        int splits
+        int64_t row
 
 # How a problem is computed: elements of a vector and of a position, channels of what the struct calls one, register
 # tile, struct.
@@ -87,7 +87,7 @@ cdef struct plan_t:
     int64_t vec, each, unit, tile, wide
     bint fits
     int64_t chosen         # of what is tunable
-    bint direct            # from where the tensors lie: conv/cpu/depthwise.cl
+    bint direct            # reads tensors without a copy: conv/cpu/depthwise.cl
     bint rows              # the same: conv/cpu/depthwise_rows.cl
     int64_t tall           # rows at a time then
     mx_grouped g
@@ -109,7 +109,7 @@ cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
     return t.len[1] == 1 or t.stride[1] == 1
 
 
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+cdef bint _rows_contiguous(const mx_tensor* t) noexcept nogil:
     return t.len[4] == 1 or t.stride[4] == 1
 
 
@@ -185,8 +185,9 @@ cdef class _Grouped(ConvSolver):
                 return "a large stride, dilation, pad or length"
         if max(p.x.len[1], p.w.len[0]) > LENGTH_LIMIT or p.x.len[0] > LENGTH_LIMIT:
             return "many channels or images"
-        if not (_channels_last(&p.x) and _channels_last(&p.y)) and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not (_channels_last(&p.x) and _channels_last(&p.y)) and not (
+                _rows_contiguous(&p.x) and _rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         q = self.plan(dev, p, 0)
         return None if q.fits else "a tile is too large"
 
@@ -243,9 +244,9 @@ cdef class _Grouped(ConvSolver):
             x, y = y, x
             g.backward, g.inputs, g.outputs = 1, g.outputs, g.inputs
         last = _channels_last(x) and _channels_last(y) and not (
-            _rows_closest(x) and _rows_closest(y) and x.len[1] == 1)
-        q.mode = ROWS if not last else CHANNELS if g.inputs == 1 and g.outputs == 1 else TURNED
-        if q.mode == TURNED and g.inputs % q.vec == 0 and g.outputs % q.vec == 0:
+            _rows_contiguous(x) and _rows_contiguous(y) and x.len[1] == 1)
+        q.mode = ROWS if not last else CHANNELS if g.inputs == 1 and g.outputs == 1 else TRANSPOSED
+        if q.mode == TRANSPOSED and g.inputs % q.vec == 0 and g.outputs % q.vec == 0:
             q.mode = BLOCKS
         q.each = q.vec if q.mode == CHANNELS or q.mode == BLOCKS else 1
         q.unit = q.vec if q.mode == BLOCKS else 1
@@ -302,7 +303,7 @@ cdef class _Grouped(ConvSolver):
         return q
 
     cdef void set_bands(self, const mx_conv_problem* p, plan_t* q) noexcept:
-        """The rows and vectors of channels, or channels, of a work-item that reads tensors where they lie."""
+        """The rows and vectors of channels, or channels, of a work-item that reads tensors without a copy."""
         cdef mx_grouped* g = &q.g
         cdef int64_t bands = _ceil(g.grid_h, q.tall), sets
         q.fits = True
@@ -352,10 +353,10 @@ cdef class _Grouped(ConvSolver):
         g.tile_h = <int> _ceil(g.grid_h, g.tiles_h)
         g.tiles_h = <int> _ceil(g.grid_h, g.tile_h)
         _set_planes(q, g.tile_h, w)
-        # Groups: as many as fit, but enough work-items; TURNED ones make whole vectors of channels if they can.
+        # Groups: as many as fit, but enough work-items; TRANSPOSED ones make whole vectors of channels if they can.
         most = max(1, room // _planes_size(q))
         units = _images(p) * g.output.depth * g.tiles_h * g.tiles_w
-        if q.mode == TURNED:
+        if q.mode == TRANSPOSED:
             most = max(most, min(_ceil(q.vec, max(g.inputs, g.outputs)), (BUFFER - 2 * q.vec) // _planes_size(q)))
         most = min(most, max(1, g.groups * units // ITEMS), RESULTS // 2 // _results_size(q, 1))
         self.set_groups(q, max(1, most))
@@ -416,7 +417,7 @@ cdef class _GroupedData(_Grouped):
         return f
 
     cdef bint packed(self, const mx_conv_problem* p, const plan_t* q) noexcept:
-        """Whether w lies as packing would write it."""
+        """Whether w is stored as packing would write it."""
         cdef int64_t columns = p.w.len[4]
         return q.rows and _type_size(p) == _acc_size(p) and p.w.stride[4] == 1 and p.w.stride[3] == columns and (
             p.w.stride[0] == columns * columns or p.w.len[0] == 1)
@@ -470,13 +471,13 @@ cdef class CpuGroupedBwd(_GroupedData):
 
 
 cdef class CpuGroupedWrw(_Grouped):
-    """Backward weights: parts of the batch side by side, added up in one order by a second launch."""
+    """Backward weights, split-K over the batch; a second launch adds the partial sums in a fixed order."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1153, "CpuGroupedWrw", MX_BACKWARD_WEIGHTS
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        # A tile gives a lane two blocks at most; 16 lanes are added up in a tree, and ITEMS parts or fewer in a chain.
+        # A tile gives a lane two blocks at most; 16 lanes are added in a tree, and up to ITEMS splits in a chain.
         return min(sum_terms(p), 2.0 * BLOCK_TERMS) + 4 + ITEMS
 
     cdef int64_t sums(self, const plan_t* q) noexcept:
@@ -513,22 +514,22 @@ cdef class CpuGroupedWrw(_Grouped):
             return
         units = _images(p) * q.g.output.depth * q.g.tiles_h * q.g.tiles_w
         sets = _ceil(q.g.groups, q.g.together)
-        q.g.parts = <int> max(1, min(units, ITEMS // sets))
+        q.g.splits = <int> max(1, min(units, ITEMS // sets))
 
     cdef void set_bands(self, const mx_conv_problem* p, plan_t* q) noexcept:
         cdef int64_t taps = q.g.taps[1] * q.g.taps[2], sets
         _Grouped.set_bands(self, p, q)
         q.g.together = <int> min(q.g.together, max(1, DIRECT_SUMS // taps))
         sets = _ceil(q.g.groups, q.g.together)
-        q.g.parts = <int> max(1, min(_ceil(q.g.grid_h, q.tall) * _images(p), ITEMS // sets))
+        q.g.splits = <int> max(1, min(_ceil(q.g.grid_h, q.tall) * _images(p), ITEMS // sets))
 
     cdef int64_t row(self, const mx_conv_problem* p, const plan_t* q) noexcept:
-        """Elements of a part."""
+        """Elements of a split's partial sums."""
         return (<int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
                 * q.unit)
 
     cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
-        return q.g.parts * self.row(p, q) * _acc_size(p)
+        return q.g.splits * self.row(p, q) * _acc_size(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t q = self.plan(dev, p, config[0])
@@ -539,11 +540,11 @@ cdef class CpuGroupedWrw(_Grouped):
         cdef mx_grouped_sum s
         s.k, s.c, s.d, s.h, s.w = (_stride(&p.w, 0), _stride(&p.w, 1), _stride(&p.w, 2), _stride(&p.w, 3),
                                    _stride(&p.w, 4))
-        s.filters, s.inputs, s.parts, s.row = <int> p.w.len[0], <int> p.w.len[1], q.g.parts, self.row(p, &q)
+        s.filters, s.inputs, s.splits, s.row = <int> p.w.len[0], <int> p.w.len[1], q.g.splits, self.row(p, &q)
         for i in range(3):
             s.taps[i] = q.g.taps[i]
         grouped = KernelSpec("conv/cpu/grouped_weights.cl", "grouped_weights", **tokens)
-        add = KernelSpec("conv/cpu/grouped_sum.cl", "sum_parts", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
+        add = KernelSpec("conv/cpu/grouped_sum.cl", "sum_partial", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
                          SCALAR=tokens["SCALAR"], LANES=q.each)
         if q.direct:
             grouped = self.direct(p, &q, "depthwise_weights")
@@ -551,7 +552,7 @@ cdef class CpuGroupedWrw(_Grouped):
             Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, acc),
             Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]),
             Arg.value_of((<const unsigned char*> &images)[:sizeof(images)])),
-            (_ceil(q.g.groups, q.g.together), q.g.parts), (1, 1))
+            (_ceil(q.g.groups, q.g.together), q.g.splits), (1, 1))
         cdef Step second = Step(add, (
             Arg.slot_of(SLOT_WORKSPACE, acc), Arg.slot_of(SLOT_W, size),
             Arg.value_of((<const unsigned char*> &s)[:sizeof(s)]), Arg.alpha(wide), Arg.beta(wide)),

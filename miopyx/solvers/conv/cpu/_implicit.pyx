@@ -150,12 +150,12 @@ cdef class _CpuImplicitGemm(ConvSolver):
         packed = Arg.slot_of(SLOT_WORKSPACE, acc)
         filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
         pack = Step(
-            KernelSpec("conv/cpu/implicit.cl", "pack_filters", PARTS=1, **types),
+            KernelSpec("conv/cpu/implicit.cl", "pack_filters", KERNELS=1, **types),
             (filters, packed, problem, Arg.int64(t.rows)),
             (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
              p.groups, 1), (1, 1, 1))
         convolve = Step(
-            KernelSpec("conv/cpu/implicit.cl", "convolve", PARTS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
+            KernelSpec("conv/cpu/implicit.cl", "convolve", KERNELS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,
              Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,

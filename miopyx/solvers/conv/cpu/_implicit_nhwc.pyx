@@ -1,10 +1,9 @@
 """Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
 
-Output channels lie along vectors and pixels down the rows of register tiles.  Forward and backward data are one
-kernel: an input pixel's channels are broadcast from where they lie, the filters are packed first.  Backward data takes
+Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
+channels of an input pixel are broadcast from memory, the filters are packed first.  Backward data takes
 the outputs by phases of the stride, so that no product with a zero between gradients is made.  Backward weights
-gathers the columns of x a block at a time; where dw has too few tiles for a device, parts of the pixels are summed
-side by side.
+gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels (split-K).
 
 Forward with one group, few channels and no dilation, a row of the filter is one tap of all its channels; x gets its
 padding for that.
@@ -31,16 +30,21 @@ cdef enum:
     FEW_CHANNELS = 32        # rows of the filter are single taps where there are no more
     ITEMS = 32               # work-items that a device should have at least
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
-    LEAST_PART = 256         # pixels of a part of backward weights
+    LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
 
-# The struct of kernels/conv/cpu/implicit_nhwc.h, which explains it.
-cdef struct mx_nhwc:
-    int images, groups, inputs, outputs, in_pixel, out_pixel
-    int[3] into, out, taps, pad, step, dilation
+cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
+    ctypedef struct mx_nhwc:
+        int images, groups, inputs, outputs, in_pixel, out_pixel
+        int in_len[3]
+        int out_len[3]
+        int taps[3]
+        int pad[3]
+        int step[3]
+        int dilation[3]
 
 # A convolution as the kernels see it, and what else steps are made of.
 cdef struct shape_t:
@@ -48,7 +52,7 @@ cdef struct shape_t:
     int64_t[3] into, out, taps, pad, step, dilation
     int64_t vec, n_vectors, vectors, tiles    # along the outputs; of backward weights along taps and inputs
     int64_t left, right                       # pixels that are put beside x's rows
-    bint converted                            # the input lies in the workspace
+    bint converted                            # the input is copied to the workspace
 
 
 cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
@@ -56,7 +60,7 @@ cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
 
 
 cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Packed, with the channels closest."""
+    """Packed, channels last."""
     cdef int64_t stride = 1
     cdef int axis, i
     for i in range(5):
@@ -108,7 +112,7 @@ cdef bytes _struct(const shape_t* s):
     g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
     g.in_pixel, g.out_pixel = <int> s.in_pixel, <int> s.out_pixel
     for i in range(3):
-        g.into[i], g.out[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
+        g.in_len[i], g.out_len[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
         g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
     return (<const unsigned char*> &g)[:sizeof(g)]
 
@@ -170,7 +174,7 @@ cdef class _Nhwc(ConvSolver):
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # What part of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
+        # How much of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
         cdef shape_t s = _shape(dev, p)
         cdef int64_t lanes = s.outputs, depth = s.inputs
         if p.direction == MX_BACKWARD_WEIGHTS:
@@ -204,7 +208,7 @@ cdef class _NhwcData(_Nhwc):
         accumulator = "double" if p.w.type == MX_DOUBLE else "float"
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
-        # As many parts as there is use for: about 64 KB each.
+        # As many work-items as there is use for: about 64 KB each.
         items = max(1, min(64, s.inputs * taps * s.vec * size >> 16))
         packing = (
             Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
@@ -264,43 +268,43 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     def __cinit__(self):
         self.id, self.name, self.direction = 1126, "CpuImplicitGemmNhwcWrw", MX_BACKWARD_WEIGHTS
 
-    cdef int64_t parts(self, const shape_t* s, int64_t chunk) noexcept:
-        """How many parts the pixels are summed in, whatever the device."""
+    cdef int64_t splits(self, const shape_t* s, int64_t chunk) noexcept:
+        """Into how many the sums over pixels are split, whatever the device."""
         cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
         cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
-        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_PART))
+        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_SPLIT))
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        return in_blocks(sum_terms(p)) + ITEMS          # as many parts, at most
+        return in_blocks(sum_terms(p)) + ITEMS          # as many splits, at most
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """Room for the most parts that any configuration takes."""
+        """Room for the most splits that any configuration takes."""
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t parts = self.parts(&s, 192)
-        if parts == 1:
+        cdef int64_t splits = self.splits(&s, 192)
+        if splits == 1:
             return 0
-        return capped_product(parts, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
+        return capped_product(splits, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
             8 if p.w.type == MX_DOUBLE else 4)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t parts = self.parts(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t splits = self.splits(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
         defines = {"IN_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": s.vec,
                    "N_VECTORS": s.n_vectors, "SCALAR": "double" if wide else "float",
                    **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
-        # A single part is not read from the workspace, which may be none.
-        summed = Arg.slot_of(SLOT_WORKSPACE if parts > 1 else SLOT_W, size)
+        # One split has no partial sums, and there may be no workspace.
+        summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, _ceil(s.outputs, config[0]), s.groups * parts), (1, 1, 1))]
-        if parts > 1:
+            (s.tiles, _ceil(s.outputs, config[0]), s.groups * splits), (1, 1, 1))]
+        if splits > 1:
             steps.append(Step(
-                KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_parts", **defines),
+                KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),
                 (summed, Arg.slot_of(SLOT_W, width), Arg.int64(elements),
-                 Arg.int32(parts), Arg.alpha(wide), Arg.beta(wide)),
+                 Arg.int32(splits), Arg.alpha(wide), Arg.beta(wide)),
                 (max(1, min(64, elements >> 12)),), (1,)))
         return Solution(steps, self.workspace_bytes(dev, p))

@@ -1,7 +1,7 @@
 """Backward weights for CPU devices as an implicit GEMM: packed NCHW and its like, any filter, stride, dilation, groups.
 
 The kernels are explained in kernels/conv/cpu/implicit_weights.cl.  Tensors that are not of the type of the sums are
-converted first.  Taps skip what lies outside of the image, except where there are so few channels a group that each
+converted first.  Taps skip what is outside the image, except where there are so few channels a group that each
 row of a tile has a tap of its own: then x is copied with its padding, and 0 times an infinity of dy is NaN, as it is
 with a column matrix.
 """
@@ -21,32 +21,32 @@ from miopyx.solvers.conv._matmul cimport wide_scalars
 cdef enum:
     IMPLICIT_GEMM = 5
     N_VECTORS = 3
-    WORK_GROUPS = 16     # so many at least, if need be by summing parts of the positions apart
-    ALIGNMENT = 64       # bytes, of what lies in the workspace
+    WORK_GROUPS = 16     # at least so many, by split-K over the positions if need be
+    ALIGNMENT = 64       # bytes, of what is in the workspace
     PACKING = 13
 
 cdef tuple ONE = (0,), BOTH = (0, 1), DEPTHS = (128, 256, 512), SUMS = (128, 256, 512)
 
-# The struct of the kernel file, which explains it.
-cdef struct mx_weights:
-    int64_t lanes, rows
-    int64_t chunk_rows, chunk_taps
-    int64_t depth
-    int64_t images, u_n, v_n
-    int64_t out[3]
-    int64_t into[3]
-    int64_t taps[3]
-    int64_t inner[3]
-    int64_t pad[3]
-    int64_t step[3]
-    int64_t dilation[3]
-    int64_t lanes_last
+cdef extern from "miopyx/kernels/conv/cpu/implicit_weights_args.h" nogil:
+    ctypedef struct mx_weights:
+        int64_t lanes, rows
+        int64_t chunk_rows, chunk_taps
+        int64_t depth
+        int64_t images, u_n, v_n
+        int64_t out_len[3]
+        int64_t in_len[3]
+        int64_t taps[3]
+        int64_t inner[3]
+        int64_t pad[3]
+        int64_t step[3]
+        int64_t dilation[3]
+        int64_t lanes_last
 
-cdef struct mx_copy:
-    int64_t to[3]
-    int64_t source[3]
-    int64_t before[3]
-    int64_t step[3]
+    ctypedef struct mx_copy:
+        int64_t to_len[3]
+        int64_t from_len[3]
+        int64_t before[3]
+        int64_t step[3]
 
 # What the host knows beside them.
 cdef struct plan_t:
@@ -55,8 +55,8 @@ cdef struct plan_t:
     bint copied                          # V is: converted, sampled or padded
     int64_t vec, tile_rows
     int64_t planes                       # channels of V, all groups
-    int64_t chunks, parts
-    int64_t copy_bytes, parts_bytes
+    int64_t chunks, splits
+    int64_t copy_bytes, partial_bytes
 
 
 cdef inline int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
@@ -84,15 +84,15 @@ cdef void _join_axes(mx_weights* g) noexcept nogil:
     """Join the last axis to the one before where the filter leaves it alone, for long rows."""
     cdef int _turn
     for _turn in range(2):
-        if (g.taps[2] != 1 or g.step[2] != 1 or g.pad[2] != 0 or g.into[2] != g.out[2] or g.step[1] != 1):
+        if (g.taps[2] != 1 or g.step[2] != 1 or g.pad[2] != 0 or g.in_len[2] != g.out_len[2] or g.step[1] != 1):
             return
-        g.out[2] *= g.out[1]
-        g.pad[2], g.dilation[2] = g.pad[1] * g.into[2], g.dilation[1] * g.into[2]
-        g.into[2] *= g.into[1]
+        g.out_len[2] *= g.out_len[1]
+        g.pad[2], g.dilation[2] = g.pad[1] * g.in_len[2], g.dilation[1] * g.in_len[2]
+        g.in_len[2] *= g.in_len[1]
         g.taps[2] = g.taps[1]
-        g.out[1], g.into[1], g.taps[1] = g.out[0], g.into[0], g.taps[0]
+        g.out_len[1], g.in_len[1], g.taps[1] = g.out_len[0], g.in_len[0], g.taps[0]
         g.pad[1], g.step[1], g.dilation[1] = g.pad[0], g.step[0], g.dilation[0]
-        g.out[0] = g.into[0] = g.taps[0] = g.step[0] = g.dilation[0] = 1
+        g.out_len[0] = g.in_len[0] = g.taps[0] = g.step[0] = g.dilation[0] = 1
         g.pad[0] = 0
 
 
@@ -102,27 +102,27 @@ cdef void _set_axes(plan_t* t, const mx_conv_problem* p) noexcept nogil:
     cdef bint sampled = False
     cdef int i
     for i in range(3):
-        g.out[i], g.into[i], g.taps[i], g.inner[i] = p.y.len[2 + i], p.x.len[2 + i], p.w.len[2 + i], 1
+        g.out_len[i], g.in_len[i], g.taps[i], g.inner[i] = p.y.len[2 + i], p.x.len[2 + i], p.w.len[2 + i], 1
         g.pad[i], g.step[i], g.dilation[i] = p.pad[i], p.step[i], p.dilation[i]
-        t.copy.source[i], t.copy.step[i] = g.into[i], 1
-        sampled |= g.step[i] != 1 and g.out[i] > 1
+        t.copy.from_len[i], t.copy.step[i] = g.in_len[i], 1
+        sampled |= g.step[i] != 1 and g.out_len[i] > 1
     t.copied = p.w.type != _accumulator(p)
     if sampled and _volume(g.taps) == 1 and g.pad[0] == 0 and g.pad[1] == 0 and g.pad[2] == 0:
         t.copied = True
         for i in range(3):
             t.copy.step[i] = g.step[i]
-            g.into[i], g.step[i] = g.out[i], 1
+            g.in_len[i], g.step[i] = g.out_len[i], 1
     elif _volume(g.taps) > 1 and 4 * _ceil(g.rows, t.tile_rows) * t.tile_rows > 5 * g.rows:
         t.copied = True
         g.rows *= _volume(g.taps)
         for i in range(3):
             t.copy.before[i] = g.pad[i]
-            g.into[i] = (g.out[i] - 1) * g.step[i] + (g.taps[i] - 1) * g.dilation[i] + 1
+            g.in_len[i] = (g.out_len[i] - 1) * g.step[i] + (g.taps[i] - 1) * g.dilation[i] + 1
             g.inner[i] = g.taps[i]
             g.taps[i] = 1
             g.pad[i] = 0
     for i in range(3):
-        t.copy.to[i] = g.into[i]
+        t.copy.to_len[i] = g.in_len[i]
     if _volume(g.inner) == 1:
         _join_axes(g)
 
@@ -140,7 +140,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     _set_axes(&t, p)
     area = spatial_size(&p.y)
     g.images, g.u_n = p.x.len[0], g.lanes * p.groups * area
-    g.v_n = capped_product(t.planes, _volume(g.into))
+    g.v_n = capped_product(t.planes, _volume(g.in_len))
 
     # Taps and rows of a work-item: all taps where that can be, and whole tiles, dealt evenly.
     taps = _volume(g.taps)
@@ -150,16 +150,16 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
     t.chunks = (_ceil(_ceil(g.lanes, t.vec), N_VECTORS) * _ceil(g.rows, g.chunk_rows)
                 * _ceil(taps, g.chunk_taps))
 
-    # Whole images in a panel, or even parts of them.
+    # Whole images in a panel, or equal shares of them.
     positions = g.images * area
     g.depth = depth // area * area if area <= depth else _ceil(_ceil(positions, _ceil(positions, depth)), 16) * 16
-    t.parts = min(_ceil(positions, g.depth), _ceil(WORK_GROUPS, t.chunks * p.groups))
+    t.splits = min(_ceil(positions, g.depth), _ceil(WORK_GROUPS, t.chunks * p.groups))
 
     if t.copied:
         t.copy_bytes = capped_product(_ceil(capped_product(g.images, g.v_n), ALIGNMENT), ALIGNMENT * size)
-    if t.parts > 1:
-        t.parts_bytes = capped_product(t.parts * t.chunks * p.groups,
-                                       g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
+    if t.splits > 1:
+        t.partial_bytes = capped_product(t.splits * t.chunks * p.groups,
+                                         g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
     return t
 
 
@@ -177,7 +177,7 @@ cdef double _cost(int64_t lanes, int64_t rows, int64_t vec) noexcept:
 
 
 cdef class CpuImplicitGemmWrw(ConvSolver):
-    """Sums of tiles, filters by channels and taps, over panels of positions; of parts of them where tiles are few."""
+    """Sums of tiles, filters by channels and taps, over panels of positions; split-K where tiles are few."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1123, "CpuImplicitGemmWrw", MX_BACKWARD_WEIGHTS
@@ -201,8 +201,8 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         (_, lasts), (_, depths), (_, sums) = self.table(dev, p)
         for config in itertools.product(lasts, depths, sums):
             t = _plan(dev, p, config[0], config[1], config[2])
-            if capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc:
-                most = max(most, t.copy_bytes + t.parts_bytes)
+            if capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc:
+                most = max(most, t.copy_bytes + t.partial_bytes)
         return most
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -213,14 +213,14 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return .9 * k * p.w.len[1] * taps / cost
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        return in_blocks(sum_terms(p)) + WORK_GROUPS    # as many parts, at most
+        return in_blocks(sum_terms(p)) + WORK_GROUPS    # as many splits, at most
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
-        return capped_sum(t.copy_bytes, t.parts_bytes) <= dev.max_alloc
+        return capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, vec = _vec(dev, p)
@@ -242,7 +242,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         }
         g = Arg.value_of((<const unsigned char*> &t.g)[:sizeof(mx_weights)])
         w = Arg.slot_of(SLOT_W, size)
-        parts = Arg.slot_of(SLOT_WORKSPACE, wide_size, t.copy_bytes) if t.parts > 1 else w
+        partial = Arg.slot_of(SLOT_WORKSPACE, wide_size, t.copy_bytes) if t.splits > 1 else w
         copy = Arg.slot_of(SLOT_WORKSPACE, wide_size)
         steps = []
         if t.copied:
@@ -251,12 +251,12 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
                                Arg.value_of((<const unsigned char*> &t.copy)[:sizeof(mx_copy)])),
                               (t.planes, t.g.images), (1, 1)))
         steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "weights", **defines),
-                          (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, parts, g,
-                           Arg.alpha(wide), Arg.beta(wide)), (t.chunks, t.parts, p.groups), (1, 1, 1)))
-        if t.parts > 1:
+                          (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, partial, g,
+                           Arg.alpha(wide), Arg.beta(wide)), (t.chunks, t.splits, p.groups), (1, 1, 1)))
+        if t.splits > 1:
             pieces = t.chunks * _ceil(t.g.chunk_rows * t.g.chunk_taps, t.vec)
-            steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_parts", **defines),
-                              (parts, w, g, Arg.int64(t.chunks),
-                               Arg.int64(t.parts), Arg.alpha(wide), Arg.beta(wide)),
+            steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_partial", **defines),
+                              (partial, w, g, Arg.int64(t.chunks),
+                               Arg.int64(t.splits), Arg.alpha(wide), Arg.beta(wide)),
                               (pieces, 1, p.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p))

@@ -1,8 +1,8 @@
 """Depthwise convolutions on GPUs, and those with few channels a group: direct, one and two spatial axes.
 
-A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters lie in local
+A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters are in local
 memory.  With channels last the channels of neighbouring work-items are neighbours, otherwise the pixels are.  Backward
-weights are summed in parts, which a second launch adds up in one order.
+weights are split-K; a second launch adds the partial sums in a fixed order.
 """
 
 from libc.stdint cimport int64_t
@@ -14,7 +14,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
 from miopyx.solvers.conv.nvidia._common cimport (
-    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_partial, up,
+    INT_LIMIT, divisor, gcd, mx_divisor, refuse_sizes, stride_of, sum_partial, up,
 )
 
 cdef enum:
@@ -44,24 +44,24 @@ cdef enum:
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
     LANES_OF_WEIGHTS = 64
 
-# The struct of kernels/conv/gpu/depthwise.h, which explains it.
-cdef struct mx_depthwise:
-    int lanes, items, blocks, sets
-    int strips, across, down, chunks
-    int each
-    int outputs, inputs
-    int h, w, p, q
-    int first_h, first_w, skip_h, skip_w
-    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
-    int w_g, w_o, w_i, w_r, w_s
-    mx_nv_divisor by_lanes, by_across, by_down
+cdef extern from "miopyx/kernels/conv/gpu/depthwise_args.h" nogil:
+    ctypedef struct mx_depthwise:
+        int lanes, items, blocks, sets
+        int strips, across, down, chunks
+        int each
+        int outputs, inputs
+        int h, w, p, q
+        int first_h, first_w, skip_h, skip_w
+        int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
+        int w_g, w_o, w_i, w_r, w_s
+        mx_divisor by_lanes, by_across, by_down
 
 # A problem as the kernels see it: x is read and y written, or for backward weights read too.
 cdef struct shape_t:
     const mx_tensor* x
     const mx_tensor* y
     int64_t inputs, outputs        # channels of a group
-    bint last, diagonal, loop
+    bint last, depthwise, loop
     bint rolls                     # strips may be walked row by row
     int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
@@ -77,7 +77,7 @@ cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
     return t.len[1] == 1 or t.stride[1] == 1
 
 
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
+cdef bint _rows_contiguous(const mx_tensor* t) noexcept nogil:
     return t.len[4] == 1 or t.stride[4] == 1
 
 
@@ -100,14 +100,14 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
     if backward:
         s.x, s.y = s.y, s.x
         s.inputs, s.outputs = s.outputs, s.inputs
-    s.diagonal = s.inputs == 1 and s.outputs == 1
+    s.depthwise = s.inputs == 1 and s.outputs == 1
     # Where there is one channel, or one pixel, either may be; the rows of NCHW are wider than its channels.
     s.last = _channels_last(s.x) and _channels_last(s.y) and not (
-        _rows_closest(s.x) and _rows_closest(s.y) and s.x.len[1] == 1)
+        _rows_contiguous(s.x) and _rows_contiguous(s.y) and s.x.len[1] == 1)
     s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
     s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
     s.rolls = _may_roll(p, &s)
-    if s.diagonal:
+    if s.depthwise:
         s.widest = min(_vector(p.x.len[1], s.x), _vector(p.x.len[1], s.y)) if s.last else 1
     else:
         s.widest = min(_divisor_of(s.outputs), _vector(s.y.len[1], s.y)) if s.last else _divisor_of(s.outputs)
@@ -115,7 +115,7 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef int64_t _unit(const mx_conv_problem* p, int64_t tw) noexcept nogil:
-    """How far apart the columns are that a tile reads."""
+    """The step from one column to the next that a tile reads."""
     if p.direction == MX_BACKWARD_DATA:
         return p.dilation[2] if tw == 1 and p.step[2] == 1 else 1
     return p.dilation[2] if tw == 1 else gcd(p.step[2], p.dilation[2])
@@ -136,7 +136,7 @@ cdef bint _pairs(const mx_tensor* t) noexcept nogil:
 
 cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
     """Whether strips may be walked row by row; float32 of NCHW is no faster so."""
-    return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
+    return (s.depthwise and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
             and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
             and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
 
@@ -182,7 +182,7 @@ cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t t
     cdef int64_t most = 1, lanes, sets
     if not s.last:
         return 1
-    most = LANES if s.diagonal else LANES_OF_GROUPS
+    most = LANES if s.depthwise else LANES_OF_GROUPS
     while most > 1 and taps * s.inputs * most * t.vec > WEIGHTS_LIMIT:
         most //= 2
     if blocks <= most:
@@ -246,8 +246,8 @@ cdef class _Depthwise(ConvSolver):
             return "many channels a group"
         if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
             return "a large filter"
-        if not s.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not s.last and not (_rows_contiguous(&p.x) and _rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         if max(p.step[1], p.step[2]) > 8 or max(p.dilation[1], p.dilation[2]) > 16:
             return "a large stride or dilation"
         t = self.tile_of(p, &s)
@@ -299,7 +299,7 @@ cdef class _Depthwise(ConvSolver):
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         """How many inputs are read at once."""
-        if s.diagonal:
+        if s.depthwise:
             return vec
         return min(2, _divisor_of(s.inputs), _vector(s.x.len[1], s.x)) if s.last else 1
 
@@ -366,7 +366,7 @@ cdef class _DepthwiseData(_Depthwise):
                 t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
-        elif not s.diagonal:
+        elif not s.depthwise:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
         elif s.last:
@@ -412,7 +412,7 @@ cdef class _DepthwiseData(_Depthwise):
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
         g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
         # A strip of fewer than four tiles is not worth what it takes to go down one.
-        carries = s.diagonal and s.last and not s.loop and not t.roll and p.step[1] == 1
+        carries = s.depthwise and s.last and not s.loop and not t.roll and p.step[1] == 1
         if t.roll:
             # Long strips, if there are enough of them.
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], ROLL_GROUPS * max(1, dev.compute_units), LONG)
@@ -422,8 +422,8 @@ cdef class _DepthwiseData(_Depthwise):
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
                         4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         spec = KernelSpec(
-            "conv/gpu/depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
+            "conv/gpu/depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(s.last),
+            BACKWARD=int(backward), DEPTHWISE=int(s.depthwise), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop and not t.roll), CHUNKED=int(g.chunks > 1 and not t.roll),
             CARRY=int(carries and g.chunks > 1),
@@ -449,13 +449,13 @@ cdef class DepthwiseBwd(_DepthwiseData):
 
 
 cdef class DepthwiseWrw(_Depthwise):
-    """Backward weights: parts of the batch's tiles side by side, added up in one order by a second launch."""
+    """Backward weights, split-K over the batch's tiles; a second launch adds the partial sums in a fixed order."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1113, "DepthwiseWrw", MX_BACKWARD_WEIGHTS
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
-        return vec if s.diagonal else 1
+        return vec if s.depthwise else 1
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         return 4 * (ROLL_SUMS_TOGETHER if t.roll else SUMS_TOGETHER) * t.group
@@ -491,7 +491,7 @@ cdef class DepthwiseWrw(_Depthwise):
             self.set_group(p, s, &t)
             return t
         t.vec = min(4, s.widest)
-        if not s.diagonal or p.step[2] > 1:
+        if not s.depthwise or p.step[2] > 1:
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
@@ -519,15 +519,15 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """The operands; `each` is a limit of the splits here."""
         cdef mx_depthwise g
-        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes, wanted, rounds
-        cdef int64_t needed
+        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.depthwise else s.inputs)
+        cdef int64_t groups, rows, lanes, wanted, rounds, needed
         cdef tile_t least = t[0]
         least.th = least.tw = 1
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
         groups = max(1, dev.compute_units)
-        groups *= 4 if not s.last and not t.roll else 1 if s.diagonal and t.vec >= 4 and not t.roll else 2
+        groups *= 4 if not s.last and not t.roll else 1 if s.depthwise and t.vec >= 4 and not t.roll else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         # Strips that are walked row by row are as long as can be.
         wanted = max(1, groups // 2 if t.roll else groups // rows)
@@ -538,7 +538,7 @@ cdef class DepthwiseWrw(_Depthwise):
         needed = up(rounds * g.chunks, GPU_TERMS) // GPU_TERMS
         _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
         rounds = min(rounds, up(g.strips, g.items) // g.items)
-        # As many groups as the device works on at once: more would only have more parts to add up.
+        # As many groups as the device works on at once: more would only leave more partial sums to add.
         g.each = <int> max(1, min(max(needed, groups // (g.sets * rows)), rounds))
         return g
 
@@ -588,9 +588,9 @@ cdef class DepthwiseWrw(_Depthwise):
         g.each = <int> ((rounds + g.each - 1) // g.each * g.items)
         splits = (g.strips + g.each - 1) // g.each
         spec = KernelSpec(
-            "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
-            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type),
+            CHANNELS_LAST=int(s.last), DEPTHWISE=int(s.depthwise), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3],
+            S=p.w.len[4], RR=rows, STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))

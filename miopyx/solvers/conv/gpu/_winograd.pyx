@@ -1,9 +1,9 @@
 """Winograd for any GPU: 3x3 filters with stride 1 in tiles of 2x2 or 4x4 outputs, any strides of the tensors.
 
 Filters and tiles are transformed into the workspace, multiplied point by point as matrices over the channels, and
-transformed back.  Backward data is forward with the filter turned; backward weights takes tiles of dy for filters and
-sums over all of them.  Batches whose tiles would take too much room go in parts.  An Inf or NaN reaches all outputs of
-the tiles that it lies in.
+transformed back.  Backward data is forward with the filter flipped; backward weights takes tiles of dy for filters and
+sums over all of them.  Batches whose tiles would take too much room go in rounds.  An Inf or NaN reaches all outputs of
+its tiles.
 """
 
 from libc.stdint cimport int64_t
@@ -25,17 +25,16 @@ cdef enum:
     TAPS = 3
     TRANSFORMS = 30          # roundings of the transforms, relative to the largest sum, as on CPUs
     GROUP = 64
-    PART_BYTES = 256 << 20   # of transformed tiles, one image's at least
+    ROUND_BYTES = 256 << 20  # of transformed tiles, one image's at least
     INT_LIMIT = 0x7FFFFFFF
 
-# The struct of kernels/conv/gpu/winograd.cl, which explains it.
-cdef struct mx_winograd:
-    int images, channels, tiles_h, tiles_w
-    int h, w, pad_h, pad_w
-    int move
-    int t_n, t_c, t_h, t_w
-    int point, tile, channel
-
+cdef extern from "miopyx/kernels/conv/gpu/winograd_args.h" nogil:
+    ctypedef struct mx_window:
+        int images, channels, tiles_h, tiles_w
+        int h, w, pad_h, pad_w
+        int move
+        int t_n, t_c, t_h, t_w
+        int point, tile, channel
 
 cdef int64_t _acc_size(const mx_conv_problem* p) noexcept nogil:
     return 8 if p.w.type == MX_DOUBLE else 4
@@ -46,8 +45,8 @@ cdef bint _last(const mx_conv_problem* p) noexcept nogil:
     return stride_of(&p.x, 1) == 1 and stride_of(&p.y, 1) == 1
 
 
-cdef mx_winograd _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
-    cdef mx_winograd g
+cdef mx_window _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
+    cdef mx_window g
     memset(&g, 0, sizeof(g))
     g.images, g.channels = <int> images, <int> t.len[1]
     g.h, g.w, g.pad_h, g.pad_w = <int> t.len[3], <int> t.len[4], <int> pad_h, <int> pad_w
@@ -142,10 +141,10 @@ cdef class _WinogradGpu(ConvSolver):
             images * self.tiles(p), max(p.x.len[1], p.y.len[1])))
 
     cdef int64_t images(self, Device dev, const mx_conv_problem* p) noexcept:
-        """Images of a part."""
+        """Images of a round."""
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1)
         cdef int64_t each = points * self.tiles(p) * (p.x.len[1] + p.y.len[1]) * _acc_size(p)
-        cdef int64_t images = max(1, min(p.x.len[0], min(PART_BYTES, dev.max_alloc // 4) // each))
+        cdef int64_t images = max(1, min(p.x.len[0], min(ROUND_BYTES, dev.max_alloc // 4) // each))
         return min(images, INT_LIMIT // max(1, self.elements(p, 1)))
 
     cdef int64_t weights_bytes(self, const mx_conv_problem* p) noexcept:
@@ -158,19 +157,19 @@ cdef class _WinogradGpu(ConvSolver):
         return self.weights_bytes(p) + up(points * tiles * p.x.len[1] * _acc_size(p), 256) + up(
             points * tiles * p.y.len[1] * _acc_size(p), 256)
 
-    cdef void place(self, mx_winograd* g, int64_t tile, int64_t channel) noexcept:
-        """Where transformed tiles lie in the workspace."""
+    cdef void place(self, mx_window* g, int64_t tile, int64_t channel) noexcept:
+        """Set the order of transformed tiles in the workspace."""
         g.tile, g.channel = <int> tile, <int> channel
         g.point = <int> (g.images * g.tiles_h * g.tiles_w * g.channels)
 
-    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_winograd* g, int64_t side,
+    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_window* g, int64_t side,
                         Arg source, Arg target, int64_t data_type, bint flip, bint last, tuple scalars):
         cdef int64_t items = <int64_t> g.images * g.tiles_h * g.tiles_w * g.channels
         spec = KernelSpec(
             "conv/gpu/winograd.cl", entry, X_TYPE=type_token(data_type), TILE=self.edge, SIDE=side, FLIP=int(flip),
-            LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
+            CHANNELS_LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
             SCALAR="double" if wide_scalars(dev, data_type) else "float")
-        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)]), *scalars)
+        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_window)]), *scalars)
         return Step(spec, args, (up(items, GROUP),), (GROUP,))
 
 
@@ -191,7 +190,7 @@ cdef class _WinogradGpuData(_WinogradGpu):
         cdef int64_t pad_w = TAPS - 1 - p.pad[2] if back else p.pad[2]
         cdef int64_t at_source = self.weights_bytes(p), at_target, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef mx_gemm g
-        cdef mx_winograd filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
+        cdef mx_window filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
         filters.tiles_h = filters.tiles_w = filters.move = 1
         self.place(&filters, p.w.len[1], 1)
         at_target = at_source + up(side * side * each * self.tiles(p) * source.len[1] * size, 256)
@@ -208,7 +207,7 @@ cdef class _WinogradGpuData(_WinogradGpu):
             memset(&g, 0, sizeof(g))
             g.images, g.groups, g.reduce = side * side, p.groups, 1
             if last:
-                # Channels lie together: rows of the product are tiles.
+                # Channels are contiguous: rows of the product are tiles.
                 self.place(&inputs, source.len[1], 1)
                 self.place(&outputs, target.len[1], 1)
                 g.m, g.n, g.k = tiles, written, read
@@ -251,7 +250,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
         cdef int64_t at_x = self.weights_bytes(p), at_y, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, value_size = type_size(<int> p.x.type)
         cdef mx_gemm g
-        cdef mx_winograd weights = _window(&p.w, p.w.len[0], 0, 0), x, y
+        cdef mx_window weights = _window(&p.w, p.w.len[0], 0, 0), x, y
         cdef list steps = []
         weights.tiles_h = weights.tiles_w = weights.move = 1
         self.place(&weights, c, 1)
@@ -279,7 +278,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
                 dev, p, "winograd_inputs", &y, self.edge,
                 Arg.slot_of(SLOT_Y, value_size, first * stride_of(&p.y, 0) * value_size),
                 Arg.slot_of(SLOT_WORKSPACE, size, at_y), p.y.type, False, last, ()))
-            # The parts' sums add up in the workspace.
+            # The rounds' sums add up in the workspace.
             steps.append(matmul(
                 dev, &g, operand(SLOT_WORKSPACE, acc_type, at_y), operand(SLOT_WORKSPACE, acc_type, at_x),
                 operand(SLOT_WORKSPACE, acc_type), Arg.real(1.0, size == 8), Arg.real(1.0 if first else 0.0, size == 8),

@@ -14,8 +14,8 @@ cdef enum:
     MMA_PEAK = 12
     WGMMA_PEAK = 16
 
-cdef extern from "miopyx/kernels/conv/nvidia/divisor.h" nogil:
-    ctypedef struct mx_nv_divisor:
+cdef extern from "miopyx/kernels/include/divisor.h" nogil:
+    ctypedef struct mx_divisor:
         unsigned int magic, shift
 
 cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
@@ -28,7 +28,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
         int x_g, x_n, x_c, x_h, x_w
         int w_first, w_g, w_k, w_h, w_w
         int y_first, y_g, y_n, y_c, y_h, y_w
-        mx_nv_divisor by_image, by_row
+        mx_divisor by_image, by_row
 
     ctypedef struct mx_nv_sum:
         int rows, channels, taps_h, taps_w
@@ -44,7 +44,7 @@ cdef struct taps_t:
 cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
 cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil
 cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
-cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
+cdef mx_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
 cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil

@@ -47,9 +47,9 @@ cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
     return a
 
 
-cdef mx_nv_divisor divisor(int64_t d) noexcept nogil:
+cdef mx_divisor divisor(int64_t d) noexcept nogil:
     """What mx_quotient takes for d >= 1: exact for numerators below 2^31."""
-    cdef mx_nv_divisor by
+    cdef mx_divisor by
     d = max(d, 1)
     by.shift = 0
     while (<int64_t> 1 << by.shift) < d:

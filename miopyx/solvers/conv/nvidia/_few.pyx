@@ -12,7 +12,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
     tensor_cores, up,
 )
 
@@ -36,7 +36,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
         int run
         int rows, lines, width, pitch
         int tiles, across, down, sets, workers
-        mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
+        mx_divisor by_run, by_rows, by_pitch, by_across, by_down
 
 # What the kernels are compiled for.
 cdef struct plan_t:

@@ -12,7 +12,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
     taps_of, taps_t, tensor_cores, up,
 )
 
@@ -37,7 +37,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/grouped_args.h" nogil:
         int rows, columns
         int tiles, across, down
         int sets, workers
-        mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
+        mx_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
 
 # What a launch is compiled for.
 cdef struct tile_t:

@@ -16,7 +16,7 @@ from miopyx.values._types cimport (
 )
 from ._common cimport (
     ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv,
-    mx_nv_divisor, refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of,
+    mx_divisor, refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of,
     taps_t, tensor_cores, up,
 )
 
@@ -42,7 +42,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         int y_n, y_c, y_h, y_w
         int step_h, step_w, plane_rows, plane_columns
         int vector, plane
-        mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
+        mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
         uint64_t met_h, met_w
 
 # What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
 from ._common cimport (
-    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores,
+    LONGEST, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores,
 )
 
 cdef enum:
@@ -51,9 +51,9 @@ cdef extern from "miopyx/kernels/conv/nvidia/small_args.h" nogil:
         int image_rows, tall, local_rows, local_c, local_h, local_w, line, line_first, chunks
         int local_a, local_a_k, piece
         int a_copied, b_copied
-        mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece
-        mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
-        mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
+        mx_divisor by_places, by_chunks, by_image_rows, by_piece
+        mx_divisor by_m_tiles, by_n_tiles, by_groups
+        mx_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
 # A work-group's tile: blocks of a warp along m and n, warps along m, n and k.
 cdef struct tile_t:

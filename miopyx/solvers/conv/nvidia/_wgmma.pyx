@@ -12,7 +12,7 @@ from ._mma cimport (
     pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid,
+    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_divisor, set_grid,
     set_packed_w, set_taps, stride_of, struct_arg, up,
 )
 
@@ -22,7 +22,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 
     ctypedef struct mx_nv_tiles:
         int tiles, across, down
-        mx_nv_divisor by_tiles, by_across, by_down
+        mx_divisor by_tiles, by_across, by_down
         mx_nv_phase phases[16]
 
     ctypedef struct mx_nv_rows:
@@ -36,7 +36,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int filters, columns, reduced, folded, taps_across
         int down, across, tiles, slices, splits
         int w_k, w_c, w_h, w_w
-        mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
+        mx_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
 
 cdef enum:
     WEIGHT_TILES = 8

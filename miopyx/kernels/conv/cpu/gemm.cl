@@ -64,6 +64,8 @@
 /* Rows of a work-item in whole tiles: no chunk gets more when rows are dealt out evenly. */
 #define CHUNK_ROWS ((M_CHUNK + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS)
 
+#include "conv/cpu/counts.h"
+
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
@@ -101,16 +103,7 @@ static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
             _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
                 sums[i * N_VECTORS + j] = s[i][j];                                                    \
     }
-DEFINE_MULTIPLY(1)
-#if N_VECTORS > 1
-DEFINE_MULTIPLY(2)
-#endif
-#if N_VECTORS > 2
-DEFINE_MULTIPLY(3)
-#endif
-#if N_VECTORS > 3
-DEFINE_MULTIPLY(4)
-#endif
+FOR_COUNTS(DEFINE_MULTIPLY)
 
 /* The columns of a tile in a chunk of rows. */
 NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,

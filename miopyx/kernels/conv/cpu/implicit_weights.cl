@@ -50,6 +50,8 @@
 #error "TILE_ROWS, N_VECTORS, SUMS or DEPTH out of range"
 #endif
 
+#include "conv/cpu/counts.h"
+
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
@@ -237,16 +239,7 @@ NOINLINE int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long 
             _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
                 sums[i * sums_row + j] = s[i][j];                                                     \
     }
-DEFINE_MULTIPLY(1)
-#if N_VECTORS > 1
-DEFINE_MULTIPLY(2)
-#endif
-#if N_VECTORS > 2
-DEFINE_MULTIPLY(3)
-#endif
-#if N_VECTORS > 3
-DEFINE_MULTIPLY(4)
-#endif
+FOR_COUNTS(DEFINE_MULTIPLY)
 
 /* w[i] = alpha * v + beta * w[i], ... a vector of them. */
 static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCALAR alpha, SCALAR beta)
@@ -367,25 +360,12 @@ NOINLINE void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC
                 vec *s = sums + i * next + tap * c->used;
                 if (splits == 1 && block + 1 == blocks)
                     prefetch(W, g, c, i, tap);
+#define MULTIPLY_CASE(COUNT)                                                  \
+    case COUNT:                                                               \
+        multiply_##COUNT(s, next, panel, V, row + i, runs, many, g->step[2]); \
+        break;
                 switch (c->used) {
-                case 1:
-                    multiply_1(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#if N_VECTORS > 1
-                case 2:
-                    multiply_2(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
-#if N_VECTORS > 2
-                case 3:
-                    multiply_3(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
-#if N_VECTORS > 3
-                case 4:
-                    multiply_4(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
+                    FOR_COUNTS(MULTIPLY_CASE)
                 }
             }
         }

@@ -13,16 +13,17 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, in_blocks, spatial_size, sum_terms, type_token,
+    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, real_token,
+    spatial_size, sum_terms, type_token,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     LONGEST_AXIS = 1 << 26
     MOST_CHANNELS = 1 << 18
     MOST_PHASES = 512
@@ -32,9 +33,10 @@ cdef enum:
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
-cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
+cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
 
 cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
     ctypedef struct mx_nhwc:
@@ -53,22 +55,6 @@ cdef struct shape_t:
     int64_t vec, n_vectors, vectors, tiles    # along the outputs; of backward weights along taps and inputs
     int64_t left, right                       # pixels that are put beside x's rows
     bint converted                            # the input is copied to the workspace
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Packed, channels last."""
-    cdef int64_t stride = 1
-    cdef int axis, i
-    for i in range(5):
-        axis = 1 if i == 0 else 5 - i if i < 4 else 0
-        if t.len[axis] > 1 and t.stride[axis] != stride:
-            return False
-        stride *= t.len[axis]
-    return True
 
 
 cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
@@ -99,10 +85,10 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     lanes = s.outputs
     if p.direction == MX_BACKWARD_WEIGHTS:
         lanes = s.taps[0] * s.taps[1] * s.taps[2] * s.inputs
-    s.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
+    s.vec = dev.vector_bytes // acc_size(p)
     s.n_vectors = 2 if dev.vector_bytes == 32 else 4    # AVX2 has 16 registers, AVX-512 and NEON 32
-    s.vectors = _ceil(lanes, s.vec)
-    s.tiles = _ceil(s.vectors, s.n_vectors)
+    s.vectors = ceil_div(lanes, s.vec)
+    s.tiles = ceil_div(s.vectors, s.n_vectors)
     return s
 
 
@@ -119,14 +105,14 @@ cdef bytes _struct(const shape_t* s):
 
 cdef int64_t _zeros(const shape_t* s) noexcept:
     """Elements of the row that stands for pixels in the padding."""
-    return _ceil(min(s.inputs, LARGEST_BLOCK), 16) * 16
+    return up(min(s.inputs, LARGEST_BLOCK), 16)
 
 
 cdef int64_t _packed_bytes(const shape_t* s, int64_t size) noexcept:
     """The zeros and the packed filters, up to where the input may begin."""
     cdef int64_t depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2]
     cdef int64_t elements = capped_product(s.groups * s.vectors * s.vec, depth) + _zeros(s)
-    return _ceil(capped_product(elements, size), CACHE_LINE) * CACHE_LINE
+    return up(capped_product(elements, size), CACHE_LINE)
 
 
 cdef int64_t _input_elements(const shape_t* s) noexcept:
@@ -144,6 +130,11 @@ cdef tuple _usual(tuple table):
     return tuple([usual for _, _, usual in table])
 
 
+cdef dict _tuned(tuple table, tuple config):
+    """A configuration by the names of its table."""
+    return {name: value for (name, _, _), value in zip(table, config)}
+
+
 cdef class _Nhwc(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
@@ -154,7 +145,7 @@ cdef class _Nhwc(ConvSolver):
         cdef int64_t phases = 1
         if not dev.is_cpu:
             return "needs a CPU device"
-        if not (_channels_last(&p.x) and _channels_last(&p.w) and _channels_last(&p.y)):
+        if not (is_packed_nhwc(&p.x) and is_packed_nhwc(&p.w) and is_packed_nhwc(&p.y)):
             return "tensors are not packed with channels last"
         if p.direction == MX_BACKWARD_DATA or p.direction == MX_BACKWARD_WEIGHTS:
             if p.w.type == MX_INT8:
@@ -193,19 +184,20 @@ cdef class _NhwcData(_Nhwc):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t size = acc_size(p)
         return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
         cdef bint backward = p.direction == MX_BACKWARD_DATA, wide
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4, zeros = _zeros(&s), start = _packed_bytes(&s, size)
+        cdef int64_t size = acc_size(p), zeros = _zeros(&s), start = _packed_bytes(&s, size)
         cdef int64_t taps = s.taps[0] * s.taps[1] * s.taps[2], pixels, chunks, phases = 1, lines, length, items
         cdef int in_slot = SLOT_Y if backward else SLOT_X, out_slot = SLOT_X if backward else SLOT_Y
         cdef const mx_tensor* x = &p.y if backward else &p.x
         cdef const mx_tensor* y = &p.x if backward else &p.y
         cdef int i
-        accumulator = "double" if p.w.type == MX_DOUBLE else "float"
+        tuned = _tuned(DATA, config)
+        accumulator = real_token(p.w.type == MX_DOUBLE)
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
         # As many work-items as there is use for: about 64 KB each.
@@ -231,12 +223,13 @@ cdef class _NhwcData(_Nhwc):
 
         pixels = s.images
         for i in range(3):
-            pixels *= _ceil(s.out[i], s.step[i]) if backward else s.out[i]
+            pixels *= ceil_div(s.out[i], s.step[i]) if backward else s.out[i]
             phases *= s.step[i] if backward else 1
-        chunks = max(_ceil(pixels, config[0]), min(_ceil(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
+        chunks = max(ceil_div(pixels, <int64_t> tuned["CHUNK"]),
+                     min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
         wide = wide_scalars(dev, y.type)
-        defines = {"SCALAR": "double" if wide else "float", "OUT_TYPE": type_token(y.type),
-                   **{name: value for (name, _, _), value in zip(DATA, config)}, **both}
+        defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
+                   **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
         steps.append(Step(
@@ -271,8 +264,8 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     cdef int64_t splits(self, const shape_t* s, int64_t chunk) noexcept:
         """Into how many the sums over pixels are split, whatever the device."""
         cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
-        cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
-        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_SPLIT))
+        cdef int64_t items = s.tiles * ceil_div(s.outputs, chunk) * s.groups
+        return max(1, min(ceil_div(ITEMS, items), pixels // LEAST_SPLIT))
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return in_blocks(sum_terms(p)) + ITEMS          # as many splits, at most
@@ -280,27 +273,28 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         """Room for the most splits that any configuration takes."""
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t splits = self.splits(&s, 192)
+        cdef int64_t splits = self.splits(&s, LARGEST_CHUNK)
         if splits == 1:
             return 0
         return capped_product(splits, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
-            8 if p.w.type == MX_DOUBLE else 4)
+            acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t splits = self.splits(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef dict tuned = _tuned(WEIGHTS, config)
+        cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
-        defines = {"IN_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": s.vec,
-                   "N_VECTORS": s.n_vectors, "SCALAR": "double" if wide else "float",
-                   **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
+        defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
+                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
+                   **tuned}
         # One split has no partial sums, and there may be no workspace.
         summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, _ceil(s.outputs, config[0]), s.groups * splits), (1, 1, 1))]
+            (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),

@@ -12,14 +12,15 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, mx_conv_problem
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, in_blocks, is_packed, spatial_size, sum_terms, type_token, vector_lanes,
+    IMPLICIT_GEMM, ConvSolver, capped_product, capped_sum, in_blocks, is_packed, real_token, spatial_size,
+    sum_terms, type_token, vector_lanes,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     N_VECTORS = 3
     WORK_GROUPS = 16     # at least so many, by split-K over the positions if need be
     ALIGNMENT = 64       # bytes, of what is in the workspace
@@ -57,10 +58,6 @@ cdef struct plan_t:
     int64_t planes                       # channels of V, all groups
     int64_t chunks, splits
     int64_t copy_bytes, partial_bytes
-
-
-cdef inline int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
 
 
 cdef inline int64_t _volume(const int64_t* a) noexcept nogil:
@@ -112,7 +109,7 @@ cdef void _set_axes(plan_t* t, const mx_conv_problem* p) noexcept nogil:
         for i in range(3):
             t.copy.step[i] = g.step[i]
             g.in_len[i], g.step[i] = g.out_len[i], 1
-    elif _volume(g.taps) > 1 and 4 * _ceil(g.rows, t.tile_rows) * t.tile_rows > 5 * g.rows:
+    elif _volume(g.taps) > 1 and 4 * up(g.rows, t.tile_rows) > 5 * g.rows:
         t.copied = True
         g.rows *= _volume(g.taps)
         for i in range(3):
@@ -130,7 +127,7 @@ cdef void _set_axes(plan_t* t, const mx_conv_problem* p) noexcept nogil:
 cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t depth, int64_t sums) noexcept:
     cdef plan_t t
     cdef mx_weights* g = &t.g
-    cdef int64_t taps, area, positions, size = type_size(<int> _accumulator(p)), k = p.w.len[0] // p.groups
+    cdef int64_t taps, row_tiles, area, positions, size = type_size(<int> _accumulator(p)), k = p.w.len[0] // p.groups
     memset(&t, 0, sizeof(t))
     t.vec = _vec(dev, p)
     t.tile_rows = 8 if dev.vector_bytes == 64 else 4
@@ -144,23 +141,30 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, bint lanes_last, int64_t
 
     # Taps and rows of a work-item: all taps where that can be, and whole tiles, dealt evenly.
     taps = _volume(g.taps)
-    g.chunk_taps = _ceil(taps, _ceil(taps, sums // t.tile_rows))
+    g.chunk_taps = ceil_div(taps, ceil_div(taps, sums // t.tile_rows))
     g.chunk_rows = sums // g.chunk_taps // t.tile_rows
-    g.chunk_rows = _ceil(_ceil(g.rows, t.tile_rows), _ceil(_ceil(g.rows, t.tile_rows), g.chunk_rows)) * t.tile_rows
-    t.chunks = (_ceil(_ceil(g.lanes, t.vec), N_VECTORS) * _ceil(g.rows, g.chunk_rows)
-                * _ceil(taps, g.chunk_taps))
+    row_tiles = ceil_div(g.rows, t.tile_rows)
+    g.chunk_rows = ceil_div(row_tiles, ceil_div(row_tiles, g.chunk_rows)) * t.tile_rows
+    t.chunks = (ceil_div(ceil_div(g.lanes, t.vec), N_VECTORS) * ceil_div(g.rows, g.chunk_rows)
+                * ceil_div(taps, g.chunk_taps))
 
     # Whole images in a panel, or equal shares of them.
     positions = g.images * area
-    g.depth = depth // area * area if area <= depth else _ceil(_ceil(positions, _ceil(positions, depth)), 16) * 16
-    t.splits = min(_ceil(positions, g.depth), _ceil(WORK_GROUPS, t.chunks * p.groups))
+    g.depth = depth // area * area if area <= depth else up(ceil_div(positions, ceil_div(positions, depth)), 16)
+    t.splits = min(ceil_div(positions, g.depth), ceil_div(WORK_GROUPS, t.chunks * p.groups))
 
     if t.copied:
-        t.copy_bytes = capped_product(_ceil(capped_product(g.images, g.v_n), ALIGNMENT), ALIGNMENT * size)
+        t.copy_bytes = capped_product(ceil_div(capped_product(g.images, g.v_n), ALIGNMENT), ALIGNMENT * size)
     if t.splits > 1:
         t.partial_bytes = capped_product(t.splits * t.chunks * p.groups,
                                          g.chunk_rows * g.chunk_taps * N_VECTORS * t.vec * size)
     return t
+
+
+cdef plan_t _tuned(Device dev, const mx_conv_problem* p, tuple config) noexcept:
+    """The plan of a configuration, see `table`."""
+    lanes_last, depth, sums = config
+    return _plan(dev, p, lanes_last, depth, sums)
 
 
 cdef int64_t _vec(Device dev, const mx_conv_problem* p) noexcept:
@@ -172,8 +176,8 @@ cdef double _cost(int64_t lanes, int64_t rows, int64_t vec) noexcept:
 
     One vector of lanes alone leaves the processor waiting for memory and for sums.
     """
-    cdef int64_t vectors = _ceil(lanes, vec)
-    return <double> vectors * vec * (_ceil(rows, 8) * 8 + PACKING) * (1.5 if vectors == 1 else 1.0)
+    cdef int64_t vectors = ceil_div(lanes, vec)
+    return <double> vectors * vec * (up(rows, 8) + PACKING) * (1.5 if vectors == 1 else 1.0)
 
 
 cdef class CpuImplicitGemmWrw(ConvSolver):
@@ -200,7 +204,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         cdef tuple lasts, depths, sums
         (_, lasts), (_, depths), (_, sums) = self.table(dev, p)
         for config in itertools.product(lasts, depths, sums):
-            t = _plan(dev, p, config[0], config[1], config[2])
+            t = _tuned(dev, p, config)
             if capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc:
                 most = max(most, t.copy_bytes + t.partial_bytes)
         return most
@@ -219,7 +223,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return ("LANES_LAST", BOTH if _is_plain(p) else ONE), ("DEPTH", DEPTHS), ("SUMS", SUMS)
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
+        cdef plan_t t = _tuned(dev, p, config)
         return capped_sum(t.copy_bytes, t.partial_bytes) <= dev.max_alloc
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
@@ -231,13 +235,13 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
         return int(last), 256, 256 if spatial_size(&p.w) == 1 else 512
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t t = _plan(dev, p, config[0], config[1], config[2])
+        cdef plan_t t = _tuned(dev, p, config)
         cdef bint wide = wide_scalars(dev, p.w.type)
         cdef int64_t size = type_size(<int> p.x.type), wide_size = type_size(<int> _accumulator(p))
-        cdef int u = SLOT_X if config[0] else SLOT_Y, v = SLOT_Y if config[0] else SLOT_X
+        cdef int u = SLOT_X if t.g.lanes_last else SLOT_Y, v = SLOT_Y if t.g.lanes_last else SLOT_X
         token, acc = type_token(p.w.type), type_token(_accumulator(p))
         defines = {
-            "U_TYPE": token, "ACC": acc, "SCALAR": "double" if wide else "float", "VEC": t.vec,
+            "U_TYPE": token, "ACC": acc, "SCALAR": real_token(wide), "VEC": t.vec,
             "TILE_ROWS": t.tile_rows, "N_VECTORS": N_VECTORS,
         }
         g = Arg.value_of((<const unsigned char*> &t.g)[:sizeof(mx_weights)])
@@ -254,7 +258,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
                           (Arg.slot_of(u, size), copy if t.copied else Arg.slot_of(v, size), w, partial, g,
                            Arg.alpha(wide), Arg.beta(wide)), (t.chunks, t.splits, p.groups), (1, 1, 1)))
         if t.splits > 1:
-            pieces = t.chunks * _ceil(t.g.chunk_rows * t.g.chunk_taps, t.vec)
+            pieces = t.chunks * ceil_div(t.g.chunk_rows * t.g.chunk_taps, t.vec)
             steps.append(Step(KernelSpec("conv/cpu/implicit_weights.cl", "sum_partial", **defines),
                               (partial, w, g, Arg.int64(t.chunks),
                                Arg.int64(t.splits), Arg.alpha(wide), Arg.beta(wide)),

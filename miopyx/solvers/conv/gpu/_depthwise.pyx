@@ -9,16 +9,16 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
-from miopyx.solvers.conv.nvidia._common cimport (
-    INT_LIMIT, divisor, gcd, mx_divisor, refuse_sizes, stride_of, sum_partial, up,
+from miopyx.solvers.conv._base cimport (
+    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, type_token,
 )
+from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
 cdef enum:
-    DIRECT = 1
     GROUP = 256            # work-items of a work-group
     SIDE_LIMIT = 11        # of a filter
     CHANNELS_LIMIT = 32    # of a group
@@ -73,14 +73,6 @@ cdef struct tile_t:
     int64_t group
 
 
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    return t.len[1] == 1 or t.stride[1] == 1
-
-
-cdef bint _rows_contiguous(const mx_tensor* t) noexcept nogil:
-    return t.len[4] == 1 or t.stride[4] == 1
-
-
 cdef int64_t _vector(int64_t channels, const mx_tensor* t) noexcept nogil:
     """The largest of 8, 4, 2, 1 channels that vectors of a tensor with channels last can have."""
     cdef int64_t all = channels | stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)
@@ -102,8 +94,8 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
         s.inputs, s.outputs = s.outputs, s.inputs
     s.depthwise = s.inputs == 1 and s.outputs == 1
     # Where there is one channel, or one pixel, either may be; the rows of NCHW are wider than its channels.
-    s.last = _channels_last(s.x) and _channels_last(s.y) and not (
-        _rows_contiguous(s.x) and _rows_contiguous(s.y) and s.x.len[1] == 1)
+    s.last = channels_contiguous(s.x) and channels_contiguous(s.y) and not (
+        rows_contiguous(s.x) and rows_contiguous(s.y) and s.x.len[1] == 1)
     s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
     s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
     s.rolls = _may_roll(p, &s)
@@ -188,7 +180,7 @@ cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t t
     if blocks <= most:
         return blocks
     for lanes in range(most, most // 2, -1):
-        sets = (blocks + lanes - 1) // lanes
+        sets = ceil_div(blocks, lanes)
         if sets * lanes == blocks:
             return lanes
     return most
@@ -209,16 +201,16 @@ cdef void _set_strips(
     mx_depthwise* g, const tile_t* t, int64_t lanes, int64_t blocks, int64_t images, int64_t groups, int64_t least
 ) noexcept nogil:
     """Strips of all images, as long as `groups` work-groups, or as many as there can be, allow."""
-    cdef int64_t rows = up(g.p + g.skip_h, t.th) // t.th, one
+    cdef int64_t rows = ceil_div(g.p + g.skip_h, t.th), one
     g.lanes, g.items, g.blocks = <int> lanes, <int> (t.group // lanes), <int> blocks
-    g.sets = <int> (up(blocks, lanes) // lanes)
-    g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
+    g.sets = <int> ceil_div(blocks, lanes)
+    g.across = <int> ceil_div(g.q + g.skip_w, t.tw)
     one = max(1, g.sets * images * g.across // g.items)
     g.chunks = <int> max(1, min(rows, rows * one // groups))
     if g.chunks < least:
         g.chunks = <int> (min(rows, least) if t.roll else 1)
-    g.down = <int> ((rows + g.chunks - 1) // g.chunks)
-    g.chunks = <int> ((rows + g.down - 1) // g.down)
+    g.down = <int> ceil_div(rows, g.chunks)
+    g.chunks = <int> ceil_div(rows, g.down)
     g.strips = <int> (images * g.down * g.across)
     g.by_lanes, g.by_across, g.by_down = divisor(lanes), divisor(g.across), divisor(g.down)
 
@@ -246,7 +238,7 @@ cdef class _Depthwise(ConvSolver):
             return "many channels a group"
         if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
             return "a large filter"
-        if not s.last and not (_rows_contiguous(&p.x) and _rows_contiguous(&p.y)):
+        if not s.last and not (rows_contiguous(&p.x) and rows_contiguous(&p.y)):
             return "neither channels nor rows are contiguous"
         if max(p.step[1], p.step[2]) > 8 or max(p.dilation[1], p.dilation[2]) > 16:
             return "a large stride or dilation"
@@ -381,9 +373,9 @@ cdef class _DepthwiseData(_Depthwise):
         # Strides and dilations make tiles read more than they should hold: smaller ones then.
         while not self.holds(p, s, &t):
             if t.th > (p.step[1] if backward and not s.loop else 1):
-                t.th = up((t.th + 1) // 2, p.step[1] if backward else 1)
+                t.th = up(ceil_div(t.th, 2), p.step[1] if backward else 1)
             elif t.tw > (p.step[2] if backward else 1):
-                t.tw = up((t.tw + 1) // 2, p.step[2] if backward else 1)
+                t.tw = up(ceil_div(t.tw, 2), p.step[2] if backward else 1)
             elif t.vec > 1:
                 t.vec //= 2
                 t.inputs = self.inputs_of(s, t.vec)
@@ -416,7 +408,7 @@ cdef class _DepthwiseData(_Depthwise):
         if t.roll:
             # Long strips, if there are enough of them.
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], ROLL_GROUPS * max(1, dev.compute_units), LONG)
-            if g.sets * up(g.strips, g.items) // g.items < dev.compute_units:
+            if g.sets * ceil_div(g.strips, g.items) < dev.compute_units:
                 _set_strips(&g, &t, lanes, blocks, s.y.len[0], max(1, dev.compute_units), SHORT)
         else:
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
@@ -431,7 +423,7 @@ cdef class _DepthwiseData(_Depthwise):
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * t.group,), (t.group,))])
+        return Solution([Step(spec, args, (g.sets * ceil_div(g.strips, g.items) * t.group,), (t.group,))])
 
 
 cdef class DepthwiseFwd(_DepthwiseData):
@@ -533,11 +525,11 @@ cdef class DepthwiseWrw(_Depthwise):
         wanted = max(1, groups // 2 if t.roll else groups // rows)
         # The workspace has room for the splits of the least tile.
         _set_strips(&g, &least, lanes, blocks, p.y.len[0], wanted, 1)
-        rounds = up(g.strips, g.items) // g.items
+        rounds = ceil_div(g.strips, g.items)
         # And more than fill the device where a work-item would sum too many terms.
-        needed = up(rounds * g.chunks, GPU_TERMS) // GPU_TERMS
+        needed = ceil_div(rounds * g.chunks, GPU_TERMS)
         _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
-        rounds = min(rounds, up(g.strips, g.items) // g.items)
+        rounds = min(rounds, ceil_div(g.strips, g.items))
         # As many groups as the device works on at once: more would only leave more partial sums to add.
         g.each = <int> max(1, min(max(needed, groups // (g.sets * rows)), rounds))
         return g
@@ -558,7 +550,7 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile_of(p, &s)
         cdef mx_depthwise g = self.plan(dev, p, &s, &t)
-        cdef double strip = <double> g.chunks * t.th * t.tw, rounds = up(g.strips, g.items) // g.items
+        cdef double strip = <double> g.chunks * t.th * t.tw, rounds = ceil_div(g.strips, g.items)
         return min(sum_terms(p), (rounds / g.each + 1) * strip) + 8 + g.each
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
@@ -584,9 +576,9 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         rows = self.rows(p, t.vec)
         g = self.plan(dev, p, &s, &t)
-        rounds = up(g.strips, g.items) // g.items
-        g.each = <int> ((rounds + g.each - 1) // g.each * g.items)
-        splits = (g.strips + g.each - 1) // g.each
+        rounds = ceil_div(g.strips, g.items)
+        g.each = <int> (ceil_div(rounds, g.each) * g.items)
+        splits = ceil_div(g.strips, g.each)
         spec = KernelSpec(
             "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type),
             CHANNELS_LAST=int(s.last), DEPTHWISE=int(s.depthwise), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3],
@@ -594,6 +586,6 @@ cdef class DepthwiseWrw(_Depthwise):
             UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
-        groups = g.sets * (up(p.w.len[3], rows) // rows) * splits
+        groups = g.sets * ceil_div(p.w.len[3], rows) * splits
         return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
                          sum_partial(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

@@ -7,7 +7,6 @@ from miopyx.values._types cimport mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport ConvSolver
 
 cdef enum:
-    INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
     LONGEST = 1 << 16      # terms that one accumulator takes
     # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
@@ -41,9 +40,6 @@ cdef struct taps_t:
     int64_t first, every, count, start, move
 
 
-cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
-cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil
-cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
 cdef mx_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
@@ -52,8 +48,6 @@ cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t t
 cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil
-cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
-cdef int64_t span(const mx_tensor* t) noexcept nogil
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil
 cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)

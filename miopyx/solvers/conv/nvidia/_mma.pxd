@@ -3,8 +3,10 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Solution, Step
+from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 from ._common cimport _NvSolver, mx_nv_conv, mx_divisor
+from miopyx.solvers.conv._base cimport span
 
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits

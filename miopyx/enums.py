@@ -244,6 +244,58 @@ _ALSO_TYPES = {
 }
 
 
+# What `help` says of each enumeration.
+_ABOUT = {
+    "miopenStatus_t": "What a call ended with.  miopyx raises the exception of a status instead of returning it.",
+    "miopenDataType_t": """The type of a tensor's elements.
+
+    Functions take NumPy's name as well: "float16", "float32", "int32", "int8", "bfloat16", "float64",
+    "float8_e4m3fnuz" (miopenFloat8), "float8_e5m2fnuz" (miopenBFloat8) and "int64".""",
+    "miopenTensorLayout_t": """The order of a tensor's axes in memory, the slowest first.
+
+    n images, c channels, d, h, w the spatial axes; c4 and c8: channels in vectors of 4 or 8 that run fastest.""",
+    "miopenIndexType_t": "The type of the indices that max pooling saves: 8, 16, 32 or 64 bits without a sign.",
+    "miopenTensorOp_t": "What miopenOpTensor does with alpha1 a and alpha2 b: the sum, product, minimum or maximum.",
+    "miopenConvolutionMode_t": """What a convolution computes.
+
+    miopenTranspose: forward is what backward data of miopenConvolution is, and the other way round.  miopenGroupConv
+    and miopenDepthwise: miopenConvolution; how many groups there are says the group count.""",
+    "miopenPaddingMode_t": "How pads are meant; pads are always given as numbers (miopenPaddingDefault).",
+    "miopenConvolutionAttrib_t": """What miopenSetConvolutionAttribute sets, an integer each.
+
+    FP16_ALT_IMPL: -1 (the default), 0 or 1, kept and without effect.  DETERMINISTIC: 1 takes solvers alone whose
+    results are the same bits in every run.  FP8_ROUNDING_MODE: a miopenF8RoundingMode_t.""",
+    "miopenF8RoundingMode_t": "How a float8 result is rounded: to the nearest, or up or down at random.",
+    "miopenConvFwdAlgorithm_t": "How a forward convolution is computed; Find reports it of each solver.",
+    "miopenConvBwdDataAlgorithm_t": "How backward data is computed; Find reports it of each solver.",
+    "miopenConvBwdWeightsAlgorithm_t": "How backward weights is computed; Find reports it of each solver.",
+    "miopenConvAlgorithm_t": "How a solution of immediate mode computes a convolution, in any direction.",
+    "miopenConvolutionFindMode_t": """What Find does for a problem; MIOPEN_FIND_MODE sets it for a process.
+
+    Normal: time every solver that applies, unless all is known.  Fast: take the find-db's best, else the first choice
+    of immediate mode, and time nothing.  Hybrid: the find-db's best, else Normal.  DynamicHybrid (the default): the
+    find-db's best, else Normal without solvers that need a program a problem.""",
+    "miopenPoolingMode_t": """What a pooling window becomes.
+
+    Max: its largest element.  Average: the mean of its elements inside the image.  AverageInclusive: their sum by the
+    window's size.""",
+    "miopenPoolingWorkspaceIndexMode_t": """What max pooling's indices count: places in the window (Mask) or in the
+    image (Image).""",
+    "miopenLRNMode_t": "Over what local response normalisation adds squares: a window of the plane, or channels.",
+    "miopenBatchNormMode_t": """What has a mean and a variance of its own: each element of c h w (PerActivation), or
+    each channel (Spatial).""",
+    "miopenActivationMode_t": "The activation function; miopenActivationForward has the formulas.",
+    "miopenSoftmaxAlgorithm_t": """FAST: without subtracting the maximum, may overflow.  ACCURATE: with it.  LOG: the
+    logarithm of the softmax.""",
+    "miopenSoftmaxMode_t": "Over what a softmax sums up: each image's c h w (INSTANCE), or the channels of a pixel.",
+    "miopenProblemDirection_t": "The direction of a problem.",
+    "miopenFindResultsOrder_t": "How Find's results are sorted.",
+    "miopenTensorArgumentId_t": "Which argument of a problem a tensor or a number is.",
+    "miopenAlphaBetaCase_t": """Of alpha and beta: DEFAULT 1 and 0, SCALE another alpha and 0, BILINEAR neither 0,
+    ERROR_STATE alpha 0 and beta not.""",
+}
+
+
 def _folded(text: str) -> str:
     return text.lower().translate({ord(c): None for c in " -_"})
 
@@ -290,7 +342,9 @@ class _Named(IntEnum):
 def __getattr__(name: str) -> Any:
     if name in _MEMBERS:
         # Of two threads the first one's class is the one: members are compared by identity.
-        return globals().setdefault(name, _Named(name, _MEMBERS[name], module=__name__))
+        made = _Named(name, _MEMBERS[name], module=__name__)
+        made.__doc__ = _ABOUT[name]
+        return globals().setdefault(name, made)
     if name in _TYPE_OF:
         return globals().setdefault(name, _made(_TYPE_OF[name])[name])
     if name == "ENUMS":

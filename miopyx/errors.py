@@ -51,42 +51,62 @@ def _shorten(value: Any) -> str:
 
 
 class NotInitializedError(MIOpenError, RuntimeError):
+    """MIOpen's status; no call of miopyx raises it."""
+
     status = miopenStatus_t.miopenStatusNotInitialized
 
 
 class InvalidValueError(MIOpenError, ValueError):
+    """A value that has no meaning, as a file that is no database."""
+
     status = miopenStatus_t.miopenStatusInvalidValue
 
 
 class BadParmError(MIOpenError, ValueError):
+    """A parameter of a wrong type, outside its limits, or that does not go with the others."""
+
     status = miopenStatus_t.miopenStatusBadParm
 
 
 class AllocFailedError(MIOpenError, MemoryError):
+    """Memory that the device, or an allocator, did not give."""
+
     status = miopenStatus_t.miopenStatusAllocFailed
 
 
 class InternalError(MIOpenError, RuntimeError):
+    """What should not happen: the OpenCL runtime failed, or miopyx has a defect."""
+
     status = miopenStatus_t.miopenStatusInternalError
 
 
 class MIOpenNotImplementedError(MIOpenError, NotImplementedError):
+    """A problem, a type or a layout that no solver takes; the message says which refused it and why."""
+
     status = miopenStatus_t.miopenStatusNotImplemented
 
 
 class UnknownError(MIOpenError, RuntimeError):
+    """What MIOpen calls unknown: alpha or beta where there is none, a descriptor with other axes, no pyopencl."""
+
     status = miopenStatus_t.miopenStatusUnknownError
 
 
 class UnsupportedOpError(MIOpenError, NotImplementedError):
+    """MIOpen's status; no call of miopyx raises it."""
+
     status = miopenStatus_t.miopenStatusUnsupportedOp
 
 
 class GpuOperationsSkippedError(MIOpenError, RuntimeError):
+    """MIOPEN_DEBUG_COMPILE_ONLY asked for nothing to be run."""
+
     status = miopenStatus_t.miopenStatusGpuOperationsSkipped
 
 
 class VersionMismatchError(MIOpenError, ValueError):
+    """MIOpen's status; no call of miopyx raises it."""
+
     status = miopenStatus_t.miopenStatusVersionMismatch
 
 

@@ -45,7 +45,7 @@ def up(value, multiple):
 
 
 def divisor(d):
-    """Return what kernels/conv/nvidia/divisor.h divides by d with."""
+    """Return what kernels/include/divisor.h divides by d with."""
     shift = (d - 1).bit_length()
     return -(-(1 << 31 + shift) // d), shift
 

@@ -12,9 +12,8 @@ import pytest
 
 from miopyx.runtime import programs
 
-FOLDER = programs.KERNELS / "conv/nvidia"
 HEADERS = sorted(path.relative_to(programs.KERNELS).as_posix()
-                 for path in (FOLDER / "divisor.h", *FOLDER.glob("*_args.h")))
+                 for pattern in ("divisor.h", "problem.h", "*_args.h") for path in programs.KERNELS.rglob(pattern))
 TYPES = {"int", "unsigned int", "mx_int64", "mx_uint64"}
 STRUCT = re.compile(r"typedef struct \{(.*?)\} (\w+);", re.DOTALL)
 MEMBERS = re.compile(r"(unsigned int|\w+) ([^;]+);")

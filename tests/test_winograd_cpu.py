@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from cases_reader import ConvCase, conv_case
@@ -253,6 +256,35 @@ def test_what_is_refused(cpu, host):
         assert why(dtype="float64") == "data type"
         assert why("F2", dtype="float64") is None
     assert solver_of("F4", 0).why_not(host.device, problem(0, 2, 16, 16, 12)) == "runs on OpenCL devices only"
+
+
+REFUSED = """
+import math
+import miopyx
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._core import Device
+from miopyx.device import devices
+from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
+device = Device(devices.find("host")._replace(kind="cpu", isa="haswell", compute_units=2, max_alloc=1 << 30))
+for taps, dilation in (((5, 5), 1), ((3, 6), 1), ((7, 1), 1), ((3, 3), 2**27 - 1)):
+    conv = ConvolutionDescriptor((dilation,) * 2, (1, 1), (dilation,) * 2)
+    x, w = TensorDescriptor("float32", (2, 16, 12, 12)), TensorDescriptor("float32", (16, 16, *taps))
+    y = TensorDescriptor("float32", conv.output_lens(x, w))
+    for solver in registry.CONV:
+        if solver.name.startswith("CpuWinograd"):
+            problem = ConvProblem(solver.direction, x, w, y, conv)
+            assert solver.workspace_size(device, problem) >= 0
+            assert math.isfinite(solver.wti(device, problem))
+            assert solver.error_bound(device, problem) > 0
+"""
+
+
+def test_what_is_refused_has_formulas_too():
+    """Records of find-dbs are compared with them.  In a process of its own: PoCL's handler hides a division by zero."""
+    done = subprocess.run([sys.executable, "-P", "-c", REFUSED], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 @pytest.mark.parametrize("direction", range(3))

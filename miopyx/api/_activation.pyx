@@ -3,36 +3,48 @@
 Names and argument order are the header's; output pointers became return values and failures exceptions.
 """
 
-from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
-from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
 from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationDescriptor, as_activation, read_backward,
 )
-from ._operation cimport call_number, launch, plan_of, prepare, require_plain_scalars
+from ._operation cimport Signature, arg_t, require_plain_scalars
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import UnknownError
 from miopyx.problem._activation import ActivationProblem
 
-cdef tuple _FORWARD = ("x", "y", "workSpace")
-cdef tuple _BACKWARD = ("y", "dy", "x", "dx", "workSpace")
+cdef Signature _FORWARD = Signature(
+    MX_ACTIVATION_FORWARD, lambda flags, *descriptors: ActivationProblem(*descriptors),
+    ("activDesc", "xDesc", "yDesc"), {"x": ACTIVATION_X, "y": ACTIVATION_Y}, first=ActivationDescriptor)
+cdef Signature _BACKWARD = Signature(
+    MX_ACTIVATION_BACKWARD, _FORWARD.problem_of, ("activDesc", "yDesc", "dyDesc", "xDesc", "dxDesc"),
+    {"y": ACTIVATION_Y, "dy": ACTIVATION_DY, "x": ACTIVATION_X, "dx": ACTIVATION_DX}, first=ActivationDescriptor)
 
 
 def miopenCreateActivationDescriptor():
-    """Return a new descriptor: PASTHRU, all parameters 0."""
+    """Return a new ActivationDescriptor: PASTHRU, all parameters 0."""
     return ActivationDescriptor()
 
 
 def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activGamma):
-    """Set mode and parameters; raises BadParmError for an unknown mode."""
+    """Set the mode and its parameters.
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor
+    mode : miopenActivationMode_t
+    activAlpha, activBeta, activGamma : float
+        a, b and g of the formulas of miopenActivationForward.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or what is no real number; the descriptor stays as it was.
+    """
     as_activation(activDesc, "activDesc").set(mode, activAlpha, activBeta, activGamma)
 
 
@@ -70,42 +82,41 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     ELU                     x where x > 0, else a (e^x - 1)
     ======================  ==========================================================
 
-    eps is 1e-6, for float16 1e-4.  Tensors of 1 to 5 dimensions, equal lengths and equal types (float16, float32,
-    bfloat16, float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same
-    memory.
+    eps is 1e-6, for float16 1e-4.  The formulas are MIOpen's (its activation page).  Arithmetic is float32, for float64
+    float64.
+
+    Parameters
+    ----------
+    handle : Handle
+    activDesc : ActivationDescriptor
+    alpha, beta : float
+        1 and 0; not those of the formulas.
+    xDesc, yDesc : TensorDescriptor
+        1 to 5 dimensions, equal lengths and equal types (float16, bfloat16, float32, float64), any strides.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  x and y may be the same memory.
 
     Raises
     ------
     UnknownError
         Unless alpha is 1 and beta 0.
+    BadParmError
+        Where a descriptor was never set or a buffer does not fit; nothing was run then.
     MIOpenNotImplementedError
         Where lengths or types differ, or for another type.
     """
-    cdef Handle h = as_handle(handle)
-    cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), yd = as_tensor(yDesc, "yDesc")
-    cdef uint64_t[3] stamp = [activ.stamp, xd.stamp, yd.stamp]
-    cdef int[2] order = [ACTIVATION_X, ACTIVATION_Y]
-    cdef PyObject* data[2]
-    cdef double scalars[MX_SCALARS]
-    cdef Invoker invoker
+    cdef arg_t[3] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc]
+    cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
+    cdef double[4] numbers
+    _write_numbers(as_activation(activDesc, "activDesc"), numbers)
     require_plain_scalars(alpha, beta, UnknownError)
-    _write_numbers(activ, scalars)
-    invoker = recall(h, stamp, 3, call_number(MX_ACTIVATION_FORWARD, 0))
-    if invoker is None:
-        invoker = prepare(h, ActivationProblem(activ, xd, yd), stamp, 3, call_number(MX_ACTIVATION_FORWARD, 0))
-    data[0], data[1] = <PyObject*> x, <PyObject*> y
-    launch(h, invoker, order, 2, data, _FORWARD, scalars)
+    _FORWARD.run(handle, descriptors, buffers, numbers, 0, 0)
 
 
-cdef int _order(ActivationDescriptor activ, int* order) noexcept:
-    """Where the buffers (y, dy, x, dx) go: those that the mode does not read go nowhere."""
+cdef unsigned _unread(ActivationDescriptor activ) noexcept:
+    """Which of the buffers (y, dy, x, dx) the mode does not read, bit by bit."""
     cdef unsigned read = read_backward(activ.number)
-    order[0] = ACTIVATION_Y if read >> ACTIVATION_Y & 1 else -1
-    order[1] = ACTIVATION_DY
-    order[2] = ACTIVATION_X if read >> ACTIVATION_X & 1 else -1
-    order[3] = ACTIVATION_DX
-    return 0
+    return (0 if read >> ACTIVATION_Y & 1 else 1 << 0) | (0 if read >> ACTIVATION_X & 1 else 1 << 2)
 
 
 def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
@@ -126,28 +137,31 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     ELU                     dy where x > 0, else dy a e^x                               dy, x
     ======================  ==========================================================  =========
 
-    What a mode does not read is not looked at: it may be None.  All four descriptors must have the same lengths and
-    the same type.  dx may be the same memory as dy, or as x or y where those are read.  Errors as for
-    miopenActivationForward.
+    Parameters
+    ----------
+    handle : Handle
+    activDesc : ActivationDescriptor
+    alpha, beta : float
+        1 and 0.
+    yDesc, dyDesc, xDesc, dxDesc : TensorDescriptor
+        All four of the same lengths and the same type, as for miopenActivationForward.
+    y, dy, x, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  What a mode
+        does not read is not looked at: it may be None.  dx may be the same memory as dy, or as x or y where those are
+        read.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As for miopenActivationForward.
     """
-    cdef Handle h = as_handle(handle)
     cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
-    cdef TensorDescriptor yd = as_tensor(yDesc, "yDesc"), dyd = as_tensor(dyDesc, "dyDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), dxd = as_tensor(dxDesc, "dxDesc")
-    cdef uint64_t[5] stamp = [activ.stamp, yd.stamp, dyd.stamp, xd.stamp, dxd.stamp]
-    cdef int[4] order
-    cdef PyObject* data[4]
-    cdef double scalars[MX_SCALARS]
-    cdef Invoker invoker
+    cdef arg_t[5] descriptors = [<arg_t> activ, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
+    cdef arg_t[4] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx]
+    cdef double[4] numbers
+    _write_numbers(activ, numbers)
     require_plain_scalars(alpha, beta, UnknownError)
-    _write_numbers(activ, scalars)
-    _order(activ, order)
-    invoker = recall(h, stamp, 5, call_number(MX_ACTIVATION_BACKWARD, 0))
-    if invoker is None:
-        invoker = prepare(h, ActivationProblem(activ, yd, dyd, xd, dxd), stamp, 5,
-                          call_number(MX_ACTIVATION_BACKWARD, 0))
-    data[0], data[1], data[2], data[3] = <PyObject*> y, <PyObject*> dy, <PyObject*> x, <PyObject*> dx
-    launch(h, invoker, order, 4, data, _BACKWARD, scalars)
+    _BACKWARD.run(handle, descriptors, buffers, numbers, 0, _unread(activ))
 
 
 cdef bytes _bytes(const double* scalars):
@@ -172,24 +186,13 @@ cdef Plan _with_numbers(ActivationDescriptor activ, Plan plan):
 def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
     """Body of Handle.activation_forward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), y = as_tensor(y_desc, "y_desc")
-    cdef int[2] order = [ACTIVATION_X, ACTIVATION_Y]
-    cdef Plan plan = plan_of(handle, lambda: ActivationProblem(activ, x, y), order, 2, _FORWARD, (activ, x, y),
-                             ("activ_desc", "x_desc", "y_desc"), ())
-    return _with_numbers(activ, plan)
+    return _with_numbers(activ, _FORWARD.plan(handle, (activ, x_desc, y_desc), 0, 0))
 
 
 def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.activation_backward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    cdef TensorDescriptor y = as_tensor(y_desc, "y_desc"), dy = as_tensor(dy_desc, "dy_desc")
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), dx = as_tensor(dx_desc, "dx_desc")
-    cdef int[4] order
-    cdef Plan plan
-    _order(activ, order)
-    plan = plan_of(handle, lambda: ActivationProblem(activ, y, dy, x, dx), order, 4, _BACKWARD, (activ, y, dy, x, dx),
-                   ("activ_desc", "y_desc", "dy_desc", "x_desc", "dx_desc"), ())
-    return _with_numbers(activ, plan)
+    return _with_numbers(activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)))
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

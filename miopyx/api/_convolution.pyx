@@ -60,14 +60,27 @@ cdef dict _algorithms(int d):
 
 
 def miopenCreateConvolutionDescriptor():
-    """Return a 2-D convolution with pads 0, strides 1, dilations 1 and one group."""
+    """Return a new descriptor: 2-D, pads 0, strides 1, dilations 1, one group, no output pads."""
     return ConvolutionDescriptor()
 
 
 def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w):
     """Make `convDesc` a 2-D convolution; groups, output pads and attributes go back to their defaults.
 
-    Raises BadParmError for a negative pad, a stride or dilation below 1 or an unknown mode.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    c_mode : miopenConvolutionMode_t or str
+        miopenConvolution, or miopenTranspose, whose forward direction is the other's backward data.
+    pad_h, pad_w : int
+        Rows above and below, columns left and right, that count as zeros; >= 0.
+    stride_h, stride_w, dilation_h, dilation_w : int
+        In elements; >= 1.
+
+    Raises
+    ------
+    BadParmError
+        For a number outside these limits or an unknown mode; the descriptor stays as it was.
     """
     cdef int64_t pad[2]
     cdef int64_t stride[2]
@@ -80,12 +93,16 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
 
 
 def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
-    """Make `convDesc` a convolution over 1 to 3 spatial axes; each array has spatialDim values, (d,) h, w."""
+    """Make `convDesc` a convolution over 1 to 3 spatial axes, as miopenInitConvolutionDescriptor does over two.
+
+    padA, strideA and dilationA have spatialDim values each, in the order (d,) (h,) w.  Raises BadParmError for another
+    number of axes or values, and as there.
+    """
     set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode)
 
 
 def miopenGetConvolutionSpatialDim(convDesc):
-    """Return the number of spatial axes."""
+    """Return the number of spatial axes, 1 to 3."""
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     return desc.spatial
 
@@ -113,7 +130,11 @@ def miopenGetConvolutionNdDescriptor(convDesc, requestedSpatialDim):
 
 
 def miopenSetConvolutionGroupCount(convDesc, groupCount):
-    """Set the number of groups, >= 1."""
+    """Set the number of groups, >= 1.
+
+    Channels and filters are shared out between groups in their order: filters have the lengths k, c / groups, z, r, s,
+    and both c and k must be multiples, which a call checks.  Raises BadParmError below 1.
+    """
     set_group_count(as_convolution(convDesc, "convDesc"), groupCount)
 
 
@@ -124,12 +145,19 @@ def miopenGetConvolutionGroupCount(convDesc):
 
 
 def miopenSetTransposeConvOutputPadding(convDesc, adj_h, adj_w):
-    """Set what a 2-D transposed convolution adds at the far end of its output; UnknownError unless 2-D."""
+    """Set the rows and columns that a 2-D transposed convolution adds at the far end of its output.
+
+    Each is >= 0 and below the stride or the dilation of its axis, which a call checks.  Raises UnknownError unless
+    `convDesc` is 2-D, BadParmError for a negative number.
+    """
     set_output_pads(as_convolution(convDesc, "convDesc"), 2, (adj_h, adj_w))
 
 
 def miopenSetTransposeConvNdOutputPadding(convDesc, spatialDim, adjA):
-    """Set what a transposed convolution adds at the far end of its output, one value a spatial axis."""
+    """Set what a transposed convolution adds at the far end of its output: spatialDim values, (d,) (h,) w.
+
+    Limits and errors as for miopenSetTransposeConvOutputPadding, for spatialDim axes.
+    """
     set_output_pads(as_convolution(convDesc, "convDesc"), spatialDim, adjA)
 
 
@@ -149,7 +177,10 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
 
 
 def miopenGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
-    """Return (nDim, outputTensorDimA) with the formulas of miopenGetConvolutionForwardOutputDim."""
+    """Return (nDim, outputTensorDimA), the lengths n, k, (d,) (h,) w of a convolution's output.
+
+    Formulas and errors are those of miopenGetConvolutionForwardOutputDim, over 1 to 3 spatial axes.
+    """
     cdef int64_t out[8]
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     desc.output_dims(as_tensor(inputTensorDesc, "inputTensorDesc"), as_tensor(filterDesc, "filterDesc"), out)
@@ -161,17 +192,36 @@ def miopenGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc
 
 
 def miopenSetConvolutionAttribute(convDesc, attr, value):
-    """Set an attribute: FP16_ALT_IMPL -1, 0 or 1; DETERMINISTIC 0 or 1; FP8_ROUNDING_MODE 0 or 1."""
+    """Set an attribute of a convolution.
+
+    Parameters
+    ----------
+    attr : miopenConvolutionAttrib_t or str
+    value : int
+        FP16_ALT_IMPL: -1, 0 or 1, kept and without effect.  DETERMINISTIC: 1 for solvers alone whose results are the
+        same bits in every run, else 0.  FP8_ROUNDING_MODE: 0 to the nearest, 1 (the default) stochastic.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown attribute or another value.
+    """
     set_attribute(as_convolution(convDesc, "convDesc"), attr, value)
 
 
 def miopenGetConvolutionAttribute(convDesc, attr):
-    """Return the stored value of an attribute (not one that the environment puts in its place)."""
+    """Return the value of an attribute as it was set, not one that the environment puts in its place.
+
+    Raises BadParmError for an unknown attribute.
+    """
     return get_attribute(as_convolution(convDesc, "convDesc"), attr)
 
 
 def miopenSetConvolutionFindMode(convDesc, findMode):
-    """Set the descriptor's find mode."""
+    """Set the find mode of Find's calls with this descriptor, a miopenConvolutionFindMode_t or its name.
+
+    It counts before MIOPEN_FIND_MODE.  Raises BadParmError for an unknown mode.
+    """
     set_find_mode(as_convolution(convDesc, "convDesc"), findMode)
 
 

@@ -59,6 +59,15 @@ class Handle(_Handle):
         activ_desc : ActivationDescriptor
         x_desc, y_desc : TensorDescriptor
             Equal lengths and types, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenActivationForward raises for descriptors that do not fit each other.
         """
         return plan_activation_forward(self, activ_desc, x_desc, y_desc)
 
@@ -71,6 +80,15 @@ class Handle(_Handle):
         activ_desc : ActivationDescriptor
         y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
             Equal lengths and types, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenActivationBackward raises for descriptors that do not fit each other.
         """
         return plan_activation_backward(self, activ_desc, y_desc, dy_desc, x_desc, dx_desc)
 
@@ -84,6 +102,15 @@ class Handle(_Handle):
             Equal lengths and types, any strides.
         do_backward : bool
             Whether the scales are stored in a workspace of miopenLRNGetWorkSpaceSize(y_desc) bytes.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenLRNForward raises for descriptors that do not fit each other.
         """
         return plan_lrn_forward(self, lrn_desc, x_desc, y_desc, do_backward)
 
@@ -95,6 +122,15 @@ class Handle(_Handle):
         lrn_desc : LRNDescriptor
         y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
             Equal lengths and types, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenLRNBackward raises for descriptors that do not fit each other.
         """
         return plan_lrn_backward(self, lrn_desc, y_desc, dy_desc, x_desc, dx_desc)
 
@@ -114,12 +150,24 @@ class Handle(_Handle):
             Of all parameters and statistics, see miopenDeriveBNTensorDescriptor.
         running, save : bool
             Whether the running and the saved statistics are wanted; a call passes None for what is not.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenBatchNormalizationForwardTraining raises for descriptors that do not fit each other.
         """
         return plan_batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running, save)
 
     def batch_norm_inference(self, mode, x_desc, y_desc, bn_desc):
-        """Return a prepared plan: ``plan(x, y, scale, bias, est_mean, est_var, epsilon=1e-5)`` computes y.  Parameters
-        as for batch_norm_training."""
+        """Return a prepared plan: ``plan(x, y, scale, bias, est_mean, est_var, epsilon=1e-5)`` computes y.
+
+        Parameters and errors as for batch_norm_training (see miopenBatchNormalizationForwardInference).  A call takes
+        both estimates.
+        """
         return plan_batch_norm_inference(self, mode, x_desc, y_desc, bn_desc)
 
     def batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved=True):
@@ -132,6 +180,15 @@ class Handle(_Handle):
             As for batch_norm_training; dx may be x or dy.
         saved : bool
             Whether a call passes the saved statistics; without them it passes None and they are computed from x.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenBatchNormalizationBackward raises for descriptors that do not fit each other.
         """
         return plan_batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved)
 
@@ -142,9 +199,19 @@ class Handle(_Handle):
         ----------
         pool_desc : PoolingDescriptor
         x_desc, y_desc : TensorDescriptor
+            Equal types, any strides; y's lengths are pool_desc.output_lens(x_desc).
         do_backward : bool
             Whether the places of maxima are stored, in a workspace of miopenPoolingGetWorkSpaceSizeV2(pool_desc,
             y_desc) bytes; averages need none.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenPoolingForward raises for descriptors that do not fit each other.
         """
         return plan_pooling_forward(self, pool_desc, x_desc, y_desc, do_backward)
 
@@ -155,6 +222,16 @@ class Handle(_Handle):
         ----------
         pool_desc : PoolingDescriptor
         y_desc, dy_desc, x_desc, dx_desc : TensorDescriptor
+            dy of y's lengths, dx of x's; equal types, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenPoolingBackward raises for descriptors that do not fit each other.
         """
         return plan_pooling_backward(self, pool_desc, y_desc, dy_desc, x_desc, dx_desc)
 
@@ -166,6 +243,15 @@ class Handle(_Handle):
         tensor_op : miopenTensorOp_t
         a_desc, b_desc, c_desc : TensorDescriptor
             A of C's lengths, B of C's lengths or 1; one type, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenOpTensor raises for descriptors that do not fit each other.
         """
         return plan_op_tensor(self, tensor_op, a_desc, b_desc, c_desc)
 
@@ -177,6 +263,15 @@ class Handle(_Handle):
         y_desc : TensorDescriptor
         alpha : float or int
             A number that y's type can hold, else BadParmError.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenSetTensor raises for descriptors that do not fit each other.
         """
         return plan_set_tensor(self, y_desc, alpha)
 
@@ -186,6 +281,16 @@ class Handle(_Handle):
         Parameters
         ----------
         y_desc : TensorDescriptor
+            A floating-point type, int8 or int32; any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenScaleTensor raises for descriptors that do not fit each other.
         """
         return plan_scale_tensor(self, y_desc)
 
@@ -196,6 +301,15 @@ class Handle(_Handle):
         ----------
         x_desc, y_desc : TensorDescriptor
             Equal lengths and types, any strides.  Plans of int8 and int64 tensors take no alpha and beta.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenTransformTensor raises for descriptors that do not fit each other.
         """
         return plan_transform_tensor(self, x_desc, y_desc)
 
@@ -206,6 +320,15 @@ class Handle(_Handle):
         ----------
         src_desc, dst_desc : TensorDescriptor
             Equal lengths and types, any strides.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopyx.copy_tensor raises for descriptors that do not fit each other.
         """
         return plan_copy_tensor(self, src_desc, dst_desc)
 
@@ -218,6 +341,15 @@ class Handle(_Handle):
             Equal lengths, any strides.
         clamping : bool
             Whether what is beyond dst's type becomes its nearest finite number.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopyx.cast_tensor raises for descriptors that do not fit each other.
         """
         return plan_cast_tensor(self, src_desc, dst_desc, clamping)
 
@@ -232,6 +364,15 @@ class Handle(_Handle):
             Default: MIOPEN_SOFTMAX_ACCURATE.
         mode : miopenSoftmaxMode_t, optional
             Default: MIOPEN_SOFTMAX_MODE_CHANNEL.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenSoftmaxForward_V2 raises for descriptors that do not fit each other.
         """
         return plan_softmax_forward(self, x_desc, y_desc, algorithm, mode)
 
@@ -244,6 +385,15 @@ class Handle(_Handle):
             Equal lengths and types; y and dy have the same strides.
         algorithm, mode : int, optional
             As for softmax_forward.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenSoftmaxBackward_V2 raises for descriptors that do not fit each other.
         """
         return plan_softmax_backward(self, y_desc, dy_desc, dx_desc, algorithm, mode)
 
@@ -260,7 +410,18 @@ def miopenCreate():
 
 
 def miopenCreateWithStream(stream):
-    """Return a handle on a pyopencl.CommandQueue, which must be in-order."""
+    """Return a handle on a pyopencl.CommandQueue.
+
+    Parameters
+    ----------
+    stream : pyopencl.CommandQueue
+        In-order.
+
+    Raises
+    ------
+    BadParmError
+        For anything else.
+    """
     if stream is None or isinstance(stream, str):
         raise BadParmError("not a command queue", "stream", stream, "a pyopencl.CommandQueue")
     return Handle(stream)
@@ -273,7 +434,23 @@ def miopenDestroy(handle):
 
 
 def miopenSetStream(handle, streamID):
-    """Let the handle use another pyopencl.CommandQueue.  None is an UnknownError, as in MIOpen."""
+    """Let the handle use another pyopencl.CommandQueue.
+
+    On another device or context everything that the handle prepared is left behind, plans included.
+
+    Parameters
+    ----------
+    handle : Handle
+    streamID : pyopencl.CommandQueue
+        In-order.
+
+    Raises
+    ------
+    UnknownError
+        For None, as in MIOpen.
+    BadParmError
+        On the host, and while profiling is on for a queue without CL_QUEUE_PROFILING_ENABLE.
+    """
     _handle(handle).set_queue(streamID)
 
 
@@ -295,7 +472,18 @@ def miopenSetAllocator(handle, allocator, deallocator, allocatorContext):
 
 
 def miopenEnableProfiling(handle, enable):
-    """Measure the kernels of each call from now on (calls then wait for them), or stop doing so."""
+    """Measure the kernels of each call from now on (calls then wait for them), or stop doing so.
+
+    Parameters
+    ----------
+    handle : Handle
+    enable : bool
+
+    Raises
+    ------
+    BadParmError
+        Where the handle's queue was made without CL_QUEUE_PROFILING_ENABLE.
+    """
     _handle(handle).set_profiling(to_flag(enable, "enable"))
 
 

@@ -3,35 +3,51 @@
 Names and argument order are the header's; output pointers became return values and failures exceptions.
 """
 
-from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
-
 from miopyx.values._args cimport to_double, to_flag
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
-from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker
+from miopyx.problem._descriptors cimport as_tensor
 from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
-from ._operation cimport call_number, launch, plan_of, prepare
+from ._operation cimport Signature, arg_t
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import UnknownError
 from miopyx.problem._lrn import LRNProblem
 
-cdef tuple _FORWARD = ("x", "y", "workSpace", "")
-cdef tuple _BACKWARD = ("y", "dy", "x", "dx", "workSpace", "")
-cdef double[4] _NO_SCALARS = [0, 0, 0, 0]
+# Flags of a forward call: 1 where the scales are wanted.
+cdef Signature _FORWARD = Signature(
+    MX_LRN_FORWARD, lambda flags, lrn, x, y: LRNProblem(lrn, x, y, save=flags),
+    ("lrnDesc", "xDesc", "yDesc"), {"x": LRN_X, "y": LRN_Y, "workSpace": LRN_SCALES}, first=LRNDescriptor, optional=1)
+cdef Signature _BACKWARD = Signature(
+    MX_LRN_BACKWARD, lambda flags, lrn, y, dy, x, dx: LRNProblem(lrn, x, y, dx, dy),
+    ("lrnDesc", "yDesc", "dyDesc", "xDesc", "dxDesc"),
+    {"y": LRN_Y, "dy": LRN_DY, "x": LRN_X, "dx": LRN_DX, "workSpace": LRN_SCALES}, first=LRNDescriptor)
+cdef enum:
+    NO_SCALES = 1 << 2     # among the forward buffers
+cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
 
 
 def miopenCreateLRNDescriptor():
-    """Return an empty LRN descriptor."""
+    """Return an empty LRNDescriptor."""
     return LRNDescriptor()
 
 
 def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
-    """Set mode, window and coefficients (see miopenLRNForward).
+    """Set mode, window and coefficients, by the names of miopenLRNForward.
 
-    Raises BadParmError for an unknown mode, an lrnN that is no 32-bit unsigned integer, a number that is not finite.
+    Parameters
+    ----------
+    lrnDesc : LRNDescriptor
+    mode : miopenLRNMode_t
+        Within a channel, or across channels.
+    lrnN : int
+        Length of the window, 0 ... 2^32 - 1; computing takes at least 1.
+    lrnAlpha, lrnBeta, lrnK : float
+        Finite; computing takes another lrnK than 0.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode or a number out of range; the descriptor stays as it was.
     """
     as_lrn(lrnDesc, "lrnDesc").set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
 
@@ -52,6 +68,15 @@ def miopenLRNGetWorkSpaceSize(yDesc):
     """Return the bytes of the scales, which the forward call stores for the backward one.
 
     They have y's strides and are float32, for float64 tensors float64.
+
+    Parameters
+    ----------
+    yDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptor was never set.
     """
     return workspace_bytes(as_tensor(yDesc, "yDesc"))
 
@@ -69,22 +94,24 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
 
     Across channels the window is lrnN channels and m = lrnN; within a channel it is lrnN rows by lrnN columns and
     m = lrnN^2.  It begins (lrnN - 1) // 2 before the element and ends with the tensor; m stays the same there.  A
-    negative scale gives NaN.
+    negative scale gives NaN.  The formula is that of Krizhevsky, Sutskever and Hinton (NIPS 2012, 3.3) but for the
+    division by m.
 
     Parameters
     ----------
     handle : Handle
     lrnDesc : LRNDescriptor
-    alpha, beta
+    alpha, beta : float
         1 and 0, or None.
     xDesc, yDesc : TensorDescriptor
         Equal lengths, four (across channels: or five) of them, and types (float16, float32, bfloat16, float64); any
         strides.
-    x, y
-        Arrays or buffers that do not overlap.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They do not
+        overlap.
     do_backward : bool
         Whether the scales are wanted.
-    workSpace
+    workSpace : memory of the handle's device, or None
         Where they go, miopenLRNGetWorkSpaceSize(yDesc) bytes; not looked at without do_backward.
 
     Raises
@@ -96,63 +123,52 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
     MIOpenNotImplementedError
         For another type.
     """
-    cdef Handle h = as_handle(handle)
-    cdef LRNDescriptor lrn = as_lrn(lrnDesc, "lrnDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), yd = as_tensor(yDesc, "yDesc")
     cdef bint save = to_flag(do_backward, "do_backward")
-    cdef uint64_t[3] stamp = [lrn.stamp, xd.stamp, yd.stamp]
-    cdef int[3] order = [LRN_X, LRN_Y, LRN_SCALES if save else -1]
-    cdef PyObject* data[3]
-    cdef Invoker invoker
-    data[0], data[1], data[2] = <PyObject*> x, <PyObject*> y, <PyObject*> workSpace
+    cdef arg_t[3] descriptors = [<arg_t> lrnDesc, <arg_t> xDesc, <arg_t> yDesc]
+    cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workSpace]
     _require_unscaled(alpha, beta)
-    invoker = recall(h, stamp, 3, call_number(MX_LRN_FORWARD, save))
-    if invoker is None:
-        invoker = prepare(h, LRNProblem(lrn, xd, yd, save=save), stamp, 3, call_number(MX_LRN_FORWARD, save))
-    launch(h, invoker, order, 3, data, _FORWARD, _NO_SCALARS)
+    _FORWARD.run(handle, descriptors, buffers, _NO_NUMBERS, save, 0 if save else NO_SCALES)
 
 
 def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workSpace):
     """dx = dy * scale^-lrnBeta - 2 lrnAlpha lrnBeta / m * x * (sum of dy * y / scale over the mirrored window).
 
-    y and the scales, in `workSpace`, are those that miopenLRNForward wrote with do_backward, for the same yDesc.
-    Everything else is as for miopenLRNForward.
+    m, window and scale are those of miopenLRNForward.
+
+    Parameters
+    ----------
+    handle : Handle
+    lrnDesc : LRNDescriptor
+    alpha, beta : float
+        1 and 0, or None.
+    yDesc, dyDesc, xDesc, dxDesc : TensorDescriptor
+        Equal lengths and types, any strides, as for miopenLRNForward.
+    y, dy, x, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  dx overlaps
+        none.  y is what miopenLRNForward wrote.
+    workSpace : memory of the handle's device
+        The scales that it wrote with do_backward, for the same yDesc.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As for miopenLRNForward.
     """
-    cdef Handle h = as_handle(handle)
-    cdef LRNDescriptor lrn = as_lrn(lrnDesc, "lrnDesc")
-    cdef TensorDescriptor yd = as_tensor(yDesc, "yDesc"), dyd = as_tensor(dyDesc, "dyDesc")
-    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), dxd = as_tensor(dxDesc, "dxDesc")
-    cdef uint64_t[5] stamp = [lrn.stamp, yd.stamp, dyd.stamp, xd.stamp, dxd.stamp]
-    cdef int[5] order = [LRN_Y, LRN_DY, LRN_X, LRN_DX, LRN_SCALES]
-    cdef PyObject* data[5]
-    cdef Invoker invoker
-    data[0], data[1], data[2] = <PyObject*> y, <PyObject*> dy, <PyObject*> x
-    data[3], data[4] = <PyObject*> dx, <PyObject*> workSpace
+    cdef arg_t[5] descriptors = [<arg_t> lrnDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
+    cdef arg_t[5] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx, <arg_t> workSpace]
     _require_unscaled(alpha, beta)
-    invoker = recall(h, stamp, 5, call_number(MX_LRN_BACKWARD, 0))
-    if invoker is None:
-        invoker = prepare(h, LRNProblem(lrn, xd, yd, dxd, dyd), stamp, 5, call_number(MX_LRN_BACKWARD, 0))
-    launch(h, invoker, order, 5, data, _BACKWARD, _NO_SCALARS)
+    _BACKWARD.run(handle, descriptors, buffers, _NO_NUMBERS, 0, 0)
 
 
 def plan_lrn_forward(handle, lrn_desc, x_desc, y_desc, do_backward):
     """Body of Handle.lrn_forward."""
-    cdef LRNDescriptor lrn = as_lrn(lrn_desc, "lrn_desc")
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), y = as_tensor(y_desc, "y_desc")
     cdef bint save = to_flag(do_backward, "do_backward")
-    cdef int[3] order = [LRN_X, LRN_Y, LRN_SCALES]
-    return plan_of(handle, lambda: LRNProblem(lrn, x, y, save=save), order, 3 if save else 2, _FORWARD, (lrn, x, y),
-                   ("lrn_desc", "x_desc", "y_desc"), ())
+    return _FORWARD.plan(handle, (lrn_desc, x_desc, y_desc), save, 0 if save else NO_SCALES)
 
 
 def plan_lrn_backward(handle, lrn_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.lrn_backward."""
-    cdef LRNDescriptor lrn = as_lrn(lrn_desc, "lrn_desc")
-    cdef TensorDescriptor y = as_tensor(y_desc, "y_desc"), dy = as_tensor(dy_desc, "dy_desc")
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), dx = as_tensor(dx_desc, "dx_desc")
-    cdef int[5] order = [LRN_Y, LRN_DY, LRN_X, LRN_DX, LRN_SCALES]
-    return plan_of(handle, lambda: LRNProblem(lrn, x, y, dx, dy), order, 5, _BACKWARD, (lrn, y, dy, x, dx),
-                   ("lrn_desc", "y_desc", "dy_desc", "x_desc", "dx_desc"), ())
+    return _BACKWARD.plan(handle, (lrn_desc, y_desc, dy_desc, x_desc, dx_desc), 0, 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -1,22 +1,44 @@
 """What the functions of all operations but convolutions have in common."""
 
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from miopyx.engine._handle cimport Handle
+from miopyx.engine._handle cimport STAMPS, Handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._problem cimport Problem
+from miopyx.values._types cimport MX_SLOTS
+
+# An argument of a call, which the caller holds for as long as the call takes.
+ctypedef PyObject* arg_t
 
 
-cdef inline int64_t call_number(int what, int flags) noexcept:
-    """The number by which a handle remembers calls of an operation, MX_..., with what is in no descriptor."""
-    return -100000 - (<int64_t> what << 24) - flags
+cdef class Signature:
+    cdef int what                        # MX_...
+    cdef int descriptors, buffers        # how many
+    cdef int optional                    # of the buffers, the last ones
+    cdef int order[MX_SLOTS]             # the slots of the buffers
+    cdef PyObject* kind[STAMPS]          # classes of the descriptors; those of `kinds`
+    cdef tuple kinds, descriptor_names
+    cdef tuple names                     # of the buffers, then the workspace's
+    cdef tuple numbers
+    cdef object problem_of
+
+    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
+                 unsigned left_out) except -1
+    cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out)
 
 
 cdef Invoker prepare(Handle handle, Problem problem, const uint64_t* stamp, int count, int64_t call)
 cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyObject** data, tuple names,
                 const double* scalars) except -1
-cdef Plan plan_of(object handle, object problem_of, const int* order, int count, tuple names, tuple descriptors,
-                  tuple descriptor_names, tuple scalars)
-cdef int require_plain_scalars(object alpha, object beta, type error) except -1
+cdef int check_plain_scalars(object alpha, object beta, type error) except -1
+
+
+cdef inline int require_plain_scalars(object alpha, object beta, type error) except -1:
+    """What several operations demand of their scalars: alpha 1 and beta 0."""
+    if PyFloat_CheckExact(alpha) and PyFloat_CheckExact(beta):
+        if PyFloat_AS_DOUBLE(alpha) == 1 and PyFloat_AS_DOUBLE(beta) == 0:
+            return 0
+    return check_plain_scalars(alpha, beta, error)

@@ -1,23 +1,133 @@
 """What the functions of all operations but convolutions have in common.
 
-Each such function reads the stamps of its descriptors, asks the handle's memo (`recall`) for an invoker, lets `prepare`
-make one where there is none, and hands its buffers to `launch`.
+An operation describes once, in a `Signature`, which descriptors and buffers it takes, and how a problem is made of the
+descriptors.  Its function calls `run`, the handle's method that makes its plans `plan`.
 """
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 from miopyx.values._args cimport to_double
-from miopyx.engine._handle cimport Handle, as_handle
+from miopyx.engine._handle cimport STAMPS, Handle, as_handle, check_handle, memo_mix, memo_start, recall_by
 from miopyx.engine._binding cimport OWN, call_t
 from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
+from miopyx.problem._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
 from miopyx.problem._problem cimport Problem
+from miopyx.values._types cimport MX_SLOTS
 
 from miopyx.choose import preparing
 
+cdef extern from "Python.h":
+    PyObject* Py_TYPE(PyObject* value)
+
 cdef enum:
     OPERATION = -2000      # in a handle's table: problems say themselves which operation they are
+
+
+cdef class Signature:
+    """What a function of an operation takes, and what the operation's problems are made of.
+
+    Parameters
+    ----------
+    what : int
+        The operation, MX_...
+    problem_of : callable
+        Makes the Problem of (flags, *descriptors); `flags` hold whatever else changes it.
+    descriptors : tuple of str
+        What the function calls its descriptors.  Plans say x_desc for xDesc.
+    buffers : dict
+        What the function calls its buffers, and the problem's slots that they go to.
+    numbers : tuple of (str, float)
+        Names and defaults of the numbers that plans take.
+    first : type
+        The class of the first descriptor; all others are tensors'.
+    optional : int
+        How many of the last buffers a plan does not take where they are left out.
+    """
+
+    def __init__(self, int what, problem_of, tuple descriptors, dict buffers, tuple numbers=(),
+                 type first=TensorDescriptor, int optional=0):
+        cdef int i
+        self.what, self.problem_of, self.numbers, self.optional = what, problem_of, numbers, optional
+        self.descriptors, self.buffers = len(descriptors), len(buffers)
+        self.descriptor_names, self.names = descriptors, (*buffers, "workSpace")
+        self.kinds = (first, *[TensorDescriptor] * (self.descriptors - 1))
+        for i in range(self.descriptors):
+            self.kind[i] = <PyObject*> self.kinds[i]
+        for i, slot in enumerate(buffers.values()):
+            self.order[i] = slot
+
+    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
+                 unsigned left_out) except -1:
+        """A call: find what runs the problem, or prepare it, check and bind the buffers, and enqueue.
+
+        `numbers` are MX_SCALARS.  Bit i of `left_out`: buffer i goes nowhere and is not looked at.
+        """
+        cdef call_t call
+        cdef int order[MX_SLOTS]
+        cdef int i
+        if not isinstance(handle, Handle):
+            check_handle(handle)
+        call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, OWN
+        if left_out:
+            for i in range(self.buffers):
+                order[i] = -1 if left_out >> i & 1 else self.order[i]
+            call.order = order
+        # `execute` looks whether the handle is alive.
+        return execute(<Handle> handle, <Invoker> _find(self, <Handle> handle, descriptors, flags), &call, self.names,
+                       numbers, None)
+
+    cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out):
+        """Return the plan for the descriptors as they are."""
+        cdef Handle h = as_handle(handle)
+        cdef Problem problem
+        cdef Invoker invoker
+        cdef Plan plan
+        cdef dict kept = {}  # a descriptor that stands in several places is watched once
+        cdef int i
+        names = [name.replace("Desc", "_desc") for name in self.descriptor_names]
+        for descriptor, kind, name in zip(descriptors, self.kinds, names):
+            kept.setdefault(id(check_descriptor(descriptor, kind, name)), (descriptor, name))
+        problem = self.problem_of(flags, *descriptors)
+        invoker = h.lookup(problem.data, problem.size, OPERATION)
+        if invoker is None:
+            invoker = preparing.first_applicable(h, problem)
+            h.keep(problem, OPERATION, invoker)
+        plan = make_plan(h, invoker, self.names, tuple([descriptor for descriptor, _ in kept.values()]),
+                         tuple([name for _, name in kept.values()]), _identity(self.problem_of, flags, descriptors),
+                         _explaining(h, problem, invoker), self.numbers)
+        plan.count = self.buffers
+        while plan.count > self.buffers - self.optional and left_out >> (plan.count - 1) & 1:
+            plan.count -= 1
+        for i in range(plan.count):
+            plan.order[i] = -1 if left_out >> i & 1 else self.order[i]
+        return plan
+
+
+cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int flags):
+    """Check the kinds of a call's descriptors, and return the invoker of the problem that they describe."""
+    cdef uint64_t stamp[STAMPS]
+    cdef int i, count = s.descriptors
+    # By this number the handle remembers calls of an operation, with what is in no descriptor.
+    cdef int64_t call = -100000 - (<int64_t> s.what << 24) - flags
+    cdef uint64_t h = memo_start(call)
+    for i in range(count):
+        if Py_TYPE(descriptors[i]) != s.kind[i] or (<Descriptor> descriptors[i]).destroyed:
+            check_descriptor(<object> descriptors[i], s.kinds[i], s.descriptor_names[i])
+        stamp[i] = (<Descriptor> descriptors[i]).stamp
+        h = memo_mix(h, stamp[i])
+    found = recall_by(handle, h, stamp, count, call)
+    if found is None:
+        found = _prepare(s, handle, descriptors, stamp, flags, call)
+    return found
+
+
+cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, const uint64_t* stamp, int flags, int64_t call):
+    cdef int i
+    handle.require_alive()
+    given = [<object> descriptors[i] for i in range(s.descriptors)]
+    return prepare(handle, s.problem_of(flags, *given), stamp, s.descriptors, call)
 
 
 cdef Invoker prepare(Handle handle, Problem problem, const uint64_t* stamp, int count, int64_t call):
@@ -37,31 +147,9 @@ cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyO
     return execute(handle, invoker, &call, names, scalars, None)
 
 
-cdef Plan plan_of(object handle, object problem_of, const int* order, int count, tuple names, tuple descriptors,
-                  tuple descriptor_names, tuple scalars):
-    """Return the plan of the problem that `problem_of()` makes of the descriptors as they are.
-
-    `scalars` are pairs of a name and a default; the other arguments are as in `launch`.
-    """
-    cdef Handle h = as_handle(handle)
-    cdef Problem problem = problem_of()
-    cdef Invoker invoker = h.lookup(problem.data, problem.size, OPERATION)
-    cdef Plan plan
-    cdef int i
-    if invoker is None:
-        invoker = preparing.first_applicable(h, problem)
-        h.keep(problem, OPERATION, invoker)
-    plan = make_plan(h, invoker, names, descriptors, descriptor_names, _identity(problem_of),
-                     _explaining(h, problem, invoker), scalars)
-    plan.count = count
-    for i in range(count):
-        plan.order[i] = order[i]
-    return plan
-
-
-cdef object _identity(object problem_of):
+cdef object _identity(object problem_of, int flags, tuple descriptors):
     def identity():
-        return problem_of().key
+        return problem_of(flags, *descriptors).key
     return identity
 
 
@@ -73,8 +161,7 @@ cdef object _explaining(Handle handle, Problem problem, Invoker invoker):
     return explaining
 
 
-cdef int require_plain_scalars(object alpha, object beta, type error) except -1:
-    """What several operations demand of their scalars: alpha 1 and beta 0."""
+cdef int check_plain_scalars(object alpha, object beta, type error) except -1:
     cdef double a = to_double(alpha, "alpha"), b = to_double(beta, "beta")
     if a != 1:
         raise error("scaled results", "alpha", a, 1)

@@ -3,34 +3,49 @@
 Names and argument order are the header's; output pointers became return values and failures exceptions.
 """
 
-from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
-
 from miopyx.values._args cimport to_double
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
-from miopyx.engine._handle cimport Handle, as_handle, recall
-from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._handle cimport as_handle
 from miopyx.values._types cimport MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD
 from miopyx.problem._softmax cimport (
     ACCURATE, CHANNEL, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxDescriptor, as_softmax, to_algorithm,
     to_mode,
 )
-from ._operation cimport call_number, launch, plan_of, prepare
+from ._operation cimport Signature, arg_t
 
 from miopyx.problem._softmax import SoftmaxProblem
 
-cdef tuple _FORWARD = ("x", "y", "workSpace")
-cdef tuple _BACKWARD = ("y", "dy", "dx", "workSpace")
-cdef tuple _SCALARS = (("alpha", 1.0), ("beta", 0.0))
+cdef Signature _FORWARD = Signature(
+    MX_SOFTMAX_FORWARD, lambda flags, *descriptors: SoftmaxProblem(flags >> 1, flags & 1, *descriptors),
+    ("xDesc", "yDesc"), {"x": SOFTMAX_X, "y": SOFTMAX_Y}, (("alpha", 1.0), ("beta", 0.0)))
+cdef Signature _BACKWARD = Signature(
+    MX_SOFTMAX_BACKWARD, _FORWARD.problem_of,
+    ("yDesc", "dyDesc", "dxDesc"), {"y": SOFTMAX_Y, "dy": SOFTMAX_DY, "dx": SOFTMAX_DX}, _FORWARD.numbers)
+
+
+cdef inline int _flags(int algorithm, int mode) noexcept:
+    return algorithm << 1 | mode
 
 
 def miopenCreateSoftmaxDescriptor():
-    """Return a new descriptor: alpha 1, beta 0, ACCURATE over channels."""
+    """Return a new SoftmaxDescriptor: alpha 1, beta 0, ACCURATE over channels."""
     return SoftmaxDescriptor()
 
 
 def miopenSetSoftmaxDescriptor(softmaxDesc, alpha, beta, algorithm, mode):
-    """Set scales, algorithm and mode; raises BadParmError for an unknown algorithm or mode."""
+    """Set scales, algorithm and mode.
+
+    Parameters
+    ----------
+    softmaxDesc : SoftmaxDescriptor
+    alpha, beta : float
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
+
+    Raises
+    ------
+    BadParmError
+        For an unknown algorithm or mode or what is no real number; the descriptor stays as it was.
+    """
     as_softmax(softmaxDesc, "softmaxDesc").set(alpha, beta, algorithm, mode)
 
 
@@ -41,95 +56,105 @@ def miopenGetSoftmaxDescriptor(softmaxDesc):
 
 
 cdef int _forward(object handle, object alpha, object x_desc, object x, object beta, object y_desc, object y,
-                  int algorithm, int mode) except -1:
-    cdef Handle h = as_handle(handle)
-    cdef TensorDescriptor xd = as_tensor(x_desc, "xDesc"), yd = as_tensor(y_desc, "yDesc")
-    cdef uint64_t[2] stamp = [xd.stamp, yd.stamp]
-    cdef int[2] order = [SOFTMAX_X, SOFTMAX_Y]
-    cdef double[4] scalars = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
-    cdef PyObject* data[2]
-    cdef Invoker invoker = recall(h, stamp, 2, call_number(MX_SOFTMAX_FORWARD, 2 * algorithm + mode))
-    if invoker is None:
-        invoker = prepare(h, SoftmaxProblem(algorithm, mode, xd, yd), stamp, 2,
-                          call_number(MX_SOFTMAX_FORWARD, 2 * algorithm + mode))
-    data[0], data[1] = <PyObject*> x, <PyObject*> y
-    return launch(h, invoker, order, 2, data, _FORWARD, scalars)
+                  int flags) except -1:
+    cdef arg_t[2] descriptors = [<arg_t> x_desc, <arg_t> y_desc]
+    cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
+    cdef double[4] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
+    return _FORWARD.run(handle, descriptors, buffers, numbers, flags, 0)
 
 
 cdef int _backward(object handle, object alpha, object y_desc, object y, object dy_desc, object dy, object beta,
-                   object dx_desc, object dx, int algorithm, int mode) except -1:
-    cdef Handle h = as_handle(handle)
-    cdef TensorDescriptor yd = as_tensor(y_desc, "yDesc"), dyd = as_tensor(dy_desc, "dyDesc")
-    cdef TensorDescriptor dxd = as_tensor(dx_desc, "dxDesc")
-    cdef uint64_t[3] stamp = [yd.stamp, dyd.stamp, dxd.stamp]
-    cdef int[3] order = [SOFTMAX_Y, SOFTMAX_DY, SOFTMAX_DX]
-    cdef double[4] scalars = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
-    cdef PyObject* data[3]
-    cdef Invoker invoker = recall(h, stamp, 3, call_number(MX_SOFTMAX_BACKWARD, 2 * algorithm + mode))
-    if invoker is None:
-        invoker = prepare(h, SoftmaxProblem(algorithm, mode, yd, dyd, dxd), stamp, 3,
-                          call_number(MX_SOFTMAX_BACKWARD, 2 * algorithm + mode))
-    data[0], data[1], data[2] = <PyObject*> y, <PyObject*> dy, <PyObject*> dx
-    return launch(h, invoker, order, 3, data, _BACKWARD, scalars)
+                   object dx_desc, object dx, int flags) except -1:
+    cdef arg_t[3] descriptors = [<arg_t> y_desc, <arg_t> dy_desc, <arg_t> dx_desc]
+    cdef arg_t[3] buffers = [<arg_t> y, <arg_t> dy, <arg_t> dx]
+    cdef double[4] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
+    return _BACKWARD.run(handle, descriptors, buffers, numbers, flags, 0)
 
 
 def miopenSoftmaxForward(handle, alpha, xDesc, x, beta, yDesc, y):
-    """miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
-    _forward(handle, alpha, xDesc, x, beta, yDesc, y, ACCURATE, CHANNEL)
+    """y = alpha * softmax(x) + beta * y over channels: miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
+    _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(ACCURATE, CHANNEL))
 
 
 def miopenSoftmaxForward_V2(handle, alpha, xDesc, x, beta, yDesc, y, algorithm, mode):
     """y = alpha * softmax(x) + beta * y over the channels of each place (CHANNEL) or each whole sample (INSTANCE).
 
-    softmax(x) is e^x / sum of e^x (FAST and ACCURATE, which are the same here: neither overflows), or its logarithm
-    (LOG).  Tensors n c (d) h w of 2 to 5 dimensions, equal lengths and equal types (float16, float32, bfloat16,
-    float64), of any strides each; arithmetic is float32, for float64 float64.  x and y may be the same memory; with
-    beta 0 the old y is not read.
+    FAST and ACCURATE, which are the same here: neither overflows; LOG is the logarithm of them:
+
+        softmax(x)[i] = e^x[i] / (sum of e^x[j])
+        LOG           = x[i] - log(sum of e^x[j])
+
+    Arithmetic is float32, for float64 float64.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old y is not read.
+    xDesc, yDesc : TensorDescriptor
+        n c (d) (h) (w), 2 to 5 dimensions of equal lengths and equal types (float16, bfloat16, float32, float64), any
+        strides.
+    x, y : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  They may be the
+        same memory.
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
 
     Raises
     ------
     BadParmError
-        Where lengths or types differ, for another rank, or a missing buffer.
+        Where lengths or types differ, for another rank, an unknown algorithm or mode, or a buffer that does not fit or
+        is missing; nothing was run then.
     MIOpenNotImplementedError
         For another type.
     """
     as_handle(handle)
-    _forward(handle, alpha, xDesc, x, beta, yDesc, y, to_algorithm(algorithm), to_mode(mode))
+    _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(to_algorithm(algorithm), to_mode(mode)))
 
 
 def miopenSoftmaxBackward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
-    """miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
-    _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, ACCURATE, CHANNEL)
+    """dx = alpha * gradient + beta * dx over channels: miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
+    _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(ACCURATE, CHANNEL))
 
 
 def miopenSoftmaxBackward_V2(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, algorithm, mode):
     """dx = alpha * gradient + beta * dx, from y = softmax(x) as computed with alpha 1 and beta 0.
 
-    The gradient is y * (dy - sum of dy * y) (FAST and ACCURATE) or dy - e^y * sum of dy (LOG), each sum over what
-    softmax(x) was normalised over.  y and dy must have the same strides.  dx may be the same memory as dy or y; with
-    beta 0 the old dx is not read.  Errors as for miopenSoftmaxForward_V2.
+        FAST, ACCURATE  gradient[i] = y[i] (dy[i] - sum of dy[j] y[j])
+        LOG             gradient[i] = dy[i] - e^y[i] (sum of dy[j])
+
+    with sums over what softmax(x) was normalised over.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+        With beta 0 the old dx is not read.
+    yDesc, dyDesc, dxDesc : TensorDescriptor
+        As for miopenSoftmaxForward_V2; y and dy of the same strides.
+    y, dy, dx : memory of the handle's device
+        Buffers, on the host arrays, that hold what their descriptors say.  dx may be the
+        same memory as dy or y.
+    algorithm : miopenSoftmaxAlgorithm_t
+    mode : miopenSoftmaxMode_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As for miopenSoftmaxForward_V2, and where the strides of y and dy differ.
     """
     as_handle(handle)
-    _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, to_algorithm(algorithm), to_mode(mode))
+    _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(to_algorithm(algorithm), to_mode(mode)))
 
 
 def plan_softmax_forward(handle, x_desc, y_desc, algorithm, mode):
     """Body of Handle.softmax_forward."""
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), y = as_tensor(y_desc, "y_desc")
-    cdef int number = to_algorithm(algorithm), which = to_mode(mode)
-    cdef int[2] order = [SOFTMAX_X, SOFTMAX_Y]
-    return plan_of(handle, lambda: SoftmaxProblem(number, which, x, y), order, 2, _FORWARD, (x, y),
-                   ("x_desc", "y_desc"), _SCALARS)
+    return _FORWARD.plan(handle, (x_desc, y_desc), _flags(to_algorithm(algorithm), to_mode(mode)), 0)
 
 
 def plan_softmax_backward(handle, y_desc, dy_desc, dx_desc, algorithm, mode):
     """Body of Handle.softmax_backward."""
-    cdef TensorDescriptor y = as_tensor(y_desc, "y_desc"), dy = as_tensor(dy_desc, "dy_desc")
-    cdef TensorDescriptor dx = as_tensor(dx_desc, "dx_desc")
-    cdef int number = to_algorithm(algorithm), which = to_mode(mode)
-    cdef int[3] order = [SOFTMAX_Y, SOFTMAX_DY, SOFTMAX_DX]
-    return plan_of(handle, lambda: SoftmaxProblem(number, which, y, dy, dx), order, 3, _BACKWARD, (y, dy, dx),
-                   ("y_desc", "dy_desc", "dx_desc"), _SCALARS)
+    return _BACKWARD.plan(handle, (y_desc, dy_desc, dx_desc), _flags(to_algorithm(algorithm), to_mode(mode)), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -67,24 +67,29 @@ cdef inline Handle as_handle(object handle):
     return check_handle(handle)
 
 
-cdef inline size_t memo_index(const uint64_t* stamp, int count, int64_t call) noexcept:
-    cdef uint64_t h = <uint64_t> call * 0x165667B19E3779F9ULL
+cdef inline uint64_t memo_start(int64_t call) noexcept:
+    return <uint64_t> call * 0x165667B19E3779F9ULL
+
+
+cdef inline uint64_t memo_mix(uint64_t h, uint64_t stamp) noexcept:
+    h = (h ^ stamp) * 0x9E3779B97F4A7C15ULL
+    return h ^ h >> 29
+
+
+cdef inline uint64_t memo_hash(const uint64_t* stamp, int count, int64_t call) noexcept:
+    cdef uint64_t h = memo_start(call)
     cdef int i
     for i in range(count):
-        h = (h ^ stamp[i]) * 0x9E3779B97F4A7C15ULL
-        h ^= h >> 29
-    return h >> 32
+        h = memo_mix(h, stamp[i])
+    return h
 
 
-cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64_t call):
-    """Return what was remembered for a call with descriptors of these stamps, or None.
-
-    A call has always the same number of descriptors.
-    """
+cdef inline object recall_by(Handle handle, uint64_t h, const uint64_t* stamp, int count, int64_t call):
+    """`recall` for who knows the hash."""
     cdef memo_t* m
     cdef int i, j
     if handle.memo != NULL:
-        m = &handle.memo[2 * (memo_index(stamp, count, call) & handle.memo_mask)]
+        m = &handle.memo[2 * (h >> 32 & handle.memo_mask)]
         for i in range(2):
             if m[i].call == call and m[i].value != NULL:
                 for j in range(count):
@@ -93,3 +98,11 @@ cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64
                 else:
                     return <object> m[i].value
     return None
+
+
+cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64_t call):
+    """Return what was remembered for a call with descriptors of these stamps, or None.
+
+    A call has always the same number of descriptors.
+    """
+    return recall_by(handle, memo_hash(stamp, count, call), stamp, count, call)

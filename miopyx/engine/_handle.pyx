@@ -333,7 +333,7 @@ cdef class Handle:
             return None
         if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
             self._grow_memo()
-        m = &self.memo[2 * (memo_index(stamp, count, call) & self.memo_mask)]
+        m = &self.memo[2 * (memo_hash(stamp, count, call) >> 32 & self.memo_mask)]
         self.memo_lost += m[1].value != NULL
         m[1] = m[0]
         for i in range(count):

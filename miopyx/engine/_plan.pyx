@@ -32,9 +32,16 @@ cdef class Plan:
     """An operation chosen, compiled and validated once: ``plan(*buffers)`` binds the buffers and enqueues.
 
     The buffers stand in the order of the function that made the plan, as in (x, w, y), (dy, w, dx) or (dy, x, dw) for
-    convolutions; numbers, as alpha and beta, may follow by position or name.  The workspace is the handle's own.  A
-    plan is for the descriptors as they were: once one of them was set to something else, calling it is a BadParmError.
-    Destroying them is fine.
+    convolutions (see `buffers`); numbers, as alpha and beta, may follow by position or name (see `numbers`).  The
+    workspace is the handle's own.  A plan is for the descriptors as they were; destroying them is fine.
+
+    Raises
+    ------
+    BadParmError
+        When it is called with a buffer that does not fit, on a handle that was destroyed or has left its device, or
+        after one of the descriptors was set to something else; nothing was run then.
+    TypeError
+        For another number of arguments, or a name that is not one of `numbers`.
     """
 
     def __init__(self):

@@ -7,14 +7,12 @@ from miopyx.values._types cimport mx_batchnorm_problem
 cdef enum:
     BN_TENSORS = 7             # x, y (dy), dx, scale, bias, mean, variance
 
-# The axes along which statistics are kept, and those over which they are taken.  The last axis is the innermost one of
-# x; axes that follow each other without a gap in all tensors are one; those that are not needed come first, with
-# length 1 and stride 0.
-cdef struct bn_walk:
-    int64_t kept[4]
-    int64_t reduced[4]
-    int64_t kept_stride[7][4]
-    int64_t reduced_stride[3][4]   # of x, y (dy), dx
+cdef extern from "miopyx/kernels/layers/batchnorm_args.h" nogil:
+    ctypedef struct bn_walk:
+        int64_t kept[4]
+        int64_t reduced[4]
+        int64_t kept_stride[7][4]
+        int64_t reduced_stride[3][4]
 
 
 cdef int fill_walk(bn_walk* walk, const mx_batchnorm_problem* p) noexcept nogil

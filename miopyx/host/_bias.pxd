@@ -6,15 +6,10 @@ from miopyx.values._types cimport mx_bias_problem, mx_grid
 
 
 # y as the sums walk it.
-cdef struct mx_bias_sums:
-    mx_grid lines              # of y: the summed axes but the innermost one
-    mx_grid rest               # of y and b: the kept axes but the innermost one
-    int64_t k, k_y, k_b        # the innermost axis that is kept: length and strides
-    int64_t m, m_y             # the innermost axis, where it is summed, else 1
-    int64_t line_count, rest_count
-    int64_t pieces, piece      # of m, and their length
-    int64_t parts              # ranges of lines that are summed apart
-    int64_t blocks, block      # of k, and their length
+cdef extern from "miopyx/kernels/layers/bias_args.h" nogil:
+    ctypedef struct mx_bias_sums:
+        mx_grid lines, rest
+        int64_t k, k_y, k_b, m, m_y, line_count, rest_count, pieces, piece, parts, blocks, block
 
 
 # Write how b's elements are summed, in about `wanted` units of work that may run side by side.

@@ -7,7 +7,8 @@ function(miopyx_variant name)
   add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
   target_compile_definitions(miopyx_kernels_${name} PRIVATE MX_VARIANT=${name})
   target_compile_options(miopyx_kernels_${name} PRIVATE ${ARGN})
-  target_include_directories(miopyx_kernels_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_include_directories(miopyx_kernels_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}"
+                             "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/kernels")
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
 endfunction()
 

@@ -60,8 +60,14 @@ cdef inline int to_member(object value, str enumeration, str name) except? -1:
 
 cdef inline double to_double(object value, str name) except? -1:
     """alpha, beta: a real number, or what C callers pass, something that holds one (a size-1 array, a ctypes float)."""
+    cdef int overflow = 0
+    cdef int64_t whole
     if PyFloat_CheckExact(value):
         return PyFloat_AS_DOUBLE(value)
+    if PyLong_CheckExact(value):
+        whole = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0:
+            return <double> whole
     return convert_real(value, name)
 
 

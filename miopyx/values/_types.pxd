@@ -1,4 +1,4 @@
-"""C constants and structs of _types.h; no code."""
+"""C constants and structs of _types.h and of the kernels' headers that it takes in; no code."""
 
 from libc.stdint cimport int64_t
 

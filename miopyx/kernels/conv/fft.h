@@ -29,6 +29,7 @@
 #define WORKERS 1
 #endif
 #include "include/common.h"
+#include "conv/fft_args.h"
 
 #if !(FFT_H == 1 || FFT_H == 16 || FFT_H == 32 || FFT_H == 64)
 #error "FFT_H must be 1, 16, 32 or 64"
@@ -43,20 +44,6 @@
 #define TOGETHER (FFT_H == 1 ? 2 : 1)
 /* Rows of a column's buffer. */
 #define HEIGHT (FFT_H == 1 ? 2 : FFT_H)
-
-/* Where tiles lie in a tensor.  Pixels are counted as if there were step - 1 zeros between neighbours: tile t of an
- * image begins at pixel t * tile + start, and `window` of its pixels count, the first `skip` of a result left out. */
-typedef struct {
-    long rows, first;                  /* tiles of the launch, the number of the first one */
-    long across, down;                 /* tiles side by side, and below each other, in an image */
-    long channels, blocks;             /* of a group; blocks of VEC */
-    long n, g, c, h, w;                /* from an image, group, channel, row, column to the next */
-    long height, width;
-    long step_h, step_w, start_h, start_w, tile_h, tile_w, window_h, window_w, skip_h, skip_w;
-    long frequency, row;               /* strides of S */
-    long size;                         /* elements of the tensor */
-    long conjugate;
-} mx_fft_tiles;
 
 #if ON_GPU
 typedef ACC vec;
@@ -75,15 +62,15 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define SHARE()
 #endif
 
-/* Loops over arrays that GPUs must hold in registers.  On CPUs they go over memory: unrolled, with a dozen strides to
- * reckon, they take LLVM seconds.  So do large functions, inlined: PoCL makes every
+/* Loops over arrays that GPUs must hold in registers.  On CPUs they go over memory: unrolled, with a dozen strides,
+ * they take LLVM seconds.  So do large functions, inlined: PoCL makes every
  * kernel several times. */
 #if ON_GPU
 #define ROLLED _Pragma("unroll")
 #define FUNCTION static inline
 #else
 #define ROLLED _Pragma("nounroll")
-#define FUNCTION APART
+#define FUNCTION NOINLINE
 #endif
 
 /* A transformed row of a column is at (column * HEIGHT + row) * 2, its imaginary part behind it; on CPUs all imaginary

@@ -30,7 +30,7 @@ static inline void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 
-APART void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
+NOINLINE void load_row(vec *out, __global const STORAGE(X_TYPE) *restrict X,
                     const mx_fft_tiles *tiles, long base, long pixel, long left,
                     bool inside, long lanes)
 {

@@ -94,7 +94,7 @@ static inline void store_vec(__global STORAGE(X_TYPE) *restrict X, vec value, lo
     }
 }
 
-APART void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
+NOINLINE void store_row(__global STORAGE(X_TYPE) *restrict X, const mx_fft_tiles *tiles,
                      long base, long pixel, long left, long lanes, const vec *row,
                      SCALAR alpha, SCALAR beta)
 {

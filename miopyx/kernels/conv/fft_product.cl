@@ -32,17 +32,7 @@
 #define DEPTH 16
 #endif
 #include "include/common.h"
-
-typedef struct {
-    long m, n, k;
-    long lanes, low, high;
-    long depth, a_k, a_run;
-    long b_k, c_m;
-    long a_g, b_g, c_g;
-    long a_f, b_f, c_f;
-    long chunks;
-    long add;
-} mx_fft_product;
+#include "conv/fft_args.h"
 
 static inline long row_of(const mx_fft_product g, long i)
 {
@@ -74,7 +64,7 @@ __kernel __attribute__((reqd_work_group_size(SIDE *SIDE, 1, 1))) void fft_produc
         for (int j = 0; j < EACH_N; j++)
             re[i][j] = im[i][j] = 0;
     for (long k0 = 0; k0 < g.k; k0 += DEPTH) {
-        /* Neighbouring work-items read what is closest in memory: rows where those lie in lanes, else columns. */
+        /* Neighbouring work-items read neighbours in memory: rows where lanes are rows, else columns. */
         for (int i = item; i < DEPTH * TILE_M; i += SIDE * SIDE) {
             const int d = g.lanes > 1 ? i / TILE_M : i % DEPTH, r = g.lanes > 1 ? i % TILE_M : i / DEPTH;
             const long k = k0 + d, m = m0 + r;
@@ -132,7 +122,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 /* V complex vectors of TILE_ROWS rows; row[] are where the rows of A begin.  Not inline: PoCL makes kernels several
  * times. */
 #define DEFINE_MULTIPLY(V)                                                                                      \
-    APART void multiply_##V(__global const ACC *restrict A, const long *row,         \
+    NOINLINE void multiply_##V(__global const ACC *restrict A, const long *row,      \
                                     __global const ACC *restrict B, __global ACC *restrict C, long rows,        \
                                     const mx_fft_product *product)                                              \
     {                                                                                                           \

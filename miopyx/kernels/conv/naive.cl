@@ -72,7 +72,7 @@ __kernel void conv_naive_forward(
 }
 
 /* dx at `at` gets, through tap t, from the output (at - t * dilation) / step, if that is whole; `at` includes the pad.
- * Those taps of [0, taps) for which it lies in the output, whole or not. */
+ * Those taps of [0, taps) for which it is in the output, whole or not. */
 static inline long2 taps_reaching(long at, long dilation, long step, long outputs, long taps)
 {
     const long excess = at - (outputs - 1) * step;

@@ -25,10 +25,10 @@
 #define INDEX long
 #endif
 
-/* For what is long.  PoCL builds every kernel several times, and its passes take the longer the more is in a kernel: so
- * the work is in functions that are not inlined.  Where LLVM prefers registers of half the width, such a function gets
- * whole ones only if it is called with a vector, or calls something that takes or returns one, as vload does. */
-#define APART __attribute__((noinline)) static
+/* For long functions.  PoCL builds every kernel several times, and its passes take the longer the more is in a kernel:
+ * so the work is in functions that are not inlined.  Where LLVM prefers registers of half the width, such a function
+ * gets whole ones only if it is called with a vector, or calls something that takes or returns one, as vload does. */
+#define NOINLINE __attribute__((noinline)) static
 
 #define MX_JOIN_(a, b) a##b
 #define MX_JOIN(a, b) MX_JOIN_(a, b)
@@ -56,7 +56,7 @@
  * complete: sums += totals, after `before` calls. */
 #define MX_BLOCKS 32
 #define DEFINE_LONG_SUMS(V)                                                                      \
-    APART void settle(int before, V *restrict sums, V *restrict totals, long count)              \
+    NOINLINE void settle(int before, V *restrict sums, V *restrict totals, long count)           \
     {                                                                                            \
         for (long i = 0; i < count; i++, totals += 3) {                                          \
             const V sum = MX_JOIN(vload, VEC)(i, (const ACC *)sums);                             \
@@ -72,7 +72,7 @@
             MX_JOIN(vstore, VEC)((V)((ACC)0), i, (ACC *)sums);                                   \
         }                                                                                        \
     }                                                                                            \
-    APART void complete(int before, V *restrict sums, const V *restrict totals, long count)      \
+    NOINLINE void complete(int before, V *restrict sums, const V *restrict totals, long count)   \
     {                                                                                            \
         for (long i = 0; i < count; i++, totals += 3) {                            \
             V total = totals[0] + sums[i];                                                       \
@@ -311,33 +311,7 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
             STORE(T)(p, i, (MX_MIX)(alpha) * (MX_MIX)(result));                                            \
     } while (0)
 
-/* The structs of miopyx/values/_types.h, where they are explained. */
-typedef struct {
-    long type;
-    long len[5];
-    long stride[5];
-} mx_tensor;
-
-typedef struct {
-    long len[5];
-    long stride[4][5];
-} mx_grid;
-
-typedef struct {
-    long direction;
-    long spatial;
-    long groups;
-    long pad[3];
-    long step[3];
-    long dilation[3];
-    long deterministic;
-    long rounding;
-    mx_tensor x, w, y;
-} mx_conv_problem;
-
-typedef struct {
-    mx_tensor y, b;
-} mx_bias_problem;
+#include "include/problem.h"
 
 /* A place in a tensor: n c d h w, or k c z r s. */
 typedef struct {
@@ -349,7 +323,7 @@ static inline INDEX mx_size(const mx_tensor t)
     return (INDEX)(t.len[0] * t.len[1] * t.len[2] * t.len[3] * t.len[4]);
 }
 
-/* Where a place lies, in elements. */
+/* A place's offset in elements. */
 static inline long mx_offset(const mx_tensor t, long n, long c, long d, long h, long w)
 {
     return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4];
@@ -390,7 +364,7 @@ static inline mx_place mx_place_of(INDEX i, const mx_tensor t)
     return a;
 }
 
-/* Those i of [0, count) for which start + i * step lies in [0, limit): from .x up to .y, which is not above .x if there
+/* Those i of [0, count) for which start + i * step is in [0, limit): from .x up to .y, which is not above .x if there
  * is none.  With it a convolution visits only the taps, or outputs, that meet the tensor, without a test in its loops. */
 static inline long2 mx_inside(long start, long step, long limit, long count)
 {
@@ -399,14 +373,3 @@ static inline long2 mx_inside(long start, long step, long limit, long count)
     return (long2)(first, min(last, count));
 }
 
-/* Matrix products.  Strides in elements: a_m from one row of A to the next, and so on.  `groups` and `images` count
- * independent products; a product sums over `reduce` blocks of k, 1 at least, which lie a_r and b_r apart. */
-typedef struct {
-    long m, n, k;
-    long a_m, a_k;
-    long b_k, b_n;
-    long c_m, c_n;
-    long groups, a_g, b_g, c_g;
-    long images, a_i, b_i, c_i;
-    long reduce, a_r, b_r;
-} mx_gemm;

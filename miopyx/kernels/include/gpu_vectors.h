@@ -1,7 +1,8 @@
 /* VEC elements at a time for kernels for GPUs, as one access of memory each; taken in after include/common.h.
  *
- * VEC is 1, 2, 4 or 8.  Vectors of the language need no alignment, so compilers take them apart; whether addresses are
- * a multiple of the vector's size is asked once in a kernel, which has its loops twice: `aligned` is a constant there.
+ * VEC is 1, 2, 4 or 8.  Vectors of the language need no alignment, so compilers load them element by element; whether
+ * addresses are a multiple of the vector's size is asked once in a kernel, which has its loops twice: `aligned` is a
+ * constant there.
  */
 #if VEC == 1
 #define MX_V(name) name

@@ -27,7 +27,7 @@ typedef VJOIN(int) VI;
 #define LOADV(T) VLOAD(T)
 #endif
 
-/* `count` elements, VEC at most, that lie `step` apart; the lanes behind them are `rest`. */
+/* `count` elements, VEC at most, at a stride of `step`; the lanes behind them are `rest`. */
 static inline V load_lanes(__global const STORAGE(T) *p, long at, long step, int count, ACC rest)
 {
 #if VEC == 1
@@ -188,7 +188,7 @@ static inline V mx_pow(V x, ACC power)
 #define mx_tanh(x) tanh(x)
 #endif
 
-/* Where element i of a grid lies in tensor t of it. */
+/* The offset of element i of a grid in tensor t of it. */
 static inline long mx_grid_element(const mx_grid g, int t, INDEX i)
 {
     if (i < g.len[4])

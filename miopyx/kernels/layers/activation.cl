@@ -1,12 +1,19 @@
-/* Activations y = f(x) and their gradients dx = dy f'(x), element by element; an output may lie where an input lies.
+/* Activations and their gradients, element by element; an output may be where an input is.
  *
- * Shape: a grid of rows (mx_grid) of any strides; tensor 0 is the output, 1 the input x or dy, 2 backward v, which is x
- * or y, whichever the mode reads (dy again where it reads neither).
- * Ownership; ROWS = 1 is for CPUs, local size 1, any number of groups; ROWS = 0 for GPUs:
- *   ROWS = 1: a work-item computes an equal share of the chunks of all rows;  chunk: elements, of a row each
- *   ROWS = 0: a group computes `chunk` elements in a row, LOCAL at a time;    chunk: a multiple of LOCAL; with VEC > 1
- *             all tensors are one packed row, and a work-item has a vector;  chunk: VEC * LOCAL
- * alpha, beta and gamma are the activation's and come with each call; eps is what POWER and TANH take for zero.
+ *   forward    y = f(x)                 backward    dx = dy f'(x), by x or y, whichever the mode reads
+ *   f and f' are MIOpen's (its activation page); docs/layers.md has the table.
+ *
+ *   rows of the grid:  |-chunk-|-chunk-|-c-|      ROWS = 1  a work-item: an equal share of all chunks
+ *                      |-chunk-|-chunk-|-c-|      ROWS = 0  a work-group: a chunk, LOCAL elements at a time
+ *
+ * Grid:         rows (mx_grid) of any strides; tensor 0 is the output, 1 x or dy, 2 backward v: x, y, or dy again.
+ *               ROWS = 1, CPUs: local size 1, any number of work-groups; a chunk is elements of one row.
+ *               ROWS = 0, GPUs: a chunk is a multiple of LOCAL elements.  With VEC > 1 all tensors are one packed row,
+ *               a work-item has a vector, and a chunk is VEC * LOCAL elements.
+ * Local memory: none.
+ * Parameters:   T, MODE, ROWS, LOCAL, VEC, below.  alpha, beta and gamma are the activation's and come with each call;
+ *               eps is what POWER and TANH take for zero.
+ * Bound by:     memory; TANH, LOGISTIC, SOFTRELU, ELU and POWER on CPUs by their exponentials.
  */
 #ifndef T /* storage type of all tensors */
 #define T float

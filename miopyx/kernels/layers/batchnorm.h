@@ -1,9 +1,15 @@
-/* What the kernels of batch normalisation share: definitions, arguments, and how tensors are walked.
+/* What the kernels of batch normalisation share: formulas, definitions, arguments, and how tensors are walked.
+ *
+ *   training   mean = sum x / m;  variance = sum (x - mean)^2 / m;  y = scale (x - mean) / sqrt(variance + eps) + bias
+ *   inference  the same with the mean and the variance that are given
+ *   backward   r = 1 / sqrt(variance + eps);  dbias = sum dy;  dscale = sum dy (x - mean) r;
+ *              dx = scale r (dy - (dbias + (x - mean) r dscale) / m)
+ *   m is how many elements share a mean (MIOpen's batch normalisation page; Ioffe and Szegedy, 2015).
  *
  * Statistics are kept along some axes and taken over the others (bn_walk).  Sums are of differences from a `shift`, the
- * mean of a few elements of the channel; where that turns out to be many deviations away from a block's mean (FAR), squares are
- * summed anew, of differences from the mean.  Blocks are combined by Chan's formula.  So a mean that is large beside the
- * deviation costs no precision: the mean is shift + mean.
+ * mean of a few elements of the channel; where that turns out to be many deviations away from a block's mean (FAR),
+ * squares are summed anew, of differences from the mean.  Blocks are combined by Chan's formula.  So a mean that is
+ * large beside the deviation costs no precision: the mean is shift + mean.
  *
  * A kernel takes x (x, dy backward), y (dx), scale, bias, means and variances, see BUFFERS; then, where PARTS is 1, a
  * workspace of ACC:
@@ -53,12 +59,7 @@
 #error "X_TYPE must be half, float, double or bfloat16"
 #endif
 
-/* Of tensor t: 0 x, 1 y (dy), 2 dx, 3 scale, 4 bias, 5 mean, 6 variance.  The last axis is the innermost one. */
-typedef struct {
-    long kept[4], reduced[4];
-    long kept_stride[7][4];
-    long reduced_stride[3][4];
-} bn_walk;
+#include "layers/batchnorm_args.h"
 
 #define BUFFER_(CONST, T, name) __global CONST STORAGE(T) *name, long name##_offset
 #if BACKWARD

@@ -1,16 +1,23 @@
-/* Batch normalisation on CPUs: one work-item a group, each with a large piece of work and explicit vectors.
+/* Batch normalisation on CPUs: one work-item a work-group, each with much work and explicit vectors.
+ * layers/batchnorm.h has the formulas, the arguments and the workspace.
  *
- * A unit of work is up to `side` values of the innermost kept axis, side by side, each with numbers (mean and so on) of
- * its own.  LANES = 0: rows of x run along a reduced axis, a number belongs to one channel, and `side` is at most SIDE.
- * LANES = 1: rows run along the kept axis, VEC channels share a vector of numbers, and `side` is at most SIDE * VEC.  A
- * row is read VEC elements at a time, which are neighbours in memory where DENSE is 1, else collected.
- *   bn_whole      all of some units, one after the other: x (and dy) come from the cache when they are read again;
- *                 global: any number, the units, in inference times `parts`, are dealt out
- *   bn_moments    part of a unit: mean and sum of squares into the workspace;                    global: units * parts
- *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace;               global: units * parts
- *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; the first part of a unit writes
- *                 the statistics, too;                                                           global: units * parts
- * PARTS = 0 for bn_whole, which has parts = 1 but for inference, else 1.  x may lie where y does, dy where dx does.
+ *   LANES = 0:  x  n |====row of VEC====|..|    a number (mean and so on) for each row's channel, SIDE channels at most
+ *   LANES = 1:  x  pixel |c c c ... VEC|..|     a vector of numbers for VEC channels, SIDE such vectors at most
+ *
+ *   A unit of work is up to `side` values of the innermost kept axis.  A row is read VEC elements at a time, which are
+ *   neighbours in memory where DENSE is 1, else collected.
+ *   bn_whole      all of some units, one after the other: x (and dy) come from the cache when they are read again
+ *   bn_moments    part of a unit: mean and sum of squares into the workspace
+ *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace
+ *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; a unit's first part writes the
+ *                 statistics, too
+ *
+ * Grid:         local size 1; bn_whole any number, to which units, in inference units * parts, are dealt out; the
+ *               others units * parts.  PARTS = 0 for bn_whole, whose parts are 1 but for inference, else 1.
+ * Local memory: none.
+ * Parameters:   LANES, DENSE, VEC, SIDE, BLOCK, FITS, below, and those of layers/batchnorm.h.
+ * Bound by:     memory: bn_whole reads x once from memory where a unit fits the second cache (FITS).
+ * x may be where y is, dy where dx is.
  */
 #ifndef LANES
 #define LANES 0

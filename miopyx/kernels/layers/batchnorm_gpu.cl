@@ -1,16 +1,23 @@
-/* Batch normalisation on GPUs: a group of TX * TY work-items takes kept values that lie side by side, and part of the
- * axes that statistics are taken over, of which each of the TY rows of work-items reads every TY-th vector.
+/* Batch normalisation on GPUs, any strides: a work-group of TX x TY work-items takes TX kept values that are
+ * neighbours, and part of the axes that statistics are taken over.  layers/batchnorm.h has the formulas.
  *
- * Vectors are of VEC elements of a reduced axis, and neighbours read neighbours: memory runs along that axis and a
- * group has one kept value (TX = 1), or VEC = 1 and there are TX of them.
- *   bn_whole      everything, for a unit of kept values;                 groups: units; in inference, units * parts
- *   bn_moments    part of a unit: mean and sum of squares into the workspace;                    groups: units * parts
- *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace;               groups: units * parts
- *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; the first part of a unit writes
- *                 the statistics, too;                                                           groups: units * parts
- * Units are ceil(kept / TX).  PARTS = 0 for bn_whole, which has parts = 1 but for inference, else 1.  x may lie where y
- * does, dy where dx does.
+ *         kept values ->  TX          Each of the TY rows of work-items reads every TY-th vector of the part.
+ *               +------------------+  Vectors are of VEC elements of a reduced axis, and neighbours read neighbours:
+ *            TY | vectors, strided |  either memory runs along that axis and a work-group has one kept value
+ *               +------------------+  (TX = 1), or VEC = 1 and there are TX of them.
+ *
+ *   bn_whole      everything, for a unit of kept values
+ *   bn_moments    part of a unit: mean and sum of squares into the workspace
+ *   bn_gradients  part of a unit: sums of dy and dy (x - mean) into the workspace
+ *   bn_finish     part of a unit: combines the parts' statistics and writes y or dx; a unit's first part writes the
+ *                 statistics, too
+ *
+ * Grid:         work-groups: bn_whole units, ceil(kept / TX), in inference units * parts; the others units * parts.
+ *               PARTS = 0 for bn_whole, whose parts are 1 but for inference, else 1.
  * Local memory: three arrays of TX * TY elements of ACC.  The order of the sums is fixed.
+ * Parameters:   TX, TY, FLAT, VEC, SETS, below, and those of layers/batchnorm.h.
+ * Bound by:     memory; with few units by the latency of launches.
+ * x may be where y is, dy where dx is.
  */
 #ifndef TX /* powers of two */
 #define TX 32

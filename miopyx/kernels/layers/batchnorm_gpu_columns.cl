@@ -1,19 +1,29 @@
-/* Batch normalisation on GPUs where kept values lie side by side in rows of memory, channels last mostly: x is a matrix
- * whose columns have the statistics.
+/* Batch normalisation on GPUs where kept values are neighbours in rows of memory, channels last mostly: x is a matrix
+ * whose columns have the statistics.  layers/batchnorm.h has the formulas.
  *
- * A group of TX * TY work-items takes COLUMNS = TX * VEC columns, a unit, and part of their rows: a work-item reads
- * VEC columns of one row in TY of the part's, SETS rows at a time.  What is summed is cut into parts that take turns,
- * TY rows each, so that all groups walk through memory together; what is written into slices of neighbouring rows, the
- * last ones first, which the cache may still have.  Neighbouring groups have neighbouring units.
- *   bn_whole      everything, for a unit;          groups: units, ceil(columns / COLUMNS); in inference units * slices
- *   bn_moments    part of a unit: means and sums of squares into the workspace;                  groups: units * parts
- *   bn_gradients  part of a unit: sums of dy and dy (x - shift) into the workspace;              groups: units * parts
- *   bn_settle     what the parts make together, and what y or dx is made with, into the workspace;       groups: units
- *   bn_finish     y or dx; SETTLED = 0: by what the group itself makes of the parts;             groups: units * slices
- * Columns of a unit may differ from kernel to kernel; `side` is the parts' TY.  PARTS = 0 for bn_whole, else 1.  x may
- * lie where y does, dy where dx does.  The workspace is that of layers/batchnorm.h, then FACTORS numbers of each column.
+ *         columns ->  TX * VEC      A unit is COLUMNS = TX * VEC columns.  A work-item reads VEC columns of one row in
+ *            +------------------+   TY of its part, SETS rows at a time.  What is summed is cut into parts that take
+ *     rows   | part 0 | TY rows |   turns, TY rows each, so that all work-groups walk through memory together.  What is
+ *            | part 1 | TY rows |   written is cut into slices of neighbouring rows, the last ones first, which the
+ *            | part 0 | TY rows |   cache may still have.
+ *            +------------------+
+ *
+ *   bn_whole      everything, for a unit
+ *   bn_moments    part of a unit: means and sums of squares into the workspace
+ *   bn_gradients  part of a unit: sums of dy and dy (x - shift) into the workspace
+ *   bn_settle     what the parts make together, and what y or dx is made with, into the workspace
+ *   bn_finish     y or dx; SETTLED = 0: by what the work-group itself makes of the parts
+ *
+ * Grid:         work-groups, neighbours with neighbouring units: bn_whole units, ceil(columns / COLUMNS), in inference
+ *               units * slices; bn_moments and bn_gradients units * parts; bn_settle units; bn_finish units * slices.
+ *               Columns of a unit may differ from kernel to kernel; `side` is the parts' TY.  PARTS = 0 for bn_whole,
+ *               else 1.
  * Local memory: two arrays of TX * TY * VEC elements of ACC, one of TX * TY, one of FACTORS * COLUMNS; bn_settle and
- * bn_finish: three of TX * TY instead.  The order of the sums is fixed.
+ *               bn_finish three of TX * TY instead.  The order of the sums is fixed.
+ * Parameters:   TX, TY, VEC, SETS, SETTLED, below, and those of layers/batchnorm.h.  The workspace is that of
+ *               layers/batchnorm.h, then FACTORS numbers of each column.
+ * Bound by:     memory.
+ * x may be where y is, dy where dx is.
  */
 #ifndef TX /* powers of two; TY >= VEC */
 #define TX 8

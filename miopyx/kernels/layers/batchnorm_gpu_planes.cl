@@ -1,12 +1,17 @@
-/* Batch normalisation on GPUs where a group can hold a channel: its elements stay in registers, so that each is read
- * once.  A group computes CHANNELS of them: where planes are not made of vectors, 7 x 7 pixels, say, those of a few
- * neighbouring channels together are.
+/* Batch normalisation on GPUs where a work-group can hold a channel: its elements stay in registers, so that each is
+ * read once.  layers/batchnorm.h has the formulas and the arguments; side and parts are not used.
  *
- * A plane has PLANE elements, and those of all channels lie one behind the other; TX = CHANNELS * PLANE / VEC
- * work-items read them for one image, TY images at a time, HOLD of them each.  layers/batchnorm.h describes the arguments;
- * side and parts are not used.  Groups of LOCAL >= TX * TY: kept / CHANNELS.
- * Local memory: LOCAL + 4 * CHANNELS elements of ACC, CHANNELS > 1: and TY * CHANNELS * PLANE.  The order of the sums is
- * fixed.
+ *        channel 0 | channel 1 |          A work-group computes CHANNELS channels: where planes are not made of
+ *     n  == PLANE ==|== PLANE ==|  TY      vectors, 7 x 7 pixels, say, those of a few neighbouring channels are.
+ *     n  == PLANE ==|== PLANE ==|  images  TX = CHANNELS * PLANE / VEC work-items read one image, TY images at a
+ *     n  ...                       a time  time, HOLD of them each.
+ *
+ * Grid:         work-groups of LOCAL >= TX * TY work-items: kept / CHANNELS.
+ * Local memory: LOCAL + 4 * CHANNELS elements of ACC; with CHANNELS > 1 TY * CHANNELS * PLANE more.  The order of the
+ *               sums is fixed.
+ * Parameters:   PLANE, CHANNELS, VEC, TY, HOLD, LOCAL, below.  A plane has PLANE elements; those of all channels follow
+ *               one another.
+ * Bound by:     memory: x is read once and y written once; registers bound HOLD.
  */
 #ifndef PLANE
 #define PLANE 49

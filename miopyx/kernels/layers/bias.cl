@@ -1,18 +1,22 @@
 /* The gradient of a bias: b = alpha * (sum of y) + beta * b, summed over the axes that b lacks.
  *
- * Shape: y of any five axes and strides, as mx_bias_sums describes it: `k` is the innermost axis that is kept, `rest`
- * are the other ones, `m` is the innermost axis where that is summed (else 1), `lines` are the other summed ones, each
- * cut into `pieces` of m.  A sum is cut into `parts`, ranges of lines; with several parts, sums of parts go to the
- * workspace, partial[part][element of b], and bias_finish adds them.
- * Ownership, with no atomics; ROWS = 1 is for CPUs, local size 1; ROWS = 0 for GPUs:
- *   bias_backward  ROWS = 1: one work-item sums `block` of k over a part, in the order of memory;
- *                            global: parts * rest * blocks
- *                  ROWS = 0: a group of LOCAL work-items does; global: LOCAL * parts * rest * blocks; parts are ranges
- *                            of vectors of all lines, one behind the other; there are no pieces; block: LANES = 0: 1
- *                            or a power of two, LANES = 1: VEC times that
- *   bias_finish    ROWS = 1: a work-item adds the parts of some elements of b; global: any
- *                  ROWS = 0: a group of LOCAL work-items adds those of WIDE; global: ceil(elements / WIDE) * LOCAL
+ *   y:  part 0  | line | line | line |   A sum is cut into `parts`, ranges of lines.  With several parts their sums go
+ *       to part 1  | line | line | line |   the workspace, partial[part][element of b], and bias_finish adds them.
+ *
+ *   y has any five axes and strides, as mx_bias_sums describes it: `k` is the innermost axis that is kept, `rest` are
+ *   the other ones, `m` is the innermost axis where that is summed (else 1), `lines` are the other summed ones, each
+ *   cut into `pieces` of m.
+ *
+ * Grid:         bias_backward  ROWS = 1, CPUs, local size 1: a work-item sums `block` of k over a part, in the order of
+ *                              memory; global parts * rest * blocks
+ *                              ROWS = 0, GPUs: a work-group of LOCAL does; global LOCAL * parts * rest * blocks; parts
+ *                              are ranges of vectors of all lines, one behind the other; there are no pieces; block:
+ *                              LANES = 0: 1 or a power of two, LANES = 1: VEC times that
+ *               bias_finish    ROWS = 1: a work-item adds the parts of some elements of b; global: any
+ *                              ROWS = 0: a work-group of LOCAL adds those of WIDE; global ceil(elements / WIDE) * LOCAL
  * Local memory: ROWS = 0: LOCAL elements of own_t, or of ACC; else none.
+ * Parameters:   Y_TYPE, B_TYPE, ROWS, LOCAL, LANES, VEC, SETS, SUM, below.
+ * Bound by:     memory: y is read once.
  * The order of the sums is fixed.  It is a tree: lanes or work-items, then parts, so that errors stay small.
  */
 #ifndef Y_TYPE /* storage type of y (dy) */
@@ -53,18 +57,9 @@
 #error "LOCAL must be a power of two"
 #endif
 
-typedef struct {
-    mx_grid lines;      /* 0: y; the last axis is not used */
-    mx_grid rest;       /* 0: y, 1: b; likewise */
-    long k, k_y, k_b;   /* length and strides */
-    long m, m_y;
-    long line_count, rest_count;
-    long pieces, piece; /* of m, and their length */
-    long parts;
-    long blocks, block; /* of k, and their length */
-} mx_bias_sums;
+#include "layers/bias_args.h"
 
-/* Where element e of b lies. */
+/* The offset of element e of b. */
 static inline long b_place(const mx_bias_sums s, long e)
 {
     return mx_grid_offset(s.rest, 1, e / s.k) + e % s.k * s.k_b;

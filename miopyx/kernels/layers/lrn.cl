@@ -1,23 +1,27 @@
 /* Local response normalisation, over channels or within them, forward and backward.
  *
- * scale = k + a * (sum of x^2 over the window), y = x * scale^-beta, and with t = dy * y / scale
- * dx = dy * scale^-beta - b * x * (sum of t over the mirrored window).
- * The window is moved by summing all of its terms anew for each output, so that no error builds up.
+ *   forward    scale = k + a * (sum of x^2 over the window);  y = x * scale^-beta
+ *   backward   t = dy * y / scale;  dx = dy * scale^-beta - b * x * (sum of t over the mirrored window)
  *
- * Shape: p.rows rows of p.grid positions.  A row is what the window moves over: the channels, or with `lrn_within` the
- * image rows of one plane; positions are all that is left, a grid of tensors x, y, dx, dy (forward: x, y).  `before`
- * and `after` say how far a window reaches: with p.keep less than MOST together, with N > 0 N - 1, otherwise each at
- * most as far as the tensor does.  Scales are stored as ACC where the strides of y say.
- * Ownership, with no atomics:
- *   lrn_planes  CPU: one work-item computes a part of the rows for a block of at most BLOCK * VEC positions of a line
- *               of the grid;  global: lines * blocks * parts
- *   lrn_rows    CPU: one work-item computes all rows for a block of positions of a line, where rows are neighbours in
- *               memory and p.keep;  global: lines * blocks
- *   lrn_within  CPU: one work-item computes a part of the rows for a block of at most BLOCK * VEC columns of a plane;
- *               global: lines * blocks * parts
- *   lrn_items   GPU: one work-item computes p.rows / parts rows at one position;  global: positions * parts, rounded up
- *   lrn_window  GPU, within channels: one work-item computes one element;  global: elements, rounded up
+ *   positions ->        p.rows rows of p.grid positions.  A row is what the window moves over: the channels, or with
+ *      +----------+     lrn_within the image rows of a plane; positions are all that is left, a grid of tensors x, y,
+ * rows | window | |     dx, dy (forward: x, y).  `before` and `after` say how far a window reaches: less than MOST
+ *      | moves  v |     together with p.keep, with N > 0 N - 1, otherwise each at most as far as the tensor does.  All of a
+ *      +----------+     window's terms are summed anew for each output, so that no error builds up.
+ *
+ * Grid:         lrn_planes  CPUs: a work-item computes a part of the rows for a block of at most BLOCK * VEC positions
+ *                           of a line of the grid;  global lines * blocks * parts
+ *               lrn_rows    CPUs: a work-item computes all rows for a block of positions of a line, where rows are
+ *                           neighbours in memory and p.keep;  global lines * blocks
+ *               lrn_within  CPUs: a work-item computes a part of the rows for a block of at most BLOCK * VEC columns
+ *                           of a plane;  global lines * blocks * parts
+ *               lrn_items   GPUs: a work-item computes p.rows / parts rows at a position;  global positions * parts,
+ *                           rounded up
+ *               lrn_window  GPUs, within channels: a work-item computes an element;  global elements, rounded up
  * Local memory: none.
+ * Parameters:   MOST, CPU, VEC, BLOCK, ROOM, PLANES, ROWS, WITHIN, below, and those of layers/lrn.h.  Scales are stored
+ *               as ACC where the strides of y say.
+ * Bound by:     memory for windows of 5; the power where beta is not 1/2, 3/4 or 1.
  */
 #ifndef MOST /* CPUs: the longest window whose terms are kept */
 #define MOST 16

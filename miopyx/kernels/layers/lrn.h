@@ -21,15 +21,7 @@
 #error "N must be 0 ... 16"
 #endif
 
-typedef struct {
-    long rows, before, after;     /* the backward direction's window is mirrored */
-    long columns, column_step[4]; /* within channels: of x, y, dx, dy, as row_step */
-    long row_step[4];
-    long blocks, parts;
-    long keep;       /* CPUs: 1 where a window has at most MOST terms along an axis, which are kept then */
-    long rows_first; /* lrn_items, lrn_window: 1 where channels are neighbours in memory */
-    mx_grid grid;
-} mx_lrn;
+#include "layers/lrn_args.h"
 
 #define T STORAGE(T_TYPE)
 

@@ -1,12 +1,16 @@
-/* Local response normalisation over channels on GPUs, vectors at a time; layers/lrn.cl says what is computed, and lrn_items
- * there does it where vectors do not suit the tensors.
+/* Local response normalisation over channels on GPUs, vectors at a time.  layers/lrn.cl has the formulas; lrn_items
+ * there serves tensors that vectors do not suit.
  *
- * Ownership, with no atomics:
- *   lrn_down   a work-item computes p.rows / p.parts rows at VEC neighbouring positions; it goes down the rows, reads
- *              each once, AHEAD before it is needed;  global: positions / VEC * parts, rounded up
- *   lrn_lanes  channels are neighbours in memory: a work-item computes VEC of them at one position, from three vectors;
- *              window of VEC + 1 at most;  global: positions * rows / VEC, rounded up
- * Everything is made of vectors: lengths, and strides but for those of 1.  Local memory: none.
+ *   lrn_down   rows (channels)     a work-item computes p.rows / p.parts rows at VEC neighbouring positions: it goes
+ *              |v|v|v|  VEC each   down the rows and reads each once, AHEAD before it is needed
+ *   lrn_lanes  |c c c c|c c c c|   channels are neighbours in memory: a work-item computes VEC of them at one position,
+ *                                  from three vectors; a window of VEC + 1 at most
+ *
+ * Grid:         lrn_down positions / VEC * parts, lrn_lanes positions * rows / VEC, rounded up.
+ * Local memory: none.
+ * Parameters:   VEC, AHEAD, DOWN, below, and those of layers/lrn.h.  Lengths, and strides but for those of 1, are
+ *               multiples of VEC.
+ * Bound by:     memory.
  */
 #ifndef VEC
 #define VEC 4

@@ -69,12 +69,7 @@
 #define KIND_turned 10
 #define IS_KIND(kind) (MX_JOIN(KIND_, KIND) == KIND_##kind)
 
-/* miopyx/values/_types.h */
-typedef struct {
-    long what, mode, spatial, save, index_type, index_mode;
-    long window[3], pad[3], step[3];
-    mx_tensor x, y;
-} mx_pooling_problem;
+#include "layers/pooling_args.h"
 
 #define MX_BITS_8 uchar
 #define MX_BITS_16 ushort

@@ -1,8 +1,13 @@
-/* Gradient of pooling: dx from dy, and from the indices of the maxima.  layers/pooling.h names the definitions; x and y in the
- * problem are dx and dy.
+/* Gradient of pooling: dx from dy, and from the indices of the maxima; x and y in the problem are dx and dy.
  *
- * Shape: dx and dy of any strides but where a kernel says more; indices packed in n c d h w order.
- * Ownership, with no atomics; each element of dx collects from the windows that contain it:
+ *   dx[n, c, d, h, w] = sum over the windows (o, p, q) that contain (d, h, w) of
+ *                       dy[n, c, o, p, q] where its index says (d, h, w), or of dy / elements of the window
+ *
+ *       row of dy:       o   o   o       Each element of dx collects from its windows, so nothing needs atomics.
+ *       row of dx:     . . . . . . .     layers/pooling.h names the definitions and their values.
+ *
+ * dx and dy are of any strides but where a kernel says more; indices are packed in n c d h w order.
+ * Grid: local size 1, a work-item has `block` of what its kernel names; elements: any.
  *   pooling_backward_rows      CPU; w contiguous in dx and dy.  A work-item writes `block` rows of dx (n, c, d, h),
  *                              each by vectors along w: VEC * STEP neighbours are STEP vectors, since every STEP-th
  *                              element meets the same taps.
@@ -27,6 +32,7 @@
  *                              rows at a time, by vectors of VEC squares of four elements.
  *   pooling_backward_elements  a work-item writes one element; what others do not serve.
  * Local memory: none.
+ * Bound by: memory; maxima by the comparisons of indices.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *
  * Vectors at the ends of rows load what lies beside them in memory, and leave it out of the result; a vector whose

@@ -1,7 +1,13 @@
-/* Pooling: y = maximum or average of x over windows, and the places of the maxima.  layers/pooling.h names the definitions.
+/* Pooling: y = maximum or average of x over windows, and the places of the maxima.
  *
- * Shape: x and y of any strides but where a kernel says more; indices packed in n c d h w order.
- * Ownership, with no atomics:
+ *   y[n, c, o, p, q] = max, or mean, of x[n, c, o * step - pad + z, p * step - pad + r, q * step - pad + s] over the
+ *   window's z, r, s that are inside; an "inclusive" mean divides by the whole window.
+ *
+ *       row of x:  . . [ . . . ] . .     Vectors hold neighbours along w or c; each load serves every window that
+ *       row of y:        o               needs it.  layers/pooling.h names the definitions and their values.
+ *
+ * x and y are of any strides but where a kernel says more; indices are packed in n c d h w order.
+ * Grid: local size 1, a work-item has `block` of what its kernel names; groups: LOCAL; elements: any.
  *   pooling_forward_rows      CPU; w contiguous in x and y.  A work-item writes `block` rows of y (n, c, d, h), each by
  *                             vectors along w.
  *   pooling_forward_flat      CPU; 2-D, stride 1, rows of y as long as those of x, planes of both contiguous: a plane
@@ -16,6 +22,7 @@
  *   pooling_forward_groups    GPU, the same: a group of LOCAL work-items writes one element.
  *   pooling_forward_elements  a work-item writes one element; what others do not serve.
  * Local memory: pooling_forward_groups, LOCAL elements of ACC and of long; else none.
+ * Bound by: memory; small images that the cache holds by loads that are not aligned.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *
  * Maxima begin at -inf with index 0 and the first element of a window wins; NaN is never above anything.

@@ -1,15 +1,20 @@
-/* Softmax over sets of numbers, its logarithm, and the gradients; the output may lie where an input lies.
+/* Softmax over sets of numbers, its logarithm, and the gradients; the output may be where an input is.
  *
- * Shape: two grids (mx_grid), `inside` walks one set, `outside` walks the sets; tensor 0 is the output, 1 x or dy, 2
- * backward y.  Any strides, but for:
- *   FORM = ROWS     for CPUs: a set is contiguous in each tensor
- *   FORM = COLUMNS  for CPUs: a set has a single axis, and neighbouring sets are contiguous in each tensor
- * Ownership; local size 1 but for FORM = GROUPS:
- *   ITEMS    a work-item computes every global-size-th set
- *   ROWS     a work-item computes an equal share of the sets
- *   COLUMNS  a work-item computes an equal share of the blocks of `block` neighbouring sets
- *   GROUPS   a group of LOCAL work-items computes a set;  local: LOCAL
+ *   y = alpha * e^(x - m) / (sum of e^(x - m)) + beta * y, m the maximum of the set, or LOG:
+ *   y = alpha * (x - m - log(sum of e^(x - m))) + beta * y;  dx = alpha * y (dy - sum of y dy) + beta * dx, or LOG:
+ *   dx = alpha * (dy - e^y (sum of dy)) + beta * dx
+ *
+ *   FORM = ITEMS    a work-item computes every global-size-th set
+ *   FORM = ROWS     CPUs:  |set 0 ......|set 1 ......|    sets are contiguous; a work-item has an equal share of them
+ *   FORM = COLUMNS  CPUs:  |s0 s1 s2 ...|                 a set has a single axis, neighbouring sets are contiguous; a
+ *                          |s0 s1 s2 ...|                 work-item has an equal share of blocks of `block` sets
+ *   FORM = GROUPS   a work-group of LOCAL work-items computes a set
+ *
+ * Grid:         two grids of tensors (mx_grid), `inside` walks one set, `outside` walks the sets; tensor 0 is the
+ *               output, 1 x or dy, 2 backward y; any strides but as above.  Local size 1, GROUPS: LOCAL.
  * Local memory: GROUPS: LOCAL elements of ACC.  Sums are cut into parts of 64 terms a lane, so that errors stay small.
+ * Parameters:   T, LOG, FORM, LOCAL, VEC, HELD, below.
+ * Bound by:     memory for sets that are held (HELD); else by exponentials and the second reading.
  */
 #define ITEMS 0
 #define ROWS 1

@@ -1,12 +1,16 @@
-/* Softmax, its logarithm and the gradients on GPUs, with each number read once if a set is not too long; layers/softmax.cl
- * names the grids.
+/* Softmax, its logarithm and the gradients on GPUs, with each number read once if a set is not too long.
+ * layers/softmax.cl has the formulas and the grids of tensors.
  *
- * A group has SIDE neighbouring units times DEEP work-items that share a unit's elements, HOLD vectors each, in
- * registers.  ALONG = 1: a unit is a set, whose elements lie together, in vectors of VEC; ALONG = 0: a unit is VEC
- * neighbouring sets, each with its elements along one axis, far apart.
- * A set has at most DEEP * HOLD * VEC elements, or DEEP * HOLD; with HOLD = 0 it has any number, ALONG is 1, and a set
- * is read again for each step.  Global: ceil(units / SIDE) * LOCAL.
+ *           units ->  SIDE             A work-group has SIDE neighbouring units times DEEP work-items that share a
+ *              +--------------+        unit's elements, HOLD vectors each, in registers.
+ *   elements   |              | DEEP   ALONG = 1: a unit is a set, whose elements are contiguous, in vectors of VEC.
+ *              +--------------+        ALONG = 0: a unit is VEC neighbouring sets, elements along one axis, far apart.
+ *
+ * Grid:         ceil(units / SIDE) * LOCAL.
  * Local memory: LOCAL elements of own_t.
+ * Parameters:   T, LOG, ALONG, VEC, SIDE, DEEP, HOLD, below.  A set has at most DEEP * HOLD * VEC elements (ALONG = 1),
+ *               or DEEP * HOLD; with HOLD = 0 it has any number, ALONG is 1, and it is read again for each step.
+ * Bound by:     memory.
  */
 #ifndef T
 #define T float

@@ -1,9 +1,13 @@
-/* Softmax, its logarithm and the gradients on GPUs, of short sets that lie one behind the other but are not made of
- * whole vectors: 21 channels that run fastest, say.  layers/softmax.cl names the grids.
+/* Softmax, its logarithm and the gradients on GPUs, of short sets that follow one another but are not made of whole
+ * vectors: 21 channels that run fastest, say.  layers/softmax.cl has the formulas.
  *
- * A group of LOCAL work-items copies LOCAL sets of COUNT numbers by way of local memory, 16 bytes a work-item at a
- * time; each work-item computes one of them.  Global: ceil(sets / LOCAL) * LOCAL.
+ *   memory:  |set 0 ....|set 1 ....|...   A work-group of LOCAL work-items copies LOCAL sets of COUNT numbers by way of
+ *            |16 B|16 B|16 B|16 B|...     local memory, 16 bytes a work-item at a time; each computes one set.
+ *
+ * Grid:         ceil(sets / LOCAL) * LOCAL.
  * Local memory: LOCAL * COUNT elements of T, backward twice as many.
+ * Parameters:   T, LOG, COUNT, LOCAL, below.
+ * Bound by:     memory; with an even COUNT by bank conflicts.
  */
 #ifndef T
 #define T float

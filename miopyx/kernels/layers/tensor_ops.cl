@@ -1,25 +1,28 @@
 /* Element-wise operations: c = op(alpha1 a, alpha2 b) + beta c and its like.
  *
- * WHAT says which; a and c are of any strides, b is not moved along axes that it does not have.
- *   TENSOR_ADD ... TENSOR_MAX   c = op(alpha1 a, alpha2 b) + beta c
- *   TENSOR_SCALE                c = alpha a + beta c; with a = c a tensor is scaled in place
- *   TENSOR_CAST                 c = alpha a, converted; CLAMP = 1: what is beyond c's type becomes its nearest number
- *   TENSOR_COPY                 c = a, bits of WIDTH bytes
- *   TENSOR_FILL                 c = bits of WIDTH bytes, which come in three numbers that a float holds exactly
- * The tensors are walked as a grid (mx_walk): 0 is c, 1 is a, 2 is b.  a and b may lie where c does: each element is
- * read before it is written, by the same work-item.
+ *   WHAT:  TENSOR_ADD ... TENSOR_MAX   c = op(alpha1 a, alpha2 b) + beta c
+ *          TENSOR_SCALE                c = alpha a + beta c; with a = c a tensor is scaled in place
+ *          TENSOR_CAST                 c = alpha a, converted; CLAMP = 1: beyond c's range its nearest number
+ *          TENSOR_COPY                 c = a, bits of WIDTH bytes
+ *          TENSOR_FILL                 c = bits of WIDTH bytes, which come in three numbers that a float holds exactly
  *
- * Ownership:
- *   tensor_rows      for CPUs, local size 1: a work-item has a range of units, each a piece of a row;
- *                    global: at most as many as there are units
- *   tensor_elements  for GPUs: a work-item has ITEMS elements, LOCAL apart; global: elements / ITEMS, rounded up
- *   tensor_wide      likewise, a vector each: rows of c and a are made of aligned vectors, b is so too or does not
- *                    move along them; WIDE = 1; global: vectors, rounded up; for TENSOR_ADD ... TENSOR_SCALE of
- *                    floating types.  WIDE = 2: c and a are each a single run of memory, rows are VEC elements or more
+ *   tensor_rows      |--unit--|--unit--|     CPUs, local size 1: a work-item has a range of units, pieces of rows
+ *   tensor_elements  |i0 i1 i2 ..|i0 i1 ..   GPUs: a work-item has ITEMS elements, LOCAL apart
+ *   tensor_wide      |vec|vec|vec|vec|..     GPUs: likewise a vector each; rows of c and a are made of aligned vectors,
+ *                                            b is so too or does not move along them (WIDE = 1), or c and a are a
+ *                                            single run of memory each and rows are VEC elements or more (WIDE = 2);
+ *                                            for TENSOR_ADD ... TENSOR_SCALE of floating types
  *   tensor_turned    c is dense along one axis and a along another (mx_turn); for TENSOR_COPY and TENSOR_SCALE.
- *                    TURN = 1, CPUs, local size 1: a work-item has a range of units, blocks of both axes;
- *                    TURN = 2, GPUs, local size (32, 8): a group has a tile of 32 x 32
+ *                    TURN = 1, CPUs, local size 1: a work-item has a range of blocks of both axes; TURN = 2, GPUs,
+ *                    local size (32, 8): a work-group has a tile of 32 x 32
+ *
+ * Grid:         the tensors are walked as mx_walk: 0 is c, 1 is a, 2 is b; c and a of any strides, b is not moved along
+ *               axes that it does not have.  tensor_rows: at most as many work-items as units; tensor_elements:
+ *               elements / ITEMS; tensor_wide: vectors; rounded up.
  * Local memory: tensor_turned, TURN = 2: 32 x 33 elements; else none.
+ * Parameters:   WHAT, A_TYPE, C_TYPE, CLAMP, WIDTH, ROWS, WIDE, DENSE, TURN, VEC, LOCAL, ITEMS, below.
+ * Bound by:     memory.
+ * a and b may be where c is: each element is read before it is written, by the same work-item.
  */
 #define TENSOR_ADD 0
 #define TENSOR_MUL 1
@@ -81,19 +84,7 @@
 #define HAS_B (WHAT <= TENSOR_MAX)
 #define BITS (WHAT >= TENSOR_COPY) /* nothing is computed */
 
-typedef struct {
-    mx_grid g;
-    long units;         /* rows times pieces */
-    long pieces, piece; /* of a row, and their length */
-} mx_walk;
-
-/* c[i c_step + j] = a[j a_step + i] for i < rows, j < columns, on a grid whose other axes are `outer`. */
-typedef struct {
-    mx_grid outer;
-    long rows, columns, c_step, a_step;
-    long row_blocks, column_blocks, row_block, column_block;
-    long units;
-} mx_turn;
+#include "layers/tensor_ops_args.h"
 
 #define UNIT_1 uchar
 #define UNIT_2 ushort

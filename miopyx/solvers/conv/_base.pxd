@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Offer, Problem, Solution, Solver
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 cdef enum:
@@ -14,6 +15,15 @@ cdef enum:
 
 cdef enum:
     MOST_TERMS = 16
+    INT_LIMIT = 0x7FFFFFFF
+
+# miopenConvAlgorithm_t
+cdef enum:
+    GEMM = 0
+    DIRECT = 1
+    FFT = 2
+    WINOGRAD = 3
+    IMPLICIT_GEMM = 5
 
 
 cdef class ConvOffer(Offer):
@@ -44,6 +54,13 @@ cdef class ConvSolver(Solver):
 
 cdef int set_offer(ConvOffer offer, ConvSolver solver, Device dev, ConvProblem problem) except -1
 cdef bint is_packed(const mx_tensor* t) noexcept nogil
+cdef bint is_packed_nhwc(const mx_tensor* t) noexcept nogil
+cdef bint is_channels_last(const mx_tensor* t) noexcept nogil
+cdef bint channels_contiguous(const mx_tensor* t) noexcept nogil
+cdef bint rows_contiguous(const mx_tensor* t) noexcept nogil
+cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
+cdef int64_t span(const mx_tensor* t) noexcept nogil
+cdef int64_t image_bytes(const mx_tensor* t, int64_t image) noexcept nogil
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil
 cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil
@@ -53,4 +70,7 @@ cdef double in_blocks(double terms) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
 cdef bint is_float8(int64_t data_type) noexcept nogil
 cdef str type_token(int64_t data_type)
+cdef str real_token(bint wide)
+cdef str acc_token(const mx_conv_problem* p)
+cdef int64_t acc_size(const mx_conv_problem* p) noexcept nogil
 cdef bytes problem_bytes(const mx_conv_problem* p)

@@ -7,6 +7,7 @@ from libc.string cimport memset
 from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._integers cimport ceil_div
 from miopyx.values._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF,
     MX_INT8, MX_INT32,
@@ -31,10 +32,6 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
     if not isinstance(problem, ConvProblem):
         raise BadParmError("not a convolution", "problem", problem, "a ConvProblem")
     return &(<ConvProblem> problem).c
-
-
-cdef enum:
-    GEMM = 0
 
 
 @cython.freelist(32)
@@ -217,8 +214,8 @@ cdef double _depth(Device dev, const mx_conv_problem* p) noexcept:
     elif p.direction == MX_BACKWARD_DATA:
         k = max(1, m * spatial_size(&p.w) // (p.step[0] * p.step[1] * p.step[2]))
         m, n = p.w.len[1], p.x.len[0] * spatial_size(&p.x)
-    tiles = (m + 63) // 64 * ((n + 63) // 64) * p.groups
-    return (tiles + units - 1) // units * k * 1e-3
+    tiles = ceil_div(m, 64) * ceil_div(n, 64) * p.groups
+    return ceil_div(tiles, units) * k * 1e-3
 
 
 cdef bint is_packed(const mx_tensor* t) noexcept nogil:
@@ -230,6 +227,52 @@ cdef bint is_packed(const mx_tensor* t) noexcept nogil:
             return False
         stride *= t.len[i]
     return True
+
+
+cdef bint is_packed_nhwc(const mx_tensor* t) noexcept nogil:
+    """Packed with channels last (NHWC, NDHWC, KRSC ...)."""
+    cdef int64_t stride = 1
+    cdef int axis, i
+    for i in range(MX_AXES):
+        axis = 1 if i == 0 else 5 - i if i < 4 else 0
+        if t.len[axis] > 1 and t.stride[axis] != stride:
+            return False
+        stride *= t.len[axis]
+    return True
+
+
+cdef bint is_channels_last(const mx_tensor* t) noexcept nogil:
+    """Several channels, one after the other in memory."""
+    return stride_of(t, 1) == 1
+
+
+cdef bint channels_contiguous(const mx_tensor* t) noexcept nogil:
+    """One channel, or channels one after the other in memory."""
+    return t.len[1] == 1 or t.stride[1] == 1
+
+
+cdef bint rows_contiguous(const mx_tensor* t) noexcept nogil:
+    """One column, or columns one after the other in memory."""
+    return t.len[4] == 1 or t.stride[4] == 1
+
+
+cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil:
+    """Zero along an axis of one element, whose stride means nothing."""
+    return t.stride[axis] if t.len[axis] > 1 else 0
+
+
+cdef int64_t span(const mx_tensor* t) noexcept nogil:
+    """Elements from the first to the last, with the gaps between."""
+    cdef int64_t elements = 1
+    cdef int i
+    for i in range(MX_AXES):
+        elements += (t.len[i] - 1) * t.stride[i]
+    return elements
+
+
+cdef int64_t image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
+    """Where an image of a packed tensor begins."""
+    return image * t.len[1] * spatial_size(t) * type_size(<int> t.type)
 
 
 cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
@@ -306,6 +349,20 @@ cdef bint is_float8(int64_t data_type) noexcept nogil:
 cdef str type_token(int64_t data_type):
     """The kernels' name of a data type, None where they have none."""
     return <str> TOKENS[data_type]
+
+
+cdef str real_token(bint wide):
+    return "double" if wide else "float"
+
+
+cdef str acc_token(const mx_conv_problem* p):
+    """The type of sums, where those of int8 are exact."""
+    return "int" if p.w.type == MX_INT8 else real_token(p.w.type == MX_DOUBLE)
+
+
+cdef int64_t acc_size(const mx_conv_problem* p) noexcept nogil:
+    """Bytes of a sum."""
+    return 8 if p.w.type == MX_DOUBLE else 4
 
 
 cdef bytes problem_bytes(const mx_conv_problem* p):

@@ -17,16 +17,16 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from ._base cimport GPU_TERMS, ConvOffer, ConvSolver, set_offer, type_token
-from .nvidia._common cimport span, stride_of, up
+from ._base cimport (
+    DIRECT, FFT, GPU_TERMS, ConvOffer, ConvSolver, acc_size, real_token, set_offer, span, stride_of, type_token,
+)
 
 cdef enum:
-    DIRECT = 1
-    FFT = 2
     LARGEST = 64                 # points of a transform
     LINE = 64                    # bytes of a cache line
     LOCAL_BYTES = 48 << 10       # of local memory on GPUs
@@ -45,19 +45,19 @@ cdef enum:
 cdef int64_t WORKSPACE_LIMIT = 4 << 30
 cdef double LEAST_INDEX = 0.02       # above a last resort's
 
-# The structs of kernels/conv/fft.h and conv/fft_product.cl, which explain them.
-cdef struct mx_fft_tiles:
-    int64_t rows, first, across, down, channels, blocks
-    int64_t n, g, c, h, w, height, width
-    int64_t step_h, step_w, start_h, start_w, tile_h, tile_w, window_h, window_w, skip_h, skip_w
-    int64_t frequency, row, size, conjugate
+cdef extern from "miopyx/kernels/conv/fft_args.h" nogil:
+    ctypedef struct mx_fft_tiles:
+        int64_t rows, first, across, down, channels, blocks
+        int64_t n, g, c, h, w, height, width
+        int64_t step_h, step_w, start_h, start_w, tile_h, tile_w, window_h, window_w, skip_h, skip_w
+        int64_t frequency, row, size, conjugate
 
-cdef struct mx_fft_product:
-    int64_t m, n, k
-    int64_t lanes, low, high, depth, a_k, a_run
-    int64_t b_k, c_m
-    int64_t a_g, b_g, c_g, a_f, b_f, c_f
-    int64_t chunks, add
+    ctypedef struct mx_fft_product:
+        int64_t m, n, k
+        int64_t lanes, low, high, depth, a_k, a_run
+        int64_t b_k, c_m
+        int64_t a_g, b_g, c_g, a_f, b_f, c_f
+        int64_t chunks, add
 
 # How a problem is cut: transforms, tiles, channels of a group in blocks of lanes.
 cdef struct plan_t:
@@ -73,13 +73,9 @@ cdef struct plan_t:
     int64_t filters, first, second      # bytes of the filters' spectra, and of `each` tiles' of the two tensors
 
 
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
 cdef int64_t _lanes(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) noexcept:
     """Channels of a block; 0 where the device's local memory is too small."""
-    cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4, lanes = 32 if h == 1 else 16
+    cdef int64_t size = acc_size(p), lanes = 32 if h == 1 else 16
     if dev.is_cpu:
         return dev.vector_bytes // size
     while lanes >= 8:
@@ -90,9 +86,9 @@ cdef int64_t _lanes(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) 
 
 
 cdef int64_t _spectra(const mx_conv_problem* p, const plan_t* q, int64_t rows, int64_t blocks) noexcept nogil:
-    """Elements from one frequency to the next: an odd number of lines, which lie in different sets of a cache."""
+    """Elements from one frequency to the next: an odd number of lines, which are in different sets of a cache."""
     cdef int64_t line = LINE // q.size
-    return (_ceil(rows * p.groups * blocks * 2 * q.lanes, line) | 1) * line
+    return (ceil_div(rows * p.groups * blocks * 2 * q.lanes, line) | 1) * line
 
 
 cdef int64_t _bytes(const mx_conv_problem* p, const plan_t* q, int64_t rows, int64_t blocks) noexcept nogil:
@@ -109,13 +105,13 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) no
     q.tile_h, q.tile_w = h - q.extent_h + 1, w - q.extent_w + 1
     if q.tile_h < 1 or q.tile_w < 1:
         return q
-    q.size = 8 if p.w.type == MX_DOUBLE else 4
+    q.size = acc_size(p)
     q.frequencies = w // 2 + 1 if h == 1 else (w // 2 - 1) * h + 2 * (h // 2 + 1)
     if p.direction == MX_BACKWARD_DATA:
         dense_h, dense_w = p.x.len[3], p.x.len[4]
     else:
         dense_h, dense_w = (p.y.len[3] - 1) * p.step[1] + 1, (p.y.len[4] - 1) * p.step[2] + 1
-    q.down, q.across = _ceil(dense_h, q.tile_h), _ceil(dense_w, q.tile_w)
+    q.down, q.across = ceil_div(dense_h, q.tile_h), ceil_div(dense_w, q.tile_w)
     q.tiles = p.x.len[0] * q.down * q.across
     q.inputs, q.outputs = p.w.len[1], p.w.len[0] // p.groups
     if p.direction == MX_BACKWARD_DATA:
@@ -123,14 +119,14 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, int64_t h, int64_t w) no
     q.lanes = _lanes(dev, p, h, w)
     if q.lanes == 0:
         return q
-    q.input_blocks, q.output_blocks = _ceil(q.inputs, q.lanes), _ceil(q.outputs, q.lanes)
+    q.input_blocks, q.output_blocks = ceil_div(q.inputs, q.lanes), ceil_div(q.outputs, q.lanes)
     limit = CPU_SPECTRA if dev.is_cpu else GPU_SPECTRA
     one = q.frequencies * p.groups * (q.input_blocks + q.output_blocks) * 2 * q.lanes * q.size
     q.each = min(q.tiles, max(LEAST_TILES, limit // one))
     if p.direction == MX_BACKWARD_WEIGHTS:
         q.each = min(q.each, MOST_TILES)
-    # Equal parts, and whole pairs of tiles and rows of register tiles.
-    q.each = min(q.tiles, up(_ceil(q.tiles, _ceil(q.tiles, q.each)), TILE_ROWS))
+    # Equal rounds, and whole pairs of tiles and rows of register tiles.
+    q.each = min(q.tiles, up(ceil_div(q.tiles, ceil_div(q.tiles, q.each)), TILE_ROWS))
     q.first = _bytes(p, &q, q.each, q.input_blocks)
     q.second = _bytes(p, &q, q.each, q.output_blocks)
     q.filters = _bytes(p, &q, q.outputs if p.direction == MX_BACKWARD_WEIGHTS else q.inputs,
@@ -182,7 +178,7 @@ cdef bint _meets(const mx_conv_problem* p, int axis, int64_t result) noexcept no
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], taps = p.w.len[2 + axis], i, at
     if p.direction == MX_BACKWARD_WEIGHTS:
         at = p.pad[axis] - result * dilation                # o * step >= at, and < at + x's length
-        i = _ceil(at, step) if at > 0 else 0
+        i = ceil_div(at, step) if at > 0 else 0
         return i < p.y.len[2 + axis] and i * step < at + p.x.len[2 + axis]
     for i in range(taps):
         if p.direction == MX_FORWARD:
@@ -223,6 +219,13 @@ cdef plan_t _best(Device dev, const mx_conv_problem* p) noexcept:
     return best
 
 
+cdef plan_t _tuned(Device dev, const mx_conv_problem* p, tuple config) noexcept:
+    """The problem as a configuration says, see `table`."""
+    cdef int64_t h, w
+    h, w = config
+    return _plan(dev, p, h, w)
+
+
 # Steps
 
 
@@ -233,7 +236,7 @@ cdef mx_fft_tiles _tiles(const mx_conv_problem* p, const plan_t* q, const mx_ten
     memset(&g, 0, sizeof(g))
     g.across, g.down = q.across, q.down
     g.channels = t.len[1] // p.groups
-    g.blocks = _ceil(g.channels, q.lanes)
+    g.blocks = ceil_div(g.channels, q.lanes)
     g.n, g.c, g.h, g.w = stride_of(t, 0), stride_of(t, 1), stride_of(t, 3), stride_of(t, 4)
     g.g = g.channels * g.c
     g.height, g.width = t.len[3], t.len[4]
@@ -265,7 +268,7 @@ cdef mx_fft_tiles _filters(const mx_conv_problem* p, const plan_t* q) noexcept:
     g.g = p.w.len[0] // p.groups * stride_of(&p.w, 0)
     g.rows = p.w.len[1] if by_output else p.w.len[0] // p.groups
     g.channels = p.w.len[0] // p.groups if by_output else p.w.len[1]
-    g.blocks = _ceil(g.channels, q.lanes)
+    g.blocks = ceil_div(g.channels, q.lanes)
     g.height, g.width = p.w.len[3], p.w.len[4]
     g.step_h, g.step_w = p.dilation[1], p.dilation[2]
     g.tile_h, g.tile_w = q.extent_h, q.extent_w
@@ -285,14 +288,14 @@ cdef Step _transform_step(Device dev, const mx_conv_problem* p, const plan_t* q,
     cdef int64_t workers = 1 if dev.is_cpu or q.h == 1 else ITEMS // q.lanes
     cdef int64_t items = 1 if dev.is_cpu else q.lanes * workers
     cdef bint wide = p.w.type == MX_DOUBLE
-    defines = {"X_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": q.lanes, "FFT_H": q.h,
+    defines = {"X_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": q.lanes, "FFT_H": q.h,
                "FFT_W": q.w, "ON_GPU": int(not dev.is_cpu), "WORKERS": workers}
     tensor = Arg.slot_of(slot, type_size(<int> p.w.type))
     spectra = Arg.slot_of(SLOT_WORKSPACE, q.size, space)
     shape = Arg.value_of((<const unsigned char*> g)[:sizeof(mx_fft_tiles)])
-    groups = (_ceil(g.rows, 2 if q.h == 1 else 1) * items, g.blocks, p.groups)
+    groups = (ceil_div(g.rows, 2 if q.h == 1 else 1) * items, g.blocks, p.groups)
     if inverse:
-        spec = KernelSpec("conv/fft_inverse.cl", "fft_inverse", SCALAR="double" if wide else "float", **defines)
+        spec = KernelSpec("conv/fft_inverse.cl", "fft_inverse", SCALAR=real_token(wide), **defines)
         args = (spectra, tensor, shape, Arg.alpha(wide), Arg.beta(wide))
     else:
         spec = KernelSpec("conv/fft_forward.cl", "fft_forward", **defines)
@@ -303,14 +306,14 @@ cdef Step _transform_step(Device dev, const mx_conv_problem* p, const plan_t* q,
 cdef Step _product_step(Device dev, const mx_conv_problem* p, const plan_t* q, mx_fft_product* g, int64_t a,
                         int64_t b, int64_t c):
     cdef int64_t vectors = 2 if dev.vector_bytes == 64 else 1
-    defines = {"ACC": "double" if p.w.type == MX_DOUBLE else "float", "VEC": q.lanes, "ON_GPU": int(not dev.is_cpu)}
+    defines = {"ACC": real_token(p.w.type == MX_DOUBLE), "VEC": q.lanes, "ON_GPU": int(not dev.is_cpu)}
     if dev.is_cpu:
-        g.chunks = min(_ceil(g.m, TILE_ROWS), _ceil(PRODUCTS, q.frequencies * p.groups))
+        g.chunks = min(ceil_div(g.m, TILE_ROWS), ceil_div(PRODUCTS, q.frequencies * p.groups))
         defines.update(TILE_ROWS=TILE_ROWS, N_VECTORS=vectors)
         size, local = (q.frequencies, g.chunks, p.groups), (1, 1, 1)
     else:
         defines.update(EACH_M=EACH_M, EACH_N=EACH_N)
-        size = (q.frequencies * _ceil(g.n, SIDE * EACH_N) * SIDE * SIDE, _ceil(g.m, SIDE * EACH_M), p.groups)
+        size = (q.frequencies * ceil_div(g.n, SIDE * EACH_N) * SIDE * SIDE, ceil_div(g.m, SIDE * EACH_M), p.groups)
         local = (SIDE * SIDE, 1, 1)
     args = (Arg.slot_of(SLOT_WORKSPACE, q.size, a), Arg.slot_of(SLOT_WORKSPACE, q.size, b),
             Arg.slot_of(SLOT_WORKSPACE, q.size, c),
@@ -378,7 +381,7 @@ cdef class _Fft(ConvSolver):
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef terms_t* t = <terms_t*> terms
         cdef plan_t q = _best(dev, p)
-        cdef double rounds = _ceil(q.tiles, max(1, q.each))
+        cdef double rounds = ceil_div(q.tiles, max(1, q.each))
         cdef double blocks = <double> q.tiles * p.groups * (q.input_blocks + q.output_blocks)
         t.launch = 1 + 3 * rounds
         t.instructions = _cost(p, &q) * 1e-6
@@ -391,7 +394,7 @@ cdef class _Fft(ConvSolver):
         cdef plan_t q = _best(dev, p)
         if p.direction == MX_BACKWARD_WEIGHTS:
             # Launches are added up too, of which other transforms have at most twice as many.
-            return TRANSFORMS + q.each + 2 * ((q.tiles + q.each - 1) // q.each)
+            return TRANSFORMS + q.each + 2 * ceil_div(q.tiles, q.each)
         return TRANSFORMS + q.inputs
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
@@ -401,7 +404,7 @@ cdef class _Fft(ConvSolver):
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         """Whether the filter fits such transforms, and they the workspace."""
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         return q.lanes > 0 and _workspace(&q) <= self.workspace_bytes(dev, p)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
@@ -413,7 +416,7 @@ cdef class _FftData(_Fft):
     """Forward, and backward data, which is a convolution where the other is a correlation."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         cdef bint backward = p.direction == MX_BACKWARD_DATA
         cdef mx_fft_tiles w = _filters(p, &q)
         cdef mx_fft_tiles x = _tiles(p, &q, &p.y if backward else &p.x, False)
@@ -468,7 +471,7 @@ cdef class FftWrw(_Fft):
         return "MIOPEN_DEBUG_CONV_FFT"
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = _plan(dev, p, config[0], config[1])
+        cdef plan_t q = _tuned(dev, p, config)
         cdef mx_fft_tiles w = _filters(p, &q), x = _tiles(p, &q, &p.x, False), y = _tiles(p, &q, &p.y, False)
         cdef mx_fft_product g
         cdef int64_t first

@@ -10,10 +10,14 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from ._base cimport ConvSolver, capped_product, is_packed, is_pointwise, problem_bytes, spatial_size, type_token
+from ._base cimport (
+    GEMM, ConvSolver, capped_product, image_bytes, is_packed, is_pointwise, problem_bytes, real_token, spatial_size,
+    type_token,
+)
 from ._index cimport columns_index, gemm_index
 from ._matmul cimport (
     matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,
@@ -21,7 +25,6 @@ from ._matmul cimport (
 )
 
 cdef enum:
-    GEMM = 0
     BATCH_BYTES = 256 << 20          # what a batched solver's columns may take, at least one image's
     IMAGES_LIMIT = 4096              # of solvers that launch kernels for each
 
@@ -143,10 +146,6 @@ cdef Step _backward_weights(Device dev, const mx_conv_problem* p, int64_t images
     return matmul(dev, &g, a, b, c, alpha, beta, config)
 
 
-cdef int64_t _image_bytes(const mx_tensor* t, int64_t image) noexcept nogil:
-    return image * t.len[1] * spatial_size(t) * type_size(<int> t.type)
-
-
 # Moving data: im2col and its reverse, and the gather of a strided 1x1.
 
 
@@ -161,8 +160,8 @@ cdef Step _im2col(Device dev, const mx_conv_problem* p, int64_t first, int64_t i
 cdef Step _col2im(Device dev, const mx_conv_problem* p, int64_t column_type, int64_t first, int64_t images):
     cdef bint wide = wide_scalars(dev, p.x.type)
     spec = KernelSpec("conv/im2col.cl", "col2im", X_TYPE=type_token(p.x.type), COL_TYPE=type_token(column_type),
-                      ROWS=1 if dev.is_cpu else 0, SCALAR="double" if wide else "float",
-                      ACC="double" if wide else "float")
+                      ROWS=1 if dev.is_cpu else 0, SCALAR=real_token(wide),
+                      ACC=real_token(wide))
     args = (Arg.slot_of(SLOT_WORKSPACE, type_size(<int> column_type)), Arg.slot_of(SLOT_X, type_size(<int> p.x.type)),
             Arg.value_of(problem_bytes(p)), Arg.int64(first), Arg.int64(images), Arg.alpha(wide), Arg.beta(wide))
     return Step(spec, args, *_items(dev, images * p.x.len[1] * (
@@ -171,7 +170,7 @@ cdef Step _col2im(Device dev, const mx_conv_problem* p, int64_t column_type, int
 
 cdef tuple _items(Device dev, int64_t items):
     cdef int64_t group = 1 if dev.is_cpu else min(256, dev.max_work_group)
-    return ((items + group - 1) // group * group,), (group,)
+    return (up(items, group),), (group,)
 
 
 # 1x1, stride 1
@@ -255,8 +254,8 @@ cdef Step _cnhw(Device dev, const mx_conv_problem* p, str entry, int from_slot, 
     cdef bint wide = wide_scalars(dev, p.x.type)
     cdef int64_t size = type_size(<int> p.x.type)
     spec = KernelSpec("conv/cnhw.cl", entry, X_TYPE=type_token(p.x.type), ROWS=1 if dev.is_cpu else 0,
-                      SCALAR="double" if wide else "float",
-                      ACC="double" if wide else "float")
+                      SCALAR=real_token(wide),
+                      ACC=real_token(wide))
     args = (Arg.slot_of(from_slot, size, from_offset), Arg.slot_of(to_slot, size),
             Arg.value_of(problem_bytes(p)))
     if scaled:
@@ -328,14 +327,14 @@ cdef class _GemmColumns(_Gemm):
         if self.direction == MX_BACKWARD_DATA:
             return product + spatial_size(&p.w)                         # columns are added up
         if self.direction == MX_BACKWARD_WEIGHTS:
-            return product + (p.x.len[0] + self.images(p) - 1) // self.images(p)    # and launches, in dw
+            return product + ceil_div(p.x.len[0], self.images(p))    # and launches, in dw
         return product
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         return capped_product(self.images(p), capped_product(_column_elements(p), type_size(<int> self.column_type(p))))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return columns_index(p, (p.x.len[0] + self.images(p) - 1) // self.images(p))
+        return columns_index(p, ceil_div(p.x.len[0], self.images(p)))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef int64_t n, images = self.images(p)
@@ -348,7 +347,7 @@ cdef class _GemmColumns(_Gemm):
         """Return the steps for images n ... n + count - 1."""
         cdef int64_t column_type = self.column_type(p)
         cdef operand_t columns = operand(SLOT_WORKSPACE, column_type)
-        cdef operand_t y = operand(SLOT_Y, p.y.type, _image_bytes(&p.y, n))
+        cdef operand_t y = operand(SLOT_Y, p.y.type, image_bytes(&p.y, n))
         cdef bint wide
         if self.direction == MX_FORWARD:
             wide = wide_scalars(dev, p.y.type)

@@ -3,11 +3,7 @@
 from miopyx._core cimport Device, Solution, Step
 from miopyx.host._conv cimport host_conv
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, mx_conv_problem
-from ._base cimport ConvSolver, sum_terms
-
-cdef enum:
-    IMPLICIT_GEMM = 5
-
+from ._base cimport IMPLICIT_GEMM, ConvSolver, sum_terms
 
 cdef class _HostImplicitGemm(ConvSolver):
     def __cinit__(self):

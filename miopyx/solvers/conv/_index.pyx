@@ -8,6 +8,7 @@ from libc.math cimport ceil
 from libc.stdint cimport int64_t
 
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, mx_conv_problem,
 )
@@ -89,10 +90,6 @@ cdef struct _shader:
     int64_t r_loops, s_loops, c_loops
 
 
-cdef inline int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
 cdef bint _fill(_shader* m, const mx_conv_problem* p, int tile) noexcept nogil:
     """Describe the problem as the shader sees it; whether the shader would take it.
 
@@ -122,12 +119,12 @@ cdef bint _fill(_shader* m, const mx_conv_problem* p, int tile) noexcept nogil:
     m.macs = (<double> c * n * k / 1e6) * (ceil(<double> s * w / spread) * ceil(<double> r * h / spread))
     r_part = taps if stride == 1 or r % (2 * taps) == 1 else 2 * taps
     s_part = taps if m.single else 2 * taps
-    m.r_loops = _ceil(r, r_part) * r_part // taps
-    m.s_loops = _ceil(s, s_part)
-    m.c_loops = _ceil(c, 2) if m.half else c
+    m.r_loops = up(r, r_part) // taps
+    m.s_loops = ceil_div(s, s_part)
+    m.c_loops = ceil_div(c, 2) if m.half else c
     channels = 16 if spread == 2 else 32
-    tiles = n * _ceil(h + odd, tile * spread) * _ceil(w + even, tile * spread)
-    m.works = _ceil(k, channels) * _ceil(tiles, 32)
+    tiles = n * ceil_div(h + odd, tile * spread) * ceil_div(w + even, tile * spread)
+    m.works = ceil_div(k, channels) * ceil_div(tiles, 32)
     m.work_macs = (<double> channels * 32 * tile * tile / 1e6 * (m.c_loops * (2 if m.half else 1))
                    * (m.r_loops * taps) * (m.s_loops * s_part))
     return True
@@ -141,7 +138,7 @@ cdef double winograd_index(const mx_conv_problem* p, int64_t compute_units, int 
     if p.groups != 1 or p.step[1] != 1 or not _fill(&m, p, tile):
         return UNKNOWN
     cost = COSTS[tile - 2][m.half]
-    works = _ceil(m.works, compute_units)
+    works = ceil_div(m.works, compute_units)
     parts = works * m.s_loops * m.r_loops
     phases = parts * m.c_loops * (1 if m.single else 2)
     cycles = (cost.start + cost.filter * parts + cost.phase * phases + cost.output * works) / 1e6
@@ -161,11 +158,11 @@ cdef double winograd_loss(const mx_conv_problem* p, int64_t compute_units, int t
     if not _fill(&m, p, tile):
         return 1.0
     if p.groups == 1:
-        least = _ceil(m.works, compute_units)
+        least = ceil_div(m.works, compute_units)
     else:
-        least = m.works * _ceil(p.groups, compute_units)
+        least = m.works * ceil_div(p.groups, compute_units)
         for units in range(2, compute_units):
-            works = _ceil(m.works, units) * _ceil(p.groups * units, compute_units)
+            works = ceil_div(m.works, units) * ceil_div(p.groups * units, compute_units)
             least = min(least, works)
     return 1 - m.macs / (<double> least * compute_units * m.work_macs)
 

@@ -4,16 +4,15 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, Step
 
-# The struct of kernels/include/common.h: strides in elements; groups and images are independent products,
-# `reduce` blocks of k are summed.
-cdef struct mx_gemm:
-    int64_t m, n, k
-    int64_t a_m, a_k
-    int64_t b_k, b_n
-    int64_t c_m, c_n
-    int64_t groups, a_g, b_g, c_g
-    int64_t images, a_i, b_i, c_i
-    int64_t reduce, a_r, b_r
+cdef extern from "miopyx/kernels/conv/gemm_args.h" nogil:
+    ctypedef struct mx_gemm:
+        int64_t m, n, k
+        int64_t a_m, a_k
+        int64_t b_k, b_n
+        int64_t c_m, c_n
+        int64_t groups, a_g, b_g, c_g
+        int64_t images, a_i, b_i, c_i
+        int64_t reduce, a_r, b_r
 
 # An operand: where it is, its type, its offset in bytes and, of a result, how float8 is rounded.
 cdef struct operand_t:

@@ -7,8 +7,9 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, KernelSpec, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div
 from miopyx.values._types cimport MX_DOUBLE, MX_INT8, MX_INT32
-from ._base cimport GPU_TERMS, in_blocks, type_token, vector_lanes
+from ._base cimport GPU_TERMS, in_blocks, real_token, type_token, vector_lanes
 
 cdef enum:
     LARGEST_TILE = 64    # sums of a work-item of conv/gpu/gemm.cl: more do not fit its registers
@@ -33,10 +34,6 @@ cdef operand_t operand(int slot, int64_t data_type, int64_t offset=0) noexcept:
 cdef bint wide_scalars(Device dev, int64_t data_type) noexcept:
     """Whether alpha and beta of an output travel as double: float would lose the low bits of an int32."""
     return data_type == MX_DOUBLE or (data_type == MX_INT32 and dev.fp64)
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept:
-    return (a + b - 1) // b
 
 
 cdef bint _along_n(const mx_gemm* g) noexcept:
@@ -64,7 +61,7 @@ cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
     if not dev.is_cpu:
         return tuple([(name, values) for name, values, _ in TILED])
     if _along_n(g):
-        sizes = (g.m, _ceil(g.n, _vector(dev, c_type)), g.m, g.k)
+        sizes = (g.m, ceil_div(g.n, _vector(dev, c_type)), g.m, g.k)
     else:
         sizes = (max(g.m, g.n), g.k * g.reduce)
     return tuple([(name, _useful(values, default, size)) for (name, values, _), default, size in zip(
@@ -73,29 +70,29 @@ cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
 
 cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     """Return the configuration that is taken where nothing was tuned."""
-    cdef tuple usual = tuple([default for _, _, default in _choices(dev, g)])
-    if not dev.is_cpu and not matmul_fits(dev, g, c_type, usual):
-        return (8, *usual[1:])  # a quarter of the work-items and half of the local memory
+    cdef dict usual = {name: default for name, _, default in _choices(dev, g)}
+    if not dev.is_cpu and not matmul_fits(dev, g, c_type, tuple(usual.values())):
+        usual["SIDE"] = 8      # a quarter of the work-items and half of the local memory
     # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
-    if dev.is_cpu and _along_n(g) and dev.vector_bytes == 64 and _ceil(g.n, _vector(dev, c_type)) == 4:
-        return 6, 4, *usual[2:]
-    return usual
+    if dev.is_cpu and _along_n(g) and dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
+        usual["TILE_ROWS"], usual["N_VECTORS"] = 6, 4
+    return tuple(usual.values())
 
 
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
     """Whether values of the table go together: on CPUs tiles that fill the registers, on GPUs ones the device holds."""
-    cdef int64_t a, b, c, d, registers
+    cdef int64_t side, each_m, each_n, depth, rows, vectors, registers
     if not dev.is_cpu:
-        a, b, c, d = config
-        return (a * a <= dev.max_work_group and b * c <= LARGEST_TILE
-                and d * (a * b + a * c + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)
+        side, each_m, each_n, depth = config
+        return (side * side <= dev.max_work_group and each_m * each_n <= LARGEST_TILE
+                and depth * (side * each_m + side * each_n + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)
     if not _along_n(g) or config == matmul_default(dev, g, c_type):
         return True
     # A tile's sums, a row of B and an element of A: AVX-512 and SVE have 32 registers, what is narrower has 16.
     registers = 32 if dev.vector_bytes == 64 else 16
-    a, b = config[0], config[1]
-    return a * b + b + 1 <= registers and (
-        a * b >= registers // 2 or a >= g.m or b >= _ceil(g.n, _vector(dev, c_type)))
+    rows, vectors, _, _ = config
+    return rows * vectors + vectors + 1 <= registers and (
+        rows * vectors >= registers // 2 or rows >= g.m or vectors >= ceil_div(g.n, _vector(dev, c_type)))
 
 
 cdef str matmul_refuses(Device dev, int64_t c_type):
@@ -125,7 +122,7 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     tuned = {name: value for (name, _, _), value in zip(_choices(dev, g), config)}
     defines = {
         "A_TYPE": type_token(a.type), "B_TYPE": type_token(b.type), "C_TYPE": type_token(c.type), "ACC": accumulator,
-        "SCALAR": "double" if wide_scalars(dev, c.type) else "float", **tuned,
+        "SCALAR": real_token(wide_scalars(dev, c.type)), **tuned,
     }
     if c.rounding != 0:
         defines["ROUNDING"] = c.rounding
@@ -138,14 +135,14 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
         side = tuned["SIDE"]
         if accumulator != "int":
             defines["LONG_SUMS"] = int(_long(dev, g))
-        groups = _ceil(g.n, side * tuned["EACH_N"]) * _ceil(g.m, side * tuned["EACH_M"]) * g.groups * g.images
+        groups = ceil_div(g.n, side * tuned["EACH_N"]) * ceil_div(g.m, side * tuned["EACH_M"]) * g.groups * g.images
         return Step(KernelSpec("conv/gpu/gemm.cl", "gemm_tiled", **defines), args, (side * side * groups,),
                     (side * side,))
     defines["VEC"] = _vector(dev, c.type)
     if _along_n(g):
-        blocks = _ceil(g.m, tuned["M_CHUNK"]) * _ceil(_ceil(g.n, defines["VEC"]), tuned["N_VECTORS"])
-        entry, defines["PARTS"] = "gemm_nn", 1
+        blocks = ceil_div(g.m, tuned["M_CHUNK"]) * ceil_div(ceil_div(g.n, defines["VEC"]), tuned["N_VECTORS"])
+        entry, defines["KERNELS"] = "gemm_nn", 1
     else:
-        blocks = _ceil(g.m, tuned["NT_CHUNK"]) * _ceil(g.n, tuned["NT_CHUNK"])
-        entry, defines["PARTS"] = "gemm_nt", 2
+        blocks = ceil_div(g.m, tuned["NT_CHUNK"]) * ceil_div(g.n, tuned["NT_CHUNK"])
+        entry, defines["KERNELS"] = "gemm_nt", 2
     return Step(KernelSpec("conv/cpu/gemm.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

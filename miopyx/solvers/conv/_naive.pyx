@@ -7,15 +7,11 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
-from ._base cimport ConvSolver, problem_bytes, spatial_size, sum_terms, type_token
-
-cdef enum:
-    DIRECT = 1
-    INT_LIMIT = 0x7FFFFFFF
-
+from ._base cimport DIRECT, INT_LIMIT, ConvSolver, problem_bytes, real_token, spatial_size, sum_terms, type_token
 
 cdef int64_t _elements(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * spatial_size(t)
@@ -54,7 +50,7 @@ cdef class _DirectNaive(ConvSolver):
         spec = KernelSpec(
             "conv/naive.cl", self.entry, X_TYPE=type_token(p.x.type), W_TYPE=type_token(p.w.type),
             Y_TYPE=type_token(p.y.type), ACC="int" if integer else "double" if dev.fp64 else "float",
-            SCALAR="double" if wide else "float",
+            SCALAR=real_token(wide),
             INDEX="int" if max(_elements(&p.x), _elements(&p.w), _elements(&p.y)) < INT_LIMIT - group else "long",
         )
         if group > dev.max_work_group:
@@ -64,7 +60,7 @@ cdef class _DirectNaive(ConvSolver):
             Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), Arg.value_of(problem_bytes(p)), Arg.alpha(wide),
             Arg.beta(wide),
         )
-        return Solution([Step(spec, args, ((items + group - 1) // group * group,), (group,))])
+        return Solution([Step(spec, args, (up(items, group),), (group,))])
 
 
 cdef class ConvDirectNaiveConvFwd(_DirectNaive):

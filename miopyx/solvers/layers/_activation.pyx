@@ -13,7 +13,7 @@ from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationProblem, read_backward,
 )
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, result_type
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type, struct_arg
 
 cdef enum:
     SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU
@@ -30,7 +30,11 @@ cdef class HostActivation(HostLayer):
 
 
 cdef class OpenCLActivation(OpenCLLayer):
-    """Either direction on OpenCL devices."""
+    """Either direction on OpenCL devices, in one launch.
+
+    On CPUs a work-item has some chunks of rows; on GPUs a group has one, by vectors where all tensors are one packed
+    row and the function takes no time.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1221, "OpenCLActivation"
@@ -60,9 +64,9 @@ cdef class OpenCLActivation(OpenCLLayer):
         elements = row * grid_lines(&grid)
         if dev.is_cpu:
             groups = max(1, min(dev.compute_units * (1 if elements <= SMALL else 4), elements // SMALLEST_SHARE))
-            parts = (groups + grid_lines(&grid) - 1) // grid_lines(&grid)
-            chunk = ((row + parts - 1) // parts + 63) // 64 * 64
-            groups = min(groups, (row + chunk - 1) // chunk * grid_lines(&grid))
+            parts = ceil_div(groups, grid_lines(&grid))
+            chunk = (ceil_div(row, parts) + 63) // 64 * 64
+            groups = min(groups, ceil_div(row, chunk) * grid_lines(&grid))
             defines.update(ROWS=1, VEC=8 if wide else 16, STREAM=int(is_streamed(dev, count * elements * width)))
         else:
             local = min(256, dev.max_work_group)
@@ -75,18 +79,10 @@ cdef class OpenCLActivation(OpenCLLayer):
                 if packed:
                     defines["VEC"] = 16 // width
                     chunk = local * (16 // width)
-            groups = (elements + chunk - 1) // chunk
+            groups = ceil_div(elements, chunk)
         args = [Arg.slot_of(slots[i], width) for i in range(count - 1, -1, -1)]
-        args += [Arg.value_of((<const unsigned char*> &grid)[:sizeof(mx_grid)]),
-                 Arg.value_of((<const unsigned char*> &chunk)[:sizeof(int64_t)])]
+        args += [struct_arg(&grid, sizeof(grid)), Arg.int64(chunk)]
         args += [Arg.scalar_of(i, wide) for i in (ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_GAMMA)]
-        args.append(_number(eps, wide))
+        args.append(Arg.real(eps, wide))
         spec = KernelSpec("layers/activation.cl", "activation_forward" if forward else "activation_backward", **defines)
         return Solution([Step(spec, args, (groups * local,), (local,))])
-
-
-cdef Arg _number(double value, bint wide):
-    cdef float narrow = <float> value
-    if wide:
-        return Arg.value_of((<const unsigned char*> &value)[:sizeof(double)])
-    return Arg.value_of((<const unsigned char*> &narrow)[:sizeof(float)])

@@ -1,7 +1,5 @@
 """Batch normalisation: on the host path, and as kernels for CPUs and for GPUs."""
 
-import sys
-
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed
@@ -13,7 +11,7 @@ from miopyx.problem._batchnorm cimport (
     BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_SAVED_INV, BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y,
     BatchNormProblem,
 )
-from ._common cimport TOKENS, HostLayer, OpenCLLayer
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
 
 cdef enum:
     # Numbers of a unit of work on CPUs, at most.
@@ -75,9 +73,8 @@ cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_
                      _slot(BN_SAVED_INV, p.variance.type) if p.save else _slot(BN_SCALE, p.scale.type)]
     if in_parts:
         args.append(Arg.slot_of(SLOT_WORKSPACE, 8 if wide else 4))
-    args.append(Arg.value_of((<const unsigned char*> walk)[:sizeof(bn_walk)]))
-    for number in (side, parts, p.running, p.save):
-        args.append(Arg.value_of(number.to_bytes(8, sys.byteorder)))
+    args += [struct_arg(walk, sizeof(bn_walk)), Arg.int64(side), Arg.int64(parts), Arg.int64(p.running),
+             Arg.int64(p.save)]
     # The others have no factor: the number is not used.
     args.append(Arg.scalar_of(BN_FACTOR, wide))
     args.append(Arg.scalar_of(BN_EPSILON if p.what == MX_BN_TRAINING else 0, wide))
@@ -142,8 +139,8 @@ cdef Solution _on_cpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     else:  # what the second cache holds
         numbers = MIDDLE_SIDE
         side = max(1, min(MIDDLE_SIDE, CACHED // elements, outer * channels // items))
-    units = outer * ((channels + side - 1) // side)
-    parts = max(1, min((items + units - 1) // units, elements * side // 4096))
+    units = outer * ceil_div(channels, side)
+    parts = max(1, min(ceil_div(items, units), elements * side // 4096))
     if p.what == MX_BN_INFERENCE and not lanes and parts < lines < 4 * parts and units * lines <= 4 * items:
         parts = lines  # whole rows
     defines = {"LANES": 1 if lanes else 0, "DENSE": 1 if dense else 0, "VEC": vec, "SIDE": numbers,
@@ -179,7 +176,7 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
             return None
         if local >= tx:
             ty = min(local // tx, images)
-            hold = (images + ty - 1) // ty
+            hold = ceil_div(images, ty)
             if hold * vec * width * (2 if back else 1) <= min(<int64_t> HELD, ALL_HELD // local):
                 break
         local *= 2
@@ -222,7 +219,7 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
     rows = local // across
     if rows < vec:
         return None
-    units = (kept + across * vec - 1) // (across * vec)
+    units = ceil_div(kept, across * vec)
     slices = max(1, elements // (8 * rows))
     parts = max(1, min(2 * dev.compute_units // units, elements // (4 * rows)))
     if infers or (units >= dev.compute_units and elements * across * vec <= WHOLE):
@@ -248,7 +245,7 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
         while 2 * few * vec <= 8:
             few *= 2
         steps.append(Step(KernelSpec(file, "bn_settle", **dict(defines, TX=few, TY=local // few)), args,
-                          ((kept + few * vec - 1) // (few * vec) * local,), (local,)))
+                          (ceil_div(kept, few * vec) * local,), (local,)))
         defines["SETTLED"] = 1
     steps.append(Step(KernelSpec(file, "bn_finish", **defines), args, (units * slices * local,), (local,)))
     return Solution(steps, _workspace(p, walk, parts) + kept * (4 if back else 3) * (8 if p.x.type == MX_DOUBLE else 4))
@@ -291,7 +288,7 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     held = 8 if p.what == MX_BN_BACKWARD else 16
     held = max(vec, held)
     own = across                           # kept values of a group
-    units = (kept + own - 1) // own
+    units = ceil_div(kept, own)
     if p.what == MX_BN_INFERENCE:
         parts = max(1, elements * own // (local * 2 * held))
         if lanes:  # their parameters are many numbers
@@ -331,7 +328,12 @@ cdef int64_t _vector(const mx_batchnorm_problem* p, const bn_walk* walk, int ten
 
 
 cdef class OpenCLBatchNorm(OpenCLLayer):
-    """Every pass on OpenCL devices."""
+    """Every pass on OpenCL devices.
+
+    One launch where enough channels can be computed side by side; else a launch for the statistics of each part, one
+    that combines them and writes, and backward one for the gradients between them.  On GPUs channels that fit a group's
+    registers are read once.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1251, "OpenCLBatchNorm"

@@ -7,7 +7,7 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._bias cimport BiasProblem
 from miopyx.host._bias cimport fill_sums, host_bias, mx_bias_sums
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, mx_bias_problem, mx_tensor
-from ._common cimport TOKENS, HostLayer, OpenCLLayer
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
 
 cdef enum:
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
@@ -27,7 +27,7 @@ cdef class HostBias(HostLayer):
 
 
 cdef class OpenCLBias(OpenCLLayer):
-    """On OpenCL devices."""
+    """On OpenCL devices: one launch, or one for partial sums in the workspace and one that adds them."""
 
     def __cinit__(self):
         self.id, self.name = 1022, "OpenCLBias"
@@ -63,13 +63,13 @@ cdef class OpenCLBias(OpenCLLayer):
         b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
         # A kernel that needs no workspace gets b in its place.
         sums = Arg.slot_of(SLOT_WORKSPACE, width) if workspace else b
-        shape = Arg.value_of((<const unsigned char*> &s)[:sizeof(s)])
+        shape = struct_arg(&s, sizeof(s))
         groups = s.parts * s.rest_count * s.blocks
         steps = [Step(KernelSpec("layers/bias.cl", "bias_backward", **defines),
                       (b, Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), sums, shape, Arg.alpha(wide), Arg.beta(wide)),
                       (groups * local,), (local,))]
         if s.parts > 1:
-            groups = 1 if dev.is_cpu else (elements + FINISHED - 1) // FINISHED
+            groups = 1 if dev.is_cpu else ceil_div(elements, FINISHED)
             steps.append(Step(KernelSpec("layers/bias.cl", "bias_finish", **defines),
                               (b, sums, shape, Arg.alpha(wide), Arg.beta(wide)), (groups * local,), (local,)))
         return Solution(steps, workspace)
@@ -96,7 +96,7 @@ cdef int _cut(mx_bias_sums* s, Device dev, const mx_bias_problem* p) noexcept:
         s.block = width * vec
     else:
         s.block = 1
-    s.blocks = (s.k + s.block - 1) // s.block
+    s.blocks = ceil_div(s.k, s.block)
     groups = s.rest_count * s.blocks
     wanted = max(1, (LANE_GROUPS if s.block > 1 else GPU_GROUPS) * dev.compute_units // groups)
     if s.block == 1 and s.line_count * s.m <= ALONE:

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Problem, Solver, host_function
+from miopyx._core cimport Arg, Problem, Solver, host_function
+from miopyx.values._integers cimport ceil_div
 
 # The floating-point types as kernels name them.
 cdef dict TOKENS
@@ -19,6 +20,6 @@ cdef class OpenCLLayer(Solver):
 cdef int64_t result_type(Problem problem) noexcept
 
 
-cdef inline int64_t ceil_div(int64_t a, int64_t b) noexcept nogil:
-    """Return a / b, rounded up; neither is negative."""
-    return (a + b - 1) // b
+cdef inline Arg struct_arg(const void* value, size_t size):
+    """A struct that a kernel takes by value."""
+    return Arg.value_of((<const unsigned char*> value)[:size])

@@ -9,7 +9,7 @@ from miopyx.problem._grid cimport fill_grid, grid_lines
 from miopyx.host._lrn cimport host_lrn
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_LRN_BACKWARD, mx_grid, mx_lrn_problem, mx_tensor
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNProblem
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, struct_arg
 
 cdef enum:
     WITHIN_CHANNEL = 0
@@ -23,15 +23,12 @@ cdef enum:
     LEAST_ROWS = 16        # of a part
 
 
-# As in layers/lrn.cl.
-cdef struct lrn_t:
-    int64_t rows, before, after
-    int64_t columns
-    int64_t column_step[4]
-    int64_t row_step[4]
-    int64_t blocks, parts
-    int64_t keep, rows_first
-    mx_grid grid
+cdef extern from "miopyx/kernels/layers/lrn_args.h" nogil:
+    ctypedef struct mx_lrn:
+        int64_t rows, before, after, columns, blocks, parts, keep, rows_first
+        int64_t column_step[4]
+        int64_t row_step[4]
+        mx_grid grid
 
 
 cdef class HostLRN(HostLayer):
@@ -42,7 +39,11 @@ cdef class HostLRN(HostLayer):
 
 
 cdef class OpenCLLRN(OpenCLLayer):
-    """Either direction on OpenCL devices."""
+    """Either direction on OpenCL devices, in one launch.
+
+    On CPUs by vectors of positions, or of columns within channels; on GPUs by vectors of channels or positions where
+    tensors are made of such, else element by element.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1241, "OpenCLLRN"
@@ -57,7 +58,7 @@ cdef class OpenCLLRN(OpenCLLayer):
         cdef const mx_tensor* tensors[4]
         cdef mx_tensor outer[4]
         cdef const mx_tensor* outer_ptr[4]
-        cdef lrn_t a
+        cdef mx_lrn a
         tensors[0], tensors[1], tensors[2], tensors[3] = &p.x, &p.y, &p.dx, &p.dy
         memset(&a, 0, sizeof(a))
         # The window moves over rows; what is left of the tensors is the grid.
@@ -146,13 +147,13 @@ cdef class OpenCLLRN(OpenCLLayer):
             args += [Arg.slot_of(LRN_DX, width), Arg.slot_of(LRN_DY, width)]
         if backward or p.save:
             args.append(Arg.slot_of(LRN_SCALES, 8 if wide else 4))
-        args.append(Arg.value_of((<const unsigned char*> &a)[:sizeof(a)]))
+        args.append(struct_arg(&a, sizeof(a)))
         for number in (p.k, coefficient, p.beta):
             args.append(Arg.real(number, wide))
         return Solution([Step(KernelSpec(file, entry, **defines), args, (items,), (local,))])
 
 
-cdef int64_t _vector(const lrn_t* a, int count, int64_t width, int n) noexcept:
+cdef int64_t _vector(const mx_lrn* a, int count, int64_t width, int n) noexcept:
     """Positions, or channels where these are neighbours, that a work-item of a GPU may take at once: 16 bytes, or of
     positions 4, where all tensors are made of such vectors."""
     cdef int64_t vec = 16 // width if a.rows_first else min(4, 16 // width)

@@ -11,7 +11,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
 )
-from ._common cimport TOKENS, ceil_div
+from ._common cimport TOKENS, ceil_div, struct_arg
 
 cdef enum:
     SMALL = 1 << 29          # what kernels count in 32 bits stays below it
@@ -147,8 +147,7 @@ cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
     cdef list args = [Arg.slot_of(POOL_IN, width), Arg.slot_of(POOL_OUT, width)]
     if p.save:
         args.append(Arg.slot_of(POOL_INDICES, <int> index_size(<int> p.index_type)))
-    args.append(Arg.value_of((<const unsigned char*> p)[:sizeof(mx_pooling_problem)]))
-    args.append(Arg.value_of((<const unsigned char*> &block)[:sizeof(block)]))
+    args += [struct_arg(p, sizeof(mx_pooling_problem)), Arg.int64(block)]
     return tuple(args)
 
 
@@ -214,10 +213,11 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):
         kind, items = "spread", (items + 3) // 4
+    file = f"layers/pooling_gpu_{'whole' if kind == 'spread' else kind}.cl"
     kind = ("forward_" if forward else "backward_") + kind
     defines.update(KIND=kind, INDEX="int" if small else "long")
-    spec = KernelSpec("layers/pooling_gpu.cl", f"pooling_{kind}", **defines)
-    return Solution([Step(spec, _slots_and_shape(p, 1), ((items + local - 1) // local * local,), (local,))])
+    spec = KernelSpec(file, f"pooling_{kind}", **defines)
+    return Solution([Step(spec, _slots_and_shape(p, 1), (ceil_div(items, local) * local,), (local,))])
 
 
 cdef tuple _whole(const mx_pooling_problem* p, dict defines, int64_t pack):
@@ -363,7 +363,7 @@ cdef class OpenCLPooling(OpenCLLayer):
         elif kind == "sheets":
             lanes = 8 if width == 8 or out.len[1] < 16 else 16
             defines["VEC"], defines["SHEET"] = lanes, SHEET
-            items = p.x.len[0] * ((p.x.len[1] + SHEET * lanes - 1) // (SHEET * lanes))
+            items = p.x.len[0] * ceil_div(p.x.len[1], SHEET * lanes)
         elif kind == "pairs":
             items = volume(out, 0, 2)
             defines["VEC"] = 8 if width == 8 or p.y.len[4] <= 8 else 16
@@ -378,13 +378,13 @@ cdef class OpenCLPooling(OpenCLLayer):
             items = volume(out, 0, 2) * local
         else:
             local = min(256, dev.max_work_group)
-            items = (items + local - 1) // local * local
+            items = ceil_div(items, local) * local
             defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
         if kind != "elements" and kind != "groups":
             defines["INDEX"] = "int"  # is_small() says that it is enough
             groups = 8 * dev.compute_units
-            block = (items + groups - 1) // groups
-            items = (items + block - 1) // block
+            block = ceil_div(items, groups)
+            items = ceil_div(items, block)
         args = _slots_and_shape(p, block)
         verb = "forward" if forward else "backward"
         spec = KernelSpec(f"layers/pooling_{verb}.cl", f"pooling_{verb}_{kind}", **defines)

@@ -8,7 +8,7 @@ from miopyx.problem._grid cimport grid_lines
 from miopyx.host._softmax cimport host_softmax
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem
 from miopyx.problem._softmax cimport LOG, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxProblem, split_axes
-from ._common cimport TOKENS, HostLayer, OpenCLLayer, result_type
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type, struct_arg
 
 cdef enum:
     # As in layers/softmax.cl.
@@ -91,7 +91,7 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
         local = deep = 2 * DEEPEST if dev.max_work_group >= 2 * DEEPEST else DEEPEST
         hold = 0
     else:
-        hold = (count + deep - 1) // deep
+        hold = ceil_div(count, deep)
     defines.update(ALONG=int(along), VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold)
     return True
 
@@ -104,7 +104,11 @@ cdef class HostSoftmax(HostLayer):
 
 
 cdef class OpenCLSoftmax(OpenCLLayer):
-    """Either direction on OpenCL devices."""
+    """Either direction on OpenCL devices, in one launch.
+
+    On CPUs by vectors along a contiguous set, or across neighbouring sets; on GPUs in registers where a set fits those
+    of a group, else read again for each step.
+    """
 
     def __cinit__(self):
         self.id, self.name = 1231, "OpenCLSoftmax"
@@ -133,18 +137,18 @@ cdef class OpenCLSoftmax(OpenCLLayer):
                 block = vector * max(1, min(<int64_t> WIDEST, most))
                 # Narrower where there would be too few blocks for all cores.
                 block = max(vector, min(block, sets // (4 * dev.compute_units) // vector * vector))
-                units = (outside.len[MX_AXES - 1] + block - 1) // block * grid_lines(&outside)
+                units = ceil_div(outside.len[MX_AXES - 1], block) * grid_lines(&outside)
             if form != ITEMS:
                 defines["VEC"] = vector
             most = dev.compute_units * (1 if length * sets <= SMALL else 4)
             groups = max(1, min(most, units, length * sets // SMALLEST_SHARE))
         elif length > 1 and _short(dev, p, &inside, &outside, tensors, width, defines):
             file, local = "layers/softmax_gpu_short.cl", defines["LOCAL"]
-            groups = (sets + local - 1) // local
+            groups = ceil_div(sets, local)
         elif length > 1 and _held(dev, p, &inside, &outside, tensors, width, defines):
             file, local = "layers/softmax_gpu.cl", defines["SIDE"] * defines["DEEP"]
             units = sets if defines["ALONG"] else sets // defines["VEC"]
-            groups = (units + defines["SIDE"] - 1) // defines["SIDE"]
+            groups = ceil_div(units, defines["SIDE"])
         else:
             if length > 1 and (single and _dense(&inside, tensors) or sets < 1024 and length >= SHORT):
                 form, groups = GROUPS, sets
@@ -154,15 +158,14 @@ cdef class OpenCLSoftmax(OpenCLLayer):
                 defines["LOCAL"] = local
             else:
                 local = min(64, dev.max_work_group)
-                groups = (sets + local - 1) // local
+                groups = ceil_div(sets, local)
         if file == "layers/softmax.cl":
             defines["FORM"] = form
         if forward:
             args = [Arg.slot_of(SOFTMAX_X, width), Arg.slot_of(SOFTMAX_Y, width)]
         else:
             args = [Arg.slot_of(SOFTMAX_Y, width), Arg.slot_of(SOFTMAX_DY, width), Arg.slot_of(SOFTMAX_DX, width)]
-        args += [Arg.value_of((<const unsigned char*> &inside)[:sizeof(mx_grid)]),
-                 Arg.value_of((<const unsigned char*> &outside)[:sizeof(mx_grid)]),
-                 Arg.value_of((<const unsigned char*> &block)[:sizeof(int64_t)]), Arg.alpha(wide), Arg.beta(wide)]
+        args += [struct_arg(&inside, sizeof(inside)), struct_arg(&outside, sizeof(outside)), Arg.int64(block),
+                 Arg.alpha(wide), Arg.beta(wide)]
         spec = KernelSpec(file, "softmax_forward" if forward else "softmax_backward", **defines)
         return Solution([Step(spec, args, (groups * local,), (local,))])

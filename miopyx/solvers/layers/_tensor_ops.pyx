@@ -14,6 +14,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_IN_PLACE, TensorProblem,
 )
+from ._common cimport HostLayer, ceil_div, struct_arg
 
 cdef enum:
     NO_ALGORITHM = -1
@@ -37,16 +38,14 @@ cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_
                     MX_INT32: "int32", MX_INT8: "int8"}
 
 
-# The structs of layers/tensor_ops.cl.
-cdef struct walk_t:
-    mx_grid g
-    int64_t units, pieces, piece
+cdef extern from "miopyx/kernels/layers/tensor_ops_args.h" nogil:
+    ctypedef struct mx_walk:
+        mx_grid g
+        int64_t units, pieces, piece
 
-
-cdef struct turn_t:
-    mx_grid outer
-    int64_t rows, columns, c_step, a_step
-    int64_t row_blocks, column_blocks, row_block, column_block, units
+    ctypedef struct mx_turn:
+        mx_grid outer
+        int64_t rows, columns, c_step, a_step, row_blocks, column_blocks, row_block, column_block, units
 
 
 cdef int64_t _elements(const mx_tensor* t) noexcept:
@@ -61,24 +60,22 @@ cdef bint _is_wide(const mx_tensor_problem* p) noexcept:
             or (p.what == MX_CAST_TENSOR and (p.a.type == MX_DOUBLE or p.a.type == MX_INT32)))
 
 
-cdef class HostTensor(Solver):
+cdef class HostTensor(HostLayer):
     """Every operation on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.algorithm = 1202, "HostTensor", NO_ALGORITHM
-        self.dynamic = self.deterministic = True
+        self.id, self.name, self.function = 1202, "HostTensor", host_tensor
 
     cpdef str why_not(self, Device dev, Problem problem):
         return None if dev.is_host else "runs on the host path only"
 
-    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef Step step = Step(None, (), ())
-        step.function = host_tensor
-        return Solution([step])
-
 
 cdef class OpenCLTensor(Solver):
-    """Every operation on OpenCL devices."""
+    """Every operation on OpenCL devices, in one launch; a transform that adds channels has one more, which clears them.
+
+    Rows in pieces on CPUs, vectors on GPUs where rows are made of such; tiles where c is contiguous along another axis
+    than a.
+    """
 
     def __cinit__(self):
         self.id, self.name, self.algorithm = 1201, "OpenCLTensor", NO_ALGORITHM
@@ -123,8 +120,8 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
                 int64_t skipped):
     """The launch that computes `c`, which begins `skipped` elements behind the problem's."""
     cdef const mx_tensor* tensors[3]
-    cdef walk_t walk
-    cdef turn_t turn
+    cdef mx_walk walk
+    cdef mx_turn turn
     cdef int i, axis, turned = -1, count = 1
     cdef int64_t width = type_size(<int> c.type), lines, elements, local = 256, groups, vec, most
     cdef int64_t touched
@@ -154,7 +151,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     args.append(Arg.slot_of(TENSOR_C, width, skipped * width))
     scalars = []
     if what == FILL:
-        scalars = [Arg.scalar_of(i, False) if p.what == MX_SET_TENSOR else Arg.value_of(bytes(4)) for i in range(3)]
+        scalars = [Arg.scalar_of(i, False) if p.what == MX_SET_TENSOR else Arg.real(0, False) for i in range(3)]
     elif what != COPY:
         scalars = [Arg.scalar_of(i, wide) for i in range(count)]
 
@@ -169,14 +166,14 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         turn.columns, turn.a_step = walk.g.len[4], walk.g.stride[1][4]
         turn.outer.len[4] = turn.outer.len[turned] = 1
         lines //= turn.rows
-        value = Arg.value_of((<const unsigned char*> &turn)[:sizeof(turn)])
+        value = struct_arg(&turn, sizeof(turn))
         if not dev.is_cpu:
             if dev.max_work_group < TILE * 8 or dev.local_mem < TILE * (TILE + 1) * 8:
                 turned = -1  # walked instead
             else:
                 spec = KernelSpec("layers/tensor_ops.cl", "tensor_turned", TURN=2, **defines)
                 return Step(spec, (*args, value, *scalars),
-                            ((turn.rows + TILE - 1) // TILE * TILE, (turn.columns + TILE - 1) // TILE * 8, lines),
+                            (ceil_div(turn.rows, TILE) * TILE, ceil_div(turn.columns, TILE) * 8, lines),
                             (TILE, 8, 1))
         else:
             # A block is walked along rows, tile after tile: c is then visited in strides of c_step, or along columns
@@ -185,11 +182,11 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
                 turn.row_block, turn.column_block = TURN_BLOCK, TURN_BLOCK
             else:
                 turn.row_block, turn.column_block = TURN_TILE, TURN_LONG
-            turn.row_blocks = (turn.rows + turn.row_block - 1) // turn.row_block
-            turn.column_blocks = (turn.columns + turn.column_block - 1) // turn.column_block
+            turn.row_blocks = ceil_div(turn.rows, turn.row_block)
+            turn.column_blocks = ceil_div(turn.columns, turn.column_block)
             turn.units = lines * turn.row_blocks * turn.column_blocks
             groups = _groups(dev, elements * width * 2, turn.units)
-            value = Arg.value_of((<const unsigned char*> &turn)[:sizeof(turn)])
+            value = struct_arg(&turn, sizeof(turn))
             spec = KernelSpec("layers/tensor_ops.cl", "tensor_turned", TURN=1, **defines)
             return Step(spec, (*args, value, *scalars), (groups,), (1,))
 
@@ -200,7 +197,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         groups = _groups(dev, elements * width * count, elements)
         if lines < 4 * groups:
             walk.piece = max(<int64_t> PIECE, (walk.g.len[4] * lines // (4 * groups) + 63) // 64 * 64)
-            walk.pieces = (walk.g.len[4] + walk.piece - 1) // walk.piece
+            walk.pieces = ceil_div(walk.g.len[4], walk.piece)
             walk.units *= walk.pieces
         groups = min(groups, walk.units)
         local = 1
@@ -214,15 +211,15 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         if is_run:
             vec = most
         if vec > 1:
-            groups = ((elements + vec - 1) // vec + local - 1) // local
+            groups = ceil_div(ceil_div(elements, vec), local)
             spec = KernelSpec("layers/tensor_ops.cl", "tensor_wide", WIDE=2 if is_run else 1, VEC=vec, LOCAL=local,
                               DENSE=int(lines == 1 and not is_run and (count < 3 or walk.g.stride[2][4] == 1)),
                               INDEX="int" if elements < 1 << 30 else "long", **defines)
         else:
-            groups = (elements + local * ITEMS - 1) // (local * ITEMS)
+            groups = ceil_div(elements, local * ITEMS)
             spec = KernelSpec("layers/tensor_ops.cl", "tensor_elements", LOCAL=local, ITEMS=ITEMS,
                               INDEX="int" if elements < 1 << 30 else "long", **defines)
-    value = Arg.value_of((<const unsigned char*> &walk)[:sizeof(walk)])
+    value = struct_arg(&walk, sizeof(walk))
     return Step(spec, (*args, value, *scalars), (groups * local,), (local,))
 
 

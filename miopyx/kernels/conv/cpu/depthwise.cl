@@ -5,9 +5,9 @@
  * axes, an odd filter, R == S, no dilation and pads of R / 2.
  * A work-item, alone in its group, takes TALL rows at a time, so that an element of x is loaded once for all of them.
  * Taps that meet padding at the left and right are left out; above and below it is zeros, which are multiplied too.
- * Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds up the parts of backward weights.
+ * Filters come as conv/cpu/grouped_pack.cl writes them; conv/cpu/grouped_sum.cl adds the splits of backward weights.
  * NDRange: local (1, 1, 1); depthwise_data (tiles of rows, sets of vectors of channels, images); depthwise_weights
- * (sets of vectors of channels, parts).
+ * (sets of vectors of channels, partial).
  */
 #ifndef WEIGHTS /* build depthwise_weights, not depthwise_data */
 #define WEIGHTS 0
@@ -25,7 +25,7 @@
 #endif
 #define ALL_COLUMNS ((1 << COLUMNS_READ) - 1)
 
-/* Bits of the numbers i < count of which start + i * step lies in [0, limit). */
+/* Bits of the numbers i < count of which start + i * step is in [0, limit). */
 static inline int bits_inside(int start, int step, int limit, int count)
 {
     int bits = 0;
@@ -87,30 +87,30 @@ static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCA
     }
 }
 
-APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
+NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
                         __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
                         int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
     const int rows = min(begin + g.tile_h, g.grid_h);
-    const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
-    out += image * g.out.n;
+    const long x_h = g.input.h, x_w = g.input.w * g.dilation[2], y_h = g.output.h, y_w = g.output.w;
+    out += image * g.output.n;
     for (int t = begin; t < rows; t += TALL) {
         const int top = t * (STEP / SPREAD) + g.first_h + g.least_h;
-        const int height = min(TALL * SPREAD, g.out.height - t * SPREAD);
-        const int row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
+        const int height = min(TALL * SPREAD, g.output.height - t * SPREAD);
+        const int row_bits = bits_inside(top, 1, g.input.height, ROWS_READ);
         for (int q = 0; q < g.grid_w; q++) {
 #if SPREAD == 2
-            const int left = q + g.least_w, pairs = min(2, g.out.width - 2 * q);
+            const int left = q + g.least_w, pairs = min(2, g.output.width - 2 * q);
 #else
             const int left = q * g.planes.step_w + g.first_w + g.least_w;
 #endif
-            const int column_bits = bits_inside(left, g.dilation[2], g.in.width, COLUMNS_READ);
-            const long at = image * g.in.n + top * g.in.h + left * g.in.w;
+            const int column_bits = bits_inside(left, g.dilation[2], g.input.width, COLUMNS_READ);
+            const long at = image * g.input.n + top * g.input.h + left * g.input.w;
             __global STORAGE(X_TYPE) *y = out + SPREAD * (t * y_h + q * y_w);
             for (int c = first; c < end; c++) {
-                const int count = min(VEC, g.in.channels - c * VEC);
+                const int count = min(VEC, g.input.channels - c * VEC);
                 __global const ACC *w = packed + (long)c * R * S * VEC;
                 __global const STORAGE(X_TYPE) *x = in + at + c * VEC;
                 vec s[TALL * SPREAD * SPREAD];
@@ -119,7 +119,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                     s[j] = (vec)((ACC)0);
 #if SPREAD == 2
                 if (count < VEC) {
-                    const long room = g.in.span - at - c * VEC;
+                    const long room = g.input.span - at - c * VEC;
                     SUM_COLUMN(GET_SOME)
                 } else {
                     SUM_COLUMN(GET_WHOLE)
@@ -132,7 +132,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                             store_some(y + j * y_h + b * y_w + c * VEC, s[2 * j + b], count, alpha, beta);
 #else
                 if (count < VEC) {
-                    const long room = g.in.span - at - c * VEC;
+                    const long room = g.input.span - at - c * VEC;
                     SUM_COLUMN(GET_SOME, row_bits >> u & 1, column_bits >> v & 1)
                     for (int j = 0; j < height; j++)
                         store_some(y + j * y_h + c * VEC, s[j], count, alpha, beta);
@@ -190,14 +190,14 @@ DEFINE_LONG_SUMS(vec)
 #define GET_DY_WHOLE(at) READ(y, at)
 #define GET_DY_SOME(at) load_whole(y + (at), room_y - (at))
 
-APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
-                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
-                        const mx_grouped *grouped, int images, int set, int part)
+NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict in,
+                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
+                        const mx_grouped *grouped, int images, int set, int split)
 {
     const mx_grouped g = *grouped;
     vec sums[SUMS], totals[SUMS * 3];
     const int first = set * g.together, end = min(first + g.together, g.groups);
-    const long x_h = g.in.h, x_w = g.in.w * g.dilation[2], y_h = g.out.h, y_w = g.out.w;
+    const long x_h = g.input.h, x_w = g.input.w * g.dilation[2], y_h = g.output.h, y_w = g.output.w;
     const int bands = (g.grid_h + TALL - 1) / TALL;
     /* Long rows are cut into pieces. */
     const int piece = min(g.grid_w, BLOCK_TERMS / TALL), pieces = (g.grid_w + piece - 1) / piece;
@@ -206,10 +206,10 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
     int settled = 0;
     for (int i = 0; i < (end - first) * R * S; i++)
         sums[i] = (vec)((ACC)0);
-    for (long unit = units * part / g.parts; unit < units * (part + 1) / g.parts; unit++) {
+    for (long unit = units * split / g.splits; unit < units * (split + 1) / g.splits; unit++) {
         const long band = unit / pieces;
         const int image = (int)(band / bands), t = (int)(band % bands) * TALL, height = min(TALL, g.grid_h - t);
-        const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.in.height, ROWS_READ);
+        const int top = t * STEP + g.least_h, row_bits = bits_inside(top, 1, g.input.height, ROWS_READ);
         const int q0 = (int)(unit % pieces) * piece, q1 = min(q0 + piece, g.grid_w);
         if (terms > 0 && terms + (q1 - q0) * TALL > BLOCK_TERMS) {
             settle(settled, sums, totals, (end - first) * R * S);
@@ -218,20 +218,20 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
         }
         terms += (q1 - q0) * TALL;
         for (int c = first; c < end; c++) {
-            const int count = min(VEC, g.in.channels - c * VEC);
+            const int count = min(VEC, g.input.channels - c * VEC);
             vec s[R * S], *sum = sums + (c - first) * R * S;
 #pragma unroll
             for (int i = 0; i < R * S; i++)
                 s[i] = sum[i];
             for (int q = q0; q < q1; q++) {
                 const int left = q * g.planes.step_w + g.least_w;
-                const int column_bits = left >= 0 && left + (S - 1) * g.dilation[2] < g.in.width
-                    ? ALL_COLUMNS : bits_inside(left, g.dilation[2], g.in.width, S);
-                const long at = image * g.in.n + top * g.in.h + left * g.in.w + c * VEC;
-                const long at_y = image * g.out.n + t * y_h + q * y_w + c * VEC;
+                const int column_bits = left >= 0 && left + (S - 1) * g.dilation[2] < g.input.width
+                    ? ALL_COLUMNS : bits_inside(left, g.dilation[2], g.input.width, S);
+                const long at = image * g.input.n + top * g.input.h + left * g.input.w + c * VEC;
+                const long at_y = image * g.output.n + t * y_h + q * y_w + c * VEC;
                 __global const STORAGE(X_TYPE) *x = in + at, *y = dy + at_y;
                 if (count < VEC) {
-                    const long room = g.in.span - at, room_y = g.out.span - at_y;
+                    const long room = g.input.span - at, room_y = g.output.span - at_y;
                     ADD_COLUMN(row_bits >> u & 1, column_bits >> v & 1, j < height, GET_SOME, GET_DY_SOME);
                 } else if (row_bits == ALL_ROWS && column_bits == ALL_COLUMNS && height == TALL) {
                     ADD_COLUMN(1, 1, 1, GET_WHOLE, GET_DY_WHOLE);
@@ -246,16 +246,16 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict in,
     }
     if (settled > 0)
         complete(settled, sums, totals, (end - first) * R * S);
-    parts += ((long)part * g.groups + first) * R * S * VEC;
+    partial += ((long)split * g.groups + first) * R * S * VEC;
     for (int i = 0; i < (end - first) * R * S; i++)
-        *(__global loose *)(parts + (long)i * VEC) = sums[i];
+        *(__global loose *)(partial + (long)i * VEC) = sums[i];
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_weights(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
-    long dy_offset, __global ACC *restrict parts, long parts_offset, const mx_grouped g, int images)
+    long dy_offset, __global ACC *restrict partial, long partial_offset, const mx_grouped g, int images)
 {
-    compute_part(x + x_offset, dy + dy_offset, parts + parts_offset, &g, images, (int)get_group_id(0),
+    compute_split(x + x_offset, dy + dy_offset, partial + partial_offset, &g, images, (int)get_group_id(0),
                  (int)get_group_id(1));
 }
 #endif

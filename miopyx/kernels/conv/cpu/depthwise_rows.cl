@@ -17,8 +17,8 @@
 #endif
 #define SUMS (TALL * SPREAD * SPREAD)
 
-/* The vector of row u that starts v columns behind the tile's first; where the tile lies at an edge, with zeros for
- * what is outside. */
+/* The vector of row u that starts v columns behind the tile's first; at the tensor's edge, with zeros for what is
+ * outside. */
 #define GET_INNER(u, v) READ(x, (u) * x_h + (v))
 #define GET_EDGE(u, v) (row_bits >> (u) & 1 ? keep ? READ(x, (u) * x_h + (v)) : (vec)((ACC)0) : (vec)((ACC)0))
 #define KEEP_ALL(v)
@@ -84,7 +84,7 @@
 #endif
 
 /* The same where vectors would reach beyond the tensor, element by element, in the same order. */
-APART vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
+NOINLINE vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
 {
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++) {
@@ -94,7 +94,7 @@ APART vec load_lanes(__global const STORAGE(X_TYPE) *p, int column, int width)
     return VGET(0, lanes);
 }
 
-APART void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
+NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w, long x_h, int row_bits,
                        int left, int width, int dilation, vec *s)
 {
     for (int j = 0; j < TALL * SPREAD; j++)
@@ -120,27 +120,27 @@ APART void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC *w,
         }
 }
 
-APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
+NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
                         __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
                         int image, SCALAR alpha, SCALAR beta)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
-    const int rows = min(begin + g.tile_h, g.grid_h), width = g.in.width, dilation = g.dilation[2];
-    const int out_rows = min(rows * SPREAD, g.out.height);
-    const long x_h = g.in.h, y_h = g.out.h;
+    const int rows = min(begin + g.tile_h, g.grid_h), width = g.input.width, dilation = g.dilation[2];
+    const int out_rows = min(rows * SPREAD, g.output.height);
+    const long x_h = g.input.h, y_h = g.output.h;
     /* Behind a row, what follows it may be written if it is written again. */
-    const bool dense = beta == 0 && y_h == g.out.width, whole = dense && out_rows == g.out.height && begin == 0
-        && g.out.c == y_h * g.out.height;
-    const bool shift = beta == 0 && g.grid_w >= VEC && g.out.width == SPREAD * g.grid_w;
+    const bool dense = beta == 0 && y_h == g.output.width, whole = dense && out_rows == g.output.height && begin == 0
+        && g.output.c == y_h * g.output.height;
+    const bool shift = beta == 0 && g.grid_w >= VEC && g.output.width == SPREAD * g.grid_w;
     for (int c = first; c < end; c++) {
         __global const ACC *w = filters + (long)c * R * S;
-        const long base = image * g.in.n + c * g.in.c;
-        __global STORAGE(X_TYPE) *plane = out + image * g.out.n + c * g.out.c;
-        const long room = whole ? (end - c) * g.out.c : dense ? out_rows * y_h : 0;
+        const long base = image * g.input.n + c * g.input.c;
+        __global STORAGE(X_TYPE) *plane = out + image * g.output.n + c * g.output.c;
+        const long room = whole ? (end - c) * g.output.c : dense ? out_rows * y_h : 0;
         for (int t = begin; t < rows; t += TALL) {
             const int top = t * (STEP / SPREAD) + g.first_h + g.least_h;
-            const int from = max(top, 0), to = min(top + ROWS_READ, g.in.height);
+            const int from = max(top, 0), to = min(top + ROWS_READ, g.input.height);
             const int row_bits = to <= from ? 0 : ((1 << (to - top)) - 1) & ~((1 << (from - top)) - 1);
             for (int p = (g.grid_w - 1) / VEC * VEC; p >= 0; p -= VEC) {
                 const int q = shift ? min(p, g.grid_w - VEC) : p;
@@ -154,7 +154,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                 if (row_bits == ALL_ROWS && left >= 0 && left + COLUMNS_READ <= width) {
                     SUM_TILE(GET_INNER, KEEP_ALL)
                 } else if (base + from * x_h + left >= 0
-                           && base + (to - 1) * x_h + left + COLUMNS_READ <= g.in.span) {
+                           && base + (to - 1) * x_h + left + COLUMNS_READ <= g.input.span) {
                     SUM_TILE(GET_EDGE, KEEP_INSIDE)
                 } else {
                     vec sums[SUMS];
@@ -163,7 +163,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                     for (int j = 0; j < SUMS; j++)
                         s[j] = sums[j];
                 }
-                const int count = min(SPREAD * VEC, g.out.width - q * SPREAD);
+                const int count = min(SPREAD * VEC, g.output.width - q * SPREAD);
 #pragma unroll
                 for (int j = 0; j < TALL * SPREAD; j++) {
                     const int row = t * SPREAD + j;

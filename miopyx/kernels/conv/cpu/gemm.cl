@@ -1,6 +1,6 @@
 /* Matrix products for CPU devices: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, batches and `reduce` (see mx_gemm in include/common.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
+ * Shape: any m n k, batches and `reduce` (see mx_gemm in conv/gemm_args.h).  gemm_nn wants b_n == 1 and c_n == 1, A has any
  * strides; gemm_nt wants a_k == 1 and b_k == 1, C has any strides.
  * Ownership: one work-item, alone in its group, computes a block of C and sums over all of k and `reduce` in one fixed
  * order, so that results do not depend on the number of cores.
@@ -21,8 +21,8 @@
 #ifndef C_TYPE
 #define C_TYPE A_TYPE
 #endif
-#ifndef PARTS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
-#define PARTS 3
+#ifndef KERNELS /* what to build: 1 gemm_nn, 2 gemm_nt, 3 both; one alone takes half the compiler's time */
+#define KERNELS 3
 #endif
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
 #define VEC 16
@@ -46,6 +46,7 @@
 #define NT_K_BLOCK 512
 #endif
 #include "include/common.h"
+#include "conv/gemm_args.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
 #error "A_TYPE, B_TYPE and C_TYPE must each be a type of include/common.h"
@@ -63,12 +64,14 @@
 /* Rows of a work-item in whole tiles: no chunk gets more when rows are dealt out evenly. */
 #define CHUNK_ROWS ((M_CHUNK + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS)
 
+#include "conv/cpu/counts.h"
+
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
 DEFINE_LONG_SUMS(vec)
 
-#if PARTS & 1
+#if KERNELS & 1
 
 /* The first `count` elements at p, then zeros. */
 static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
@@ -100,19 +103,10 @@ static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
             _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
                 sums[i * N_VECTORS + j] = s[i][j];                                                    \
     }
-DEFINE_MULTIPLY(1)
-#if N_VECTORS > 1
-DEFINE_MULTIPLY(2)
-#endif
-#if N_VECTORS > 2
-DEFINE_MULTIPLY(3)
-#endif
-#if N_VECTORS > 3
-DEFINE_MULTIPLY(4)
-#endif
+FOR_COUNTS(DEFINE_MULTIPLY)
 
 /* The columns of a tile in a chunk of rows. */
-APART void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                    __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
                    const SCALAR alpha, const SCALAR beta)
 {
@@ -196,7 +190,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
 }
 
 #endif
-#if PARTS & 2
+#if KERNELS & 2
 
 /* Halves upon halves: a few steps where adding one lane after the other would cost more than short products do. */
 static inline ACC sum_of_lanes(vec v)
@@ -245,7 +239,7 @@ static inline lane_mask last_lanes(int count)
 #define KEEP_SOME(v) (keep ? (v) : (vec)((ACC)0))
 
 /* sums[4][4] += the products of four rows of A and four of B, which start at a[] and b[], over `depth` elements in each
- * of `blocks` blocks, a_r and b_r apart.  There are at least VEC elements of a row before its end. */
+ * of `blocks` blocks, at strides of a_r and b_r.  There are at least VEC elements of a row before its end. */
 static inline void dot_4x4(vec *restrict sums,
                            __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
                            __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
@@ -292,7 +286,7 @@ static inline void dot_4x4_short(vec *restrict sums,
 }
 
 /* A block of NT_CHUNK rows and columns. */
-APART void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
+NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                    __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
                    const SCALAR alpha, const SCALAR beta)
 {

@@ -52,9 +52,9 @@ static inline vec load_filters(__global const ACC *p)
 
 /* A run of V positions. */
 #define DEFINE_SUM(V)                                                                                     \
-    APART void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
+    NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
                                  const int *restrict offset, const int *restrict which, int taps,         \
-                                 ACC *restrict to, int apart)                                             \
+                                 ACC *restrict to, int stride)                                            \
     {                                                                                                     \
         vec s[V];                                                                                         \
         _Pragma("unroll") for (int j = 0; j < V; j++)                                                     \
@@ -83,7 +83,7 @@ DEFINE_WIDE(WIDE)
 
 /* In runs of WIDE, or shorter ones; the last one begins sooner. */
 static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r, const taps_t *taps, int phase,
-                           int vectors, ACC *to, int apart)
+                           int vectors, ACC *to, int stride)
 {
     const int first = taps->first[phase], count = taps->first[phase + 1] - first;
     const int *offset = taps->offset + first, *which = taps->which + first;
@@ -91,19 +91,19 @@ static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r
     for (int v = 0; v < vectors; v += most) {
         const int at = min(v, vectors - most) * VEC;
         if (most == WIDE)
-            MX_JOIN(sum_, WIDE)(x + at, w, r, offset, which, count, to + at, apart);
+            MX_JOIN(sum_, WIDE)(x + at, w, r, offset, which, count, to + at, stride);
         else if (most == SHORT)
-            sum_5(x + at, w, r, offset, which, count, to + at, apart);
+            sum_5(x + at, w, r, offset, which, count, to + at, stride);
         else
-            sum_1(x + at, w, r, offset, which, count, to + at, apart);
+            sum_1(x + at, w, r, offset, which, count, to + at, stride);
     }
 }
 #else
-/* TILE runs of V vectors, `apart` from each other. */
+/* TILE runs of V vectors, at a stride of `stride`. */
 #define DEFINE_SUM(V)                                                                                     \
-    APART void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r,   \
+    NOINLINE void sum_##V(const ACC *restrict x, __global const ACC *restrict w, const reach_t *r, \
                                const int *restrict offset, const int *restrict which, int taps,           \
-                               ACC *restrict to, int apart)                                               \
+                               ACC *restrict to, int stride)                                              \
     {                                                                                                     \
         vec s[TILE][V];                                                                                   \
         _Pragma("unroll") for (int o = 0; o < TILE; o++)                                                  \
@@ -127,7 +127,7 @@ static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r
             }                                                                                             \
         _Pragma("unroll") for (int o = 0; o < TILE; o++)                                                  \
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
-                VPUT(s[o][j], j, to + o * apart);                                                         \
+                VPUT(s[o][j], j, to + o * stride);                                                        \
     }
 #if MODE == CHANNELS
 #define WEIGHT(p, o) (*(__global const loose *)(p))
@@ -153,7 +153,7 @@ DEFINE_SUM(8)
 
 /* In runs of equal length, one more or less, of WIDE at most. */
 static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r, const taps_t *taps, int phase,
-                           int vectors, ACC *to, int apart)
+                           int vectors, ACC *to, int stride)
 {
     const int first = taps->first[phase], count = taps->first[phase + 1] - first;
     const int *offset = taps->offset + first, *which = taps->which + first;
@@ -163,7 +163,7 @@ static inline void sum_run(const ACC *x, __global const ACC *w, const reach_t *r
         switch (n) {
 #define SUM_CASE(V)                                        \
     case V:                                                \
-        sum_##V(x, w, r, offset, which, count, to, apart); \
+        sum_##V(x, w, r, offset, which, count, to, stride); \
         break;
 #if WIDE > 6
             SUM_CASE(8)
@@ -216,7 +216,7 @@ static taps_t taps_of(const mx_grouped *g)
 }
 
 /* `tile`, `set` and `slab` are the work-item's numbers. */
-APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
+NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
                         __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
                         int slab, SCALAR alpha, SCALAR beta)
 {
@@ -225,7 +225,7 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
     ACC *packed = (ACC *)buffer, *results = (ACC *)summed;
     int slice[DEPTH_LIMIT], slice_tap[DEPTH_LIMIT];
 
-    const int image = slab / g.out.depth, d = slab % g.out.depth;
+    const int image = slab / g.output.depth, d = slab % g.output.depth;
     const int t0 = tile / g.tiles_w * g.tile_h, q0 = tile % g.tiles_w * g.tile_w;
     const int rows = min(g.tile_h, g.grid_h - t0), columns = min(g.tile_w, g.grid_w - q0);
     const int group = set * g.together, groups = min(g.together, g.groups - group);
@@ -237,15 +237,15 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
     const int top = (g.first_h + t0) * p->step_h + g.least_h, left = (g.first_w + q0) * p->step_w + g.least_w;
     const int blocks = g.padded / TILE;
 
-    out += image * g.out.n + d * g.out.d;
+    out += image * g.output.n + d * g.output.d;
     int packed_rows = 0;
     for (int c0 = 0; c0 < rows; c0 += g.chunk) {
         const int some = min(g.chunk, rows - c0), need = (c0 + some - 1) * p->step_h + g.reach_h;
-        pack_planes(in, image * g.in.n, &g.in, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
+        pack_planes(in, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices, top,
                     left, packed_rows, need, packed);
         packed_rows = need;
         const int line = p->pitch * EACH, vectors = ((some - 1) * line + columns * EACH + VEC - 1) / VEC;
-        const int apart = vectors * VEC;
+        const int stride = vectors * VEC;
 #if MODE == BLOCKS
         /* Row by row, where nothing is left over. */
         const int flat_rows = columns % WIDE == 0 ? some : 1, flat = columns % WIDE == 0 ? columns : vectors;
@@ -260,33 +260,33 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                             sum_run(packed + k * g.inputs * slices * plane + (c0 + t) * line,
                                     w + ((long)(group + k) * blocks + block) * g.inputs * EACH_INPUT * all * LANES,
                                     &reach, &taps, a * g.out_w + b, flat,
-                                    results + ((k * g.padded + block * TILE) * g.out_w + b) * apart + t * line,
-                                    g.out_w * apart);
+                                    results + ((k * g.padded + block * TILE) * g.out_w + b) * stride + t * line,
+                                    g.out_w * stride);
             const int zero = (g.first_w + q0) * g.out_w - (g.backward ? g.pad[2] : 0); /* column of position 0 */
             const int up = (g.first_h + t0 + c0) * g.out_h + a - (g.backward ? g.pad[1] : 0); /* row of position 0 */
-            const int2 lines = columns_inside(up, g.out_h, g.out.height, some);
+            const int2 lines = columns_inside(up, g.out_h, g.output.height, some);
 #if MODE == ROWS
-            /* Where the rows of y lie together, what is written behind one is written again, by the next. */
-            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.out.width && g.out.h == g.out.width;
+            /* Where the rows of y are contiguous, what is written behind one is written again, by the next. */
+            const bool together = g.out_h == 1 && g.out_w == 1 && columns == g.output.width && g.output.h == g.output.width;
             const int whole = (columns + VEC - 1) / VEC * VEC;
             for (int k = 0; k < groups; k++)
                 for (int o = 0; o < g.outputs; o++) {
-                    const ACC *even = results + (k * g.padded + o) * g.out_w * apart + lines.x * line;
-                    __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.out.c
-                                                   + (up + lines.x * g.out_h) * g.out.h + zero;
+                    const ACC *even = results + (k * g.padded + o) * g.out_w * stride + lines.x * line;
+                    __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.output.c
+                                                   + (up + lines.x * g.out_h) * g.output.h + zero;
                     int t = lines.x;
                     if (together && beta == 0)
                         for (; (lines.y - t) * columns >= whole; t++, even += line, to += columns)
                             for (int j = 0; j < columns; j += VEC)
                                 WRITE(to, j, VGET(0, even + j) * (ACC)alpha);
-                    for (; t < lines.y; t++, even += line, to += g.out_h * g.out.h) {
+                    for (; t < lines.y; t++, even += line, to += g.out_h * g.output.h) {
                         if (g.out_w == 1) {
                             store_run(to, even, columns, alpha, beta);
                         } else if (g.out_w == 2) {
-                            const int begin = max(zero, 0), end = min(zero + 2 * columns, g.out.width);
+                            const int begin = max(zero, 0), end = min(zero + 2 * columns, g.output.width);
                             const int skip = begin - zero;
-                            const ACC *one = even + (skip & 1) * apart + skip / 2;
-                            const ACC *two = even + (1 - (skip & 1)) * apart + (skip + 1) / 2;
+                            const ACC *one = even + (skip & 1) * stride + skip / 2;
+                            const ACC *two = even + (1 - (skip & 1)) * stride + (skip + 1) / 2;
                             for (int c = skip; c < end - zero; c += 2 * VEC, one += VEC, two += VEC) {
                                 const vec u = VGET(0, one), v = VGET(0, two);
                                 vec lo, hi;
@@ -306,9 +306,9 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                             }
                         } else {
                             for (int b = 0; b < g.out_w; b++) {
-                                const int2 inside = columns_inside(zero + b, g.out_w, g.out.width, columns);
+                                const int2 inside = columns_inside(zero + b, g.out_w, g.output.width, columns);
                                 for (int j = inside.x; j < inside.y; j++)
-                                    store_one(to + b + j * g.out_w, even[b * apart + j], alpha, beta);
+                                    store_one(to + b + j * g.out_w, even[b * stride + j], alpha, beta);
                             }
                         }
                     }
@@ -316,16 +316,16 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
 #else
             for (int t = lines.x; t < lines.y; t++) {
                 const ACC *from = results + t * line;
-                __global STORAGE(X_TYPE) *y = out + (up + t * g.out_h) * g.out.h;
+                __global STORAGE(X_TYPE) *y = out + (up + t * g.out_h) * g.output.h;
                 for (int b = 0; b < g.out_w; b++) {
-                    const int2 inside = columns_inside(zero + b, g.out_w, g.out.width, columns);
+                    const int2 inside = columns_inside(zero + b, g.out_w, g.output.width, columns);
 #if EACH > 1
                     for (int k = 0; k < groups * g.outputs; k++) {
-                        const ACC *f = from + (k * g.out_w + b) * apart;
-                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.out.channels - channel);
-                        __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.out.w;
+                        const ACC *f = from + (k * g.out_w + b) * stride;
+                        const int channel = (group * g.outputs + k) * VEC, count = min(VEC, g.output.channels - channel);
+                        __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j++)
-                            store_lanes(to + (long)j * g.out_w * g.out.w, VGET(j, f), count, alpha, beta);
+                            store_lanes(to + (long)j * g.out_w * g.output.w, VGET(j, f), count, alpha, beta);
                     }
 #else
                     const int channels = groups * g.outputs;
@@ -334,16 +334,16 @@ APART void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global co
                         int base[VEC];
                         for (int i = 0; i < VEC; i++) {
                             const int channel = min(c + i, channels - 1), k = channel / g.outputs;
-                            base[i] = ((k * g.padded + channel - k * g.outputs) * g.out_w + b) * apart;
+                            base[i] = ((k * g.padded + channel - k * g.outputs) * g.out_w + b) * stride;
                         }
-                        __global STORAGE(X_TYPE) *to = y + (long)group * g.outputs + c + (zero + b) * g.out.w;
+                        __global STORAGE(X_TYPE) *to = y + (long)group * g.outputs + c + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j += VEC) {
                             vec v[VEC];
 #pragma unroll
                             for (int i = 0; i < VEC; i++)
                                 v[i] = VGET(0, from + base[i] + j);
                             transpose(v);
-                            const long move = (long)g.out_w * g.out.w;
+                            const long move = (long)g.out_w * g.output.w;
                             if (count == VEC && j + VEC <= inside.y) {
 #pragma unroll
                                 for (int i = 0; i < VEC; i++)

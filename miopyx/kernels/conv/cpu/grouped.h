@@ -5,8 +5,8 @@
  * strides and dilations are: rows and columns that lie `step` apart have planes of their own (phases).  So a tile is
  * one flat run of vectors; the few positions between two rows of it are computed too, and not stored.
  *
- * MODE ROWS: lanes are positions, tensors have their rows together.  TURNED: the same from tensors with channels last,
- * turned while they are copied.  CHANNELS: lanes are channels, each of which is a group; an element of a plane is a
+ * MODE ROWS: lanes are positions, rows are contiguous.  TRANSPOSED: the same for tensors with channels last, which are
+ * transposed while they are copied.  CHANNELS: lanes are channels, each of which is a group; an element of a plane is a
  * vector, and what is called a group is a vector of channels.  BLOCKS: lanes are channels of one group, which has whole
  * vectors of inputs and of outputs; an element of a plane is a vector, and so are what is called inputs and outputs.
  */
@@ -20,10 +20,11 @@
 #define MODE 0
 #endif
 #include "include/common.h"
+#include "conv/cpu/grouped_args.h"
 
 #define ROWS 0
 #define CHANNELS 1
-#define TURNED 2
+#define TRANSPOSED 2
 #define BLOCKS 3
 #define TAPS_LIMIT 256 /* of a filter's slice */
 #define DEPTH_LIMIT 32 /* slices of a filter */
@@ -67,33 +68,6 @@ static inline vec load_vector(const ACC *p)
 #define WRITE(p, i, v) VSTORE(X_TYPE)(p, i, v)
 #endif
 
-/* A tensor that is read or written: strides and lengths of n c d h w, and the elements from its first to its last. */
-typedef struct {
-    long n, c, d, h, w, span;
-    int channels, depth, height, width;
-} mx_side;
-
-/* The planes of a tile: `step_h` times `step_w` phases of `sub` positions, `pitch` from row to row, `behind` zeros
- * behind the last row, in whole vectors of elements. */
-typedef struct {
-    int step_h, step_w, pitch, sub, behind;
-} mx_planes;
-
-typedef struct {
-    mx_side in, out;         /* backward weights: x and dy */
-    mx_planes planes;
-    int groups, inputs, outputs, padded; /* channels of a group; outputs in whole tiles */
-    int backward;
-    int taps[3], dilation[3], step[3], pad[3];
-    int out_h, out_w;        /* phases of the output: of backward data with strides */
-    int first_h, first_w;    /* of the grid, in steps */
-    int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk; /* rows and columns; chunk: rows computed at once */
-    int least_h, least_w;    /* where the first tap of position 0 lies */
-    int reach_h;             /* rows that the taps of a position span */
-    int together;            /* groups of a work-item */
-    int parts;               /* backward weights */
-} mx_grouped;
-
 /* The first `count` elements at p, then zeros; `room` elements may be read. */
 static inline vec load_some(__global const STORAGE(X_TYPE) *p, long room, int count)
 {
@@ -125,7 +99,7 @@ static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, SCALAR alpha
 }
 
 /* `count` elements. */
-APART void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
+NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
 {
     int j = 0;
     for (; j + VEC <= count; j += VEC)
@@ -178,7 +152,7 @@ static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, SC
 
 #include "conv/cpu/transpose.h"
 
-/* Columns j of [0, count) of which start + j * step lies in [0, width). */
+/* Columns j of [0, count) of which start + j * step is in [0, width). */
 static inline int2 columns_inside(int start, int step, int width, int count)
 {
     int lo, hi;
@@ -200,7 +174,7 @@ static inline void clear(ACC *to, int count)
 }
 
 /* What follows writes whole vectors: up to VEC - 1 elements behind `count` are written too, before what comes there.
- * pack_rows copies rows that lie `move` apart: columns start + j * step of them where j is inside, else zeros.  Before
+ * pack_rows copies rows at a stride of `move`: columns start + j * step of them where j is inside, else zeros.  Before
  * the first one there are `before` elements of the tensor, and `room` from it on. */
 
 #if MODE == ROWS
@@ -257,7 +231,7 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
             VPUT((vec)((ACC)0), 0, to + j);
     }
 }
-#elif MODE != TURNED
+#elif MODE != TRANSPOSED
 static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, long room, int rows, ACC *to, int pitch,
                              long w, int start, int step, int2 inside)
 {
@@ -275,7 +249,7 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
     }
 }
 #else
-/* `channels` channels at once, whose planes lie `plane` apart. */
+/* `channels` channels at once, at a stride of `plane`. */
 static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, long room, int rows, ACC *to, int pitch,
                              int plane, int channels, long w, int start, int step, int2 inside)
 {
@@ -307,31 +281,31 @@ static inline void pack_rows(__global const STORAGE(X_TYPE) *row, long move, lon
 
 /* Rows [from, end) of the planes of `count` channels (vectors of them) from `channel` on, of the given slices of an
  * image that begins `image` elements behind `in`; row 0 and column 0 are `row` and `column` of the tensor. */
-APART void pack_planes(__global const STORAGE(X_TYPE) *in, long image, const mx_side *s, const mx_planes *p,
+NOINLINE void pack_planes(__global const STORAGE(X_TYPE) *in, long image, const mx_side *s, const mx_planes *p,
                        long channel, int count, const int *slice, int slices, int row, int column, int from, int end,
                        ACC *packed)
 {
     const int step_h = p->step_h, step_w = p->step_w, pitch = p->pitch, sub = p->sub, behind = p->behind * EACH;
     const int plane = step_h * step_w * sub * EACH;
-#if MODE == TURNED
+#if MODE == TRANSPOSED
     const int bunch = VEC;
 #else
     const int bunch = 1;
 #endif
-    for (int part = 0; part < step_h; part++) {
-        /* Rows part + k * step_h. */
-        const int k0 = (from - part + step_h - 1) / step_h, k1 = (end - part + step_h - 1) / step_h;
-        const int2 inside = columns_inside(row + part, step_h, s->height, k1);
+    for (int a = 0; a < step_h; a++) {
+        /* Rows a + k * step_h. */
+        const int k0 = (from - a + step_h - 1) / step_h, k1 = (end - a + step_h - 1) / step_h;
+        const int2 inside = columns_inside(row + a, step_h, s->height, k1);
         const int ka = max(inside.x, k0), kb = max(inside.y, ka);
         const int zeros = (k1 - kb) * pitch * EACH + behind; /* until more rows come there */
         for (int b = 0; b < step_w; b++) {
             const int2 columns = columns_inside(column + b, step_w, s->width, pitch);
             for (int c = 0; c < count; c += bunch)
                 for (int z = 0; z < slices; z++) {
-                    ACC *to = packed + (c * slices + z) * plane + (part * step_w + b) * sub * EACH;
+                    ACC *to = packed + (c * slices + z) * plane + (a * step_w + b) * sub * EACH;
                     const long at = image + (channel + c * EACH) * s->c + slice[z] * s->d
-                                    + (row + part + (long)ka * step_h) * s->h;
-#if MODE == TURNED
+                                    + (row + a + (long)ka * step_h) * s->h;
+#if MODE == TRANSPOSED
                     const int channels = min(count - c, VEC);
                     for (int i = 0; i < channels; i++)
                         clear(to + i * plane * slices + k0 * pitch, (ka - k0) * pitch);
@@ -369,7 +343,7 @@ static inline int slices_of(const mx_grouped *g, int d, int *slice, int *tap)
         } else {
             at = d * g->step[0] + z * g->dilation[0] - g->pad[0];
         }
-        if (at >= 0 && at < g->in.depth) {
+        if (at >= 0 && at < g->input.depth) {
             slice[count] = at;
             tap[count++] = z;
         }

@@ -10,11 +10,7 @@
 #endif
 #define PER_ITEM 16
 #include "include/common.h"
-
-typedef struct {
-    long g, o, i, d, h, w; /* strides */
-    int groups, outputs, inputs, taps[3];
-} mx_filters;
+#include "conv/cpu/grouped_args.h"
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_weights(
     __global const STORAGE(X_TYPE) *restrict w, long w_offset, __global ACC *restrict packed, long packed_offset,

@@ -1,10 +1,10 @@
 /* Backward weights of grouped convolutions with few channels a group on CPU devices.
  *
  * Shape: as conv/cpu/grouped.cl.
- * A work-item, alone in its group, sums the products of one part of the batch's tiles for `together` groups: vectors
+ * A work-item, alone in its group, sums the products of one split of the batch's tiles for `together` groups: vectors
  * of partial sums, whose lanes are added at the end (in mode CHANNELS they are filters of their own).  It writes them
- * to `parts`, in rows of all weights, which conv/cpu/grouped_sum.cl adds up.
- * NDRange: local (1, 1, 1), global (sets of groups, parts).
+ * to `partial`, in rows of all weights, which conv/cpu/grouped_sum.cl adds up.
+ * NDRange: local (1, 1, 1), global (sets of groups, partial).
  * The positions between two rows of a tile multiply zeros for dy with numbers of x: an infinity among these gives NaN
  * for taps that only meet padding there, as products with the zeros of the padding do elsewhere.
  */
@@ -30,8 +30,8 @@ DEFINE_LONG_SUMS(vec)
 #if MODE == BLOCKS
 #define TERM VEC /* vectors of sums of a term: an input's tap */
 /* sums[input] += the products of a run of dy and a run of x at `offset`. */
-APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
-                    const int *restrict offset, int vectors)
+NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int stride, const ACC *restrict x,
+                       const int *restrict offset, int vectors)
 {
     vec s[VEC];
     x += offset[0];
@@ -51,9 +51,9 @@ APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const
 }
 #else
 #define TERM 1
-/* sums[TILE][WIDE] += the products of TILE runs of dy, `apart` from each other, and WIDE runs of x at `offset`. */
-APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const ACC *restrict x,
-                    const int *restrict offset, int vectors)
+/* sums[TILE][WIDE] += the products of TILE runs of dy, at a stride of `stride`, and WIDE runs of x at `offset`. */
+NOINLINE void multiply(vec *restrict sums, const ACC *restrict dy, int stride, const ACC *restrict x,
+                       const int *restrict offset, int vectors)
 {
     vec s[TILE][WIDE];
     const ACC *xs[WIDE];
@@ -68,7 +68,7 @@ APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const
         vec d[TILE];
 #pragma unroll
         for (int o = 0; o < TILE; o++)
-            d[o] = VGET(v, dy + o * apart);
+            d[o] = VGET(v, dy + o * stride);
 #pragma unroll
         for (int t = 0; t < WIDE; t++) {
             const vec a = VGET(v, xs[t]);
@@ -87,7 +87,7 @@ APART void multiply(vec *restrict sums, const ACC *restrict dy, int apart, const
 #endif
 
 /* The sum of the lanes of v[i] in lane i. */
-APART vec sums_of_lanes(const vec *v)
+NOINLINE vec sums_of_lanes(const vec *v)
 {
     vec s[VEC];
 #pragma unroll
@@ -107,9 +107,9 @@ APART vec sums_of_lanes(const vec *v)
     return s[0];
 }
 
-APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
-                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict parts,
-                        const mx_grouped *grouped, int images, int set, int part)
+NOINLINE void compute_split(__global const STORAGE(X_TYPE) *restrict x,
+                        __global const STORAGE(X_TYPE) *restrict dy, __global ACC *restrict partial,
+                        const mx_grouped *grouped, int images, int set, int split)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], gradients[GRADIENTS / VEC], sums[SUMS], totals[SUMS * 3];
@@ -123,8 +123,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     const int terms = g.inputs * each, wides = (terms + WIDE - 1) / WIDE, blocks = g.padded / TILE;
     const int tiles = g.tiles_h * g.tiles_w, per_group = blocks * g.taps[0] * wides * TILE * WIDE * TERM;
     const int plane = p->step_h * p->step_w * p->sub * EACH;
-    const long units = (long)images * g.out.depth * tiles;
-    const long begin = units * part / g.parts, end = units * (part + 1) / g.parts;
+    const long units = (long)images * g.output.depth * tiles;
+    const long begin = units * split / g.splits, end = units * (split + 1) / g.splits;
     int slices = 0, slices_before = -1;
     long added = 0; /* to a lane */
     int settled = 0;
@@ -132,8 +132,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     for (int i = 0; i < groups * per_group; i++)
         sums[i] = (vec)((ACC)0);
     for (long unit = begin; unit < end; unit++) {
-        const int tile = (int)(unit % tiles), d = (int)(unit / tiles) % g.out.depth;
-        const int image = (int)(unit / tiles / g.out.depth);
+        const int tile = (int)(unit % tiles), d = (int)(unit / tiles) % g.output.depth;
+        const int image = (int)(unit / tiles / g.output.depth);
         const int t0 = tile / g.tiles_w * g.tile_h, q0 = tile % g.tiles_w * g.tile_w;
         const int rows = min(g.tile_h, g.grid_h - t0), columns = min(g.tile_w, g.grid_w - q0);
         slices = slices_of(&g, d, slice, slice_tap);
@@ -157,11 +157,11 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
             /* dy has zeros between its rows, and behind the last one. */
             const int sub = (some * p->pitch + 3 * (VEC / EACH) - 1) / (VEC / EACH) * (VEC / EACH);
             const mx_planes q = {1, 1, p->pitch, sub, VEC / EACH};
-            mx_side narrow = g.out;
+            mx_side narrow = g.output;
             narrow.width = q0 + columns;
-            pack_planes(x, image * g.in.n, &g.in, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
+            pack_planes(x, image * g.input.n, &g.input, p, (long)group * g.inputs * EACH, groups * g.inputs, slice, slices,
                         g.least_h + t0 * p->step_h, g.least_w + q0 * p->step_w, packed_rows, need, packed);
-            pack_planes(dy, image * g.out.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
+            pack_planes(dy, image * g.output.n, &narrow, &q, (long)group * g.outputs * EACH, groups * g.outputs, &d, 1,
                         t0 + c0, q0, 0, some, packed_dy);
             packed_rows = need;
             if (added > 0 && added + vectors > BLOCK_TERMS) {
@@ -187,17 +187,17 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
 
     /* Rows of group, output, input, tap; in mode CHANNELS of vectors of channels, tap; in mode BLOCKS of group, vector
      * of outputs, input, tap. */
-    parts += (long)part * g.groups * g.outputs * g.inputs * TERM * all * EACH;
+    partial += (long)split * g.groups * g.outputs * g.inputs * TERM * all * EACH;
 #if MODE == CHANNELS
     for (int k = 0; k < groups; k++)
         for (int t = 0; t < all; t++)
-            *(__global loose *)(parts + ((long)(group + k) * all + t) * VEC) =
+            *(__global loose *)(partial + ((long)(group + k) * all + t) * VEC) =
                 sums[k * per_group + t / each * wides * WIDE + t % each];
 #elif MODE == BLOCKS
     for (int k = 0; k < groups * g.outputs; k++)
         for (int c = 0; c < g.inputs * VEC; c++)
             for (int t = 0; t < all; t++)
-                *(__global loose *)(parts + ((((long)group * g.outputs + k) * g.inputs * VEC + c) * all + t) * VEC) =
+                *(__global loose *)(partial + ((((long)group * g.outputs + k) * g.inputs * VEC + c) * all + t) * VEC) =
                     sums[((k * g.taps[0] + t / each) * wides + c / VEC * each + t % each) * VEC + c % VEC];
 #else
     for (int i = 0; i < groups * per_group; i += VEC) {
@@ -209,7 +209,7 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
     for (int k = 0; k < groups; k++)
         for (int o = 0; o < g.outputs; o++)
             for (int z = 0; z < g.taps[0]; z++) {
-                __global ACC *to = parts + ((long)(group + k) * g.outputs + o) * g.inputs * all + z * each;
+                __global ACC *to = partial + ((long)(group + k) * g.outputs + o) * g.inputs * all + z * each;
                 int i = 0, t = 0;
                 for (int term = 0; term < terms; term++) {
                     const int at = k * per_group + ((o / TILE * g.taps[0] + z) * wides + term / WIDE) * TILE * WIDE
@@ -226,8 +226,8 @@ APART void compute_part(__global const STORAGE(X_TYPE) *restrict x,
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void grouped_weights(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
-    long dy_offset, __global ACC *restrict parts, long parts_offset, const mx_grouped g, int images)
+    long dy_offset, __global ACC *restrict partial, long partial_offset, const mx_grouped g, int images)
 {
-    compute_part(x + x_offset, dy + dy_offset, parts + parts_offset, &g, images, (int)get_group_id(0),
+    compute_split(x + x_offset, dy + dy_offset, partial + partial_offset, &g, images, (int)get_group_id(0),
                  (int)get_group_id(1));
 }

@@ -35,8 +35,8 @@
 #ifndef ACC /* type of products and sums: double when OUT_TYPE is double, int when IN_TYPE is int8 */
 #define ACC float
 #endif
-#ifndef PARTS /* what to build: 1 pack_filters, 2 convolve, 3 both */
-#define PARTS 3
+#ifndef KERNELS /* what to build: 1 pack_filters, 2 convolve, 3 both */
+#define KERNELS 3
 #endif
 #ifndef BACKWARD /* 1 backward data */
 #define BACKWARD 0
@@ -65,7 +65,7 @@
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
 #endif
-#if (PARTS & 2) && (ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1 || K_BLOCK > BLOCK_TERMS)
+#if (KERNELS & 2) && (ROWS < 1 || VEC % ROWS != 0 || MAX_ROWS % ROWS != 0 || K_BLOCK < 1 || K_BLOCK > BLOCK_TERMS)
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
@@ -88,7 +88,7 @@ typedef struct {
 
 #if BACKWARD
 /* Taps t with (place + pad - t dilation) divisible by the stride. */
-APART mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
+NOINLINE mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
 {
     const long stride = p->step[axis], dilation = p->dilation[axis] % stride, wanted = (place + p->pad[axis]) % stride;
     mx_taps taps = {0, 0, 0, 0};
@@ -110,7 +110,7 @@ APART mx_taps taps_of(const mx_conv_problem *p, int axis, long place)
 }
 #endif
 
-#if PARTS & 1
+#if KERNELS & 1
 #include "conv/cpu/transpose.h"
 
 #define PACKED_CHANNELS 16 /* that a work-item packs of backward data's filter */
@@ -121,7 +121,7 @@ typedef struct {
     long before, count, number;
 } mx_packed_tap;
 
-APART mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
+NOINLINE mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
 {
     mx_taps taps[3];
     long number[3];
@@ -146,7 +146,7 @@ APART mx_packed_tap packed_tap(const mx_conv_problem *p, long tap)
 #endif
 
 /* Elements of an array from `at` on, as many as there are of a vector's. */
-APART vec load_end(__global const STORAGE(W_TYPE) *w, long at, long size)
+NOINLINE vec load_end(__global const STORAGE(W_TYPE) *w, long at, long size)
 {
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++)
@@ -172,7 +172,7 @@ static inline void store_block(__global ACC *to, const vec *rows, int block, int
     vstore4(vload4(0, from), 0, to);
 }
 
-/* Write VEC rows of one tap and channel, whose blocks begin `depth` blocks apart; `blocks` of them. */
+/* Write VEC rows of one tap and channel, whose blocks have a stride of `depth` blocks; `blocks` of them. */
 static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks, int block)
 {
     for (int i = 0; i < blocks; i++)
@@ -180,7 +180,7 @@ static inline void store_rows(__global ACC *to, vec rows, long depth, int blocks
 }
 
 /* What work-item `id` packs of a group. */
-APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *restrict packed,
+NOINLINE void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *restrict packed,
                      const mx_conv_problem *p, int block, long id, long group)
 {
     const long taps = p->w.len[2] * p->w.len[3] * p->w.len[4], size = p->w.len[0] * p->w.len[1] * taps;
@@ -212,7 +212,7 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
         for (long row = 0; row < rows; row += VEC) {
             const int blocks = (int)min((long)(VEC / block), row_blocks - row / block);
             __global ACC *to = packed + row / block * depth * block;
-            vec turned[PACKED_CHANNELS * VEC];
+            vec transposed[PACKED_CHANNELS * VEC];
             for (long c = c0; c < c1; c++) {
                 const long from = (group * filters + c) * rows;
 #pragma unroll
@@ -220,14 +220,14 @@ APART void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC *r
                     v[i] = load_filters(w, (from + min(row + i, rows - 1)) * taps + tap, size);
                 transpose(v);
                 for (int j = 0; j < count; j++)
-                    turned[j * PACKED_CHANNELS + c - c0] = v[j];
+                    transposed[j * PACKED_CHANNELS + c - c0] = v[j];
             }
             /* One run of memory after the other: at the same time they would want the same lines of the cache. */
             for (int i = 0; i < blocks; i++)
                 for (int j = 0; j < count; j++)
                     for (long c = c0; c < c1; c++)
                         store_block(to + i * depth * block + place[j] + c * step[j],
-                                    turned + j * PACKED_CHANNELS + c - c0, block, i);
+                                    transposed + j * PACKED_CHANNELS + c - c0, block, i);
         }
     }
 #else
@@ -255,7 +255,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 }
 
 #endif
-#if PARTS & 2
+#if KERNELS & 2
 
 DEFINE_LONG_SUMS(vec)
 
@@ -263,13 +263,13 @@ DEFINE_LONG_SUMS(vec)
 #define FAR (-(1 << 30))        /* a coordinate outside of any image */
 
 /* What the positions of a tile see: the coordinates of each one's place in the input for a tap that moves by nothing,
- * and pieces of a vector that lie together there. */
+ * and pieces of a vector that are contiguous there. */
 typedef struct {
     LANE d[WIDTH], h[WIDTH], w[WIDTH];
     int pieces[N_VECTORS + 1];     /* those of vector j are pieces[j] ... pieces[j + 1] - 1 */
     int lanes[WIDTH];              /* of a piece, a bit each */
-    long at[WIDTH];                /* where its vector's lane 0 would lie */
-    int runs, run_at[WIDTH], run_length[WIDTH]; /* elements of the output that lie together */
+    long at[WIDTH];                /* where its vector's lane 0 would be */
+    int runs, run_at[WIDTH], run_length[WIDTH]; /* contiguous elements of the output */
     long run_to[WIDTH];
 } mx_tile;
 
@@ -305,11 +305,11 @@ typedef struct {
     int count;
     long moved[K_BLOCK], least, most; /* how far each moves a place, and the bounds of that */
     int inside[K_BLOCK * N_VECTORS];  /* the lanes of each vector that it leaves in the tensor, a bit each */
-} mx_sight;
+} mx_tap_block;
 
 /* `count` taps from `from` on. */
-APART void look(mx_sight *restrict s, const mx_tile *restrict t, int used, const mx_tensor *restrict x, long from,
-                int count, mx_taps d, mx_taps h, mx_taps w)
+NOINLINE void set_tap_block(mx_tap_block *restrict s, const mx_tile *restrict t, int used,
+                            const mx_tensor *restrict x, long from, int count, mx_taps d, mx_taps h, mx_taps w)
 {
     int in_d[N_VECTORS], in_h[N_VECTORS], in_w[AXIS_TAPS * N_VECTORS];
     for (int i = 0; i < min(w.count, (long)AXIS_TAPS); i++)
@@ -341,7 +341,7 @@ APART void look(mx_sight *restrict s, const mx_tile *restrict t, int used, const
     }
 }
 
-/* `count` channels of VEC places in the input that lie STEP apart from `at` on, into vectors `row` apart.  Lanes
+/* `count` channels of VEC places in the input, from `at` on at a stride of `step`, into every `row`-th vector.  Lanes
  * that are not in `keep` become 0, or what they were. */
 #define FILL(STEP_LOAD)                                                      \
     if (all)                                                                 \
@@ -378,7 +378,7 @@ static inline void fill_lanes(vec *restrict panel, long row, __global const STOR
 static inline void fill(vec *restrict panel, long row, __global const STORAGE(IN_TYPE) *restrict in, long at,
                         long plane, long count, long size, lane_mask keep, bool all, bool first, long step)
 {
-    /* Lanes that are not kept may lie outside of the tensor: of the first and last channels of all. */
+    /* Lanes that are not kept may be outside the tensor: of the first and last channels of all. */
     const long span = step * VEC;
     long from = 0, to = step <= 2 ? count : 0;
     if (at < 0)
@@ -404,7 +404,7 @@ static inline void fill(vec *restrict panel, long row, __global const STORAGE(IN
             *panel = keep ? STEP_LOAD(at + s->moved[k]) : OTHER;             \
         }
 
-static inline void fill_taps(vec *restrict panel, const mx_sight *restrict s, const int *restrict inside, int piece,
+static inline void fill_taps(vec *restrict panel, const mx_tap_block *restrict s, const int *restrict inside, int piece,
                              __global const STORAGE(IN_TYPE) *restrict in, long at, long plane, long count, bool first,
                              long step)
 {
@@ -421,8 +421,8 @@ static inline void fill_taps(vec *restrict panel, const mx_sight *restrict s, co
 }
 
 /* `count` channels, from that at `from` on, of a block of taps. */
-APART void pack_panel(vec *restrict panel, const mx_tile *restrict t, const mx_sight *restrict s, int used,
-                      __global const STORAGE(IN_TYPE) *restrict in, long from, long plane, long count, long size,
+NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const mx_tap_block *restrict s, int used,
+                         __global const STORAGE(IN_TYPE) *restrict in, long from, long plane, long count, long size,
                       long step)
 {
     const long row = s->count * N_VECTORS;
@@ -449,7 +449,7 @@ APART void pack_panel(vec *restrict panel, const mx_tile *restrict t, const mx_s
     }
 }
 
-/* n elements of the output that lie together. */
+/* n contiguous elements of the output. */
 static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restrict sums, int n,
                              const SCALAR alpha, const SCALAR beta, bool stream)
 {
@@ -474,7 +474,7 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
         STORE_MIXED(OUT_TYPE, out, i, sums[i], alpha, beta);
 }
 
-APART void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
+NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
                       const mx_tile *restrict t, int used, bool pairs, const SCALAR alpha, const SCALAR beta,
                       bool stream)
 {
@@ -494,9 +494,9 @@ APART void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, cons
 
 /* Find `lanes` positions from `position` on, in a grid q per image: where they read, and where they write, `phases`
  * elements each. */
-APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, const long *q,
-                      const mx_tensor *restrict x, const mx_tensor *restrict y, const long *in_step,
-                      const long *out_step, const long *place, int phases)
+NOINLINE void place_tile(mx_tile *restrict t, long position, int lanes, int used, const long *q,
+                         const mx_tensor *restrict x, const mx_tensor *restrict y, const long *in_step,
+                         const long *out_step, const long *place, int phases)
 {
     const long x_h = x->len[4], x_d = x->len[3] * x_h, x_n = x->len[2] * x_d * x->len[1];
     const long y_h = y->len[4], y_d = y->len[3] * y_h, y_n = y->len[2] * y_d * y->len[1];
@@ -510,7 +510,7 @@ APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, c
     long n = position, last_at = 0;
     int piece = -1;
     t->runs = 0;
-    for (int l = 0; l < lanes;) { /* what lies in one row of the grid and in one vector */
+    for (int l = 0; l < lanes;) { /* what is in one row of the grid and in one vector */
         const int skip = l % VEC;
         const int some = (int)min(min((long)(VEC - skip), q[2] - a[2]), (long)(lanes - l));
         const long d = a[0] * in_step[0], h = a[1] * in_step[1], w = a[2] * in_step[2];
@@ -558,7 +558,7 @@ APART void place_tile(mx_tile *restrict t, long position, int lanes, int used, c
 }
 
 /* The tile and the chunk of rows that number `id` of a group means. */
-APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict a,
+NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict a,
                          __global STORAGE(OUT_TYPE) *restrict out, const mx_conv_problem *p, long id, long group,
                          long tiles, long chunks, bool in_place, bool pairs, bool stream, const SCALAR alpha,
                          const SCALAR beta)
@@ -617,7 +617,7 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
         const long t_blocks = max((taps + K_BLOCK - 1) / K_BLOCK, 1L);
         const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L), c_blocks = (channels + c_block - 1) / c_block;
         const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
-        mx_sight sight;
+        mx_tap_block tap_block;
         long c0 = 0, t0 = 0, k0 = 0, terms = 0;
         int settled = 0;
         for (long block = 0; block < blocks; block++) {
@@ -625,8 +625,8 @@ APART void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global 
             const long t1 = (block % t_blocks + 1) * taps / t_blocks, k1 = k0 + (c1 - c0) * (t1 - t0);
             if (taps > 0) {
                 if (block == 0 || t_blocks > 1)
-                    look(&sight, &t, used, x, t0, (int)(t1 - t0), d, h, w);
-                pack_panel(panel, &t, &sight, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
+                    set_tap_block(&tap_block, &t, used, x, t0, (int)(t1 - t0), d, h, w);
+                pack_panel(panel, &t, &tap_block, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
             const bool last = block + 1 == blocks && pair + 1 == phases_together;
             const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;

@@ -100,7 +100,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    APART void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,            \
+    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,         \
                           __global const ACC *const *panels, int segments, int depth,                     \
                           __global STORAGE(OUT_TYPE) *restrict out, const long *to,                       \
                           SCALAR alpha, SCALAR beta)                                                      \
@@ -157,21 +157,21 @@ DEFINE_MULTIPLY(4, ROWS_4)
 #endif
 
 /* What a work-item computes: a chunk of the pixels of a phase and some tiles of channels; phases times shares of the
- * tiles are `parts`. */
-APART void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
-                      __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
-                      const SCALAR alpha, const SCALAR beta, int part, int parts, long chunk, long chunks,
+ * tiles are numbered by `item`, below `items`. */
+NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
+                         __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
+                      const SCALAR alpha, const SCALAR beta, int item, int items, long chunk, long chunks,
                       int group)
 {
     const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
 #if BACKWARD
     /* Phases run fastest, so that a range of work-groups has some of each: they differ in their taps. */
-    const int phases = g.step[0] * g.step[1] * g.step[2], phase = part % phases;
+    const int phases = g.step[0] * g.step[1] * g.step[2], phase = item % phases;
 #else
     const int phases = 1, phase = 0;
 #endif
-    const int share = part / phases, shares = parts / phases;
+    const int share = item / phases, shares = items / phases;
     const int first_tile = (int)((long)share * tiles / shares), last_tile = (int)((long)(share + 1) * tiles / shares);
     const axis_t d = axis_of(g, 0, phase / (g.step[1] * g.step[2]), BACKWARD);
     const axis_t h = axis_of(g, 1, phase / g.step[2] % g.step[1], BACKWARD);
@@ -190,7 +190,7 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
     in += (long)group * g.inputs;
     out += (long)group * g.outputs;
 
-    /* Where each pixel's first tap lies, and the pixel itself. */
+    /* The place of each pixel's first tap, and the pixel itself. */
     int at_d[ALL], at_h[ALL], at_w[ALL];
     long from[ALL], to[ALL];
     {
@@ -199,9 +199,9 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
         for (int i = 0; i < count;) {
             const int run = min(w.count - iw, count - i), pd = d.in_first + id * d.in_every;
             const int ph = h.in_first + ih * h.in_every, pw = w.in_first + iw * w.in_every;
-            const long f = ((((long)n * g.in[0] + pd) * g.in[1] + ph) * g.in[2] + pw) * g.in_pixel;
-            const long t = ((((long)n * g.out[0] + d.first + id * d.every) * g.out[1] + h.first + ih * h.every)
-                            * g.out[2] + w.first + iw * w.every) * g.out_pixel;
+            const long f = ((((long)n * g.in_len[0] + pd) * g.in_len[1] + ph) * g.in_len[2] + pw) * g.in_pixel;
+            const long t = ((((long)n * g.out_len[0] + d.first + id * d.every) * g.out_len[1] + h.first + ih * h.every)
+                            * g.out_len[2] + w.first + iw * w.every) * g.out_pixel;
             for (int j = 0; j < run; j++) {
                 at_d[i + j] = pd;
                 at_h[i + j] = ph;
@@ -252,13 +252,13 @@ APART void conv_share(__global const ACC *restrict in, __global const ACC *restr
             for (int segment = 0; segment < segments; segment++) {
                 const int t = tap + segment, jw = t % w.taps, jh = t / w.taps % h.taps, jd = t / w.taps / h.taps;
                 const int move_d = jd * d.in_tap, move_h = jh * h.in_tap, move_w = jw * w.in_tap;
-                const long move = (((long)move_d * g.in[1] + move_h) * g.in[2] + move_w) * g.in_pixel;
+                const long move = (((long)move_d * g.in_len[1] + move_h) * g.in_len[2] + move_w) * g.in_pixel;
                 panel[segment] = filters + (((long)(d.tap_first + jd * d.tap_every) * g.taps[1] + h.tap_first
                     + jh * h.tap_every) * g.taps[2] + w.tap_first + jw * w.tap_every) * g.inputs * used * VEC;
                 __global const ACC **there = pixel + segment * ALL;
                 for (int i = 0; i < count; i++) {
-                    const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in[0]
-                        && (uint)(at_h[i] + move_h) < (uint)g.in[1] && (uint)(at_w[i] + move_w) < (uint)g.in[2];
+                    const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in_len[0]
+                        && (uint)(at_h[i] + move_h) < (uint)g.in_len[1] && (uint)(at_w[i] + move_w) < (uint)g.in_len[2];
                     there[i] = inside ? in + (from[i] + move) : zero;
                 }
                 for (int i = count; i < padded; i++)

@@ -2,21 +2,14 @@
  *
  * VEC elements of ACC are a vector; whoever includes this defines both, and FILTER_TYPE, IN_TYPE and OUT_TYPE.
  */
+#include "conv/cpu/implicit_nhwc_args.h"
+
 typedef MX_JOIN(ACC, VEC) vec;
 #define LOAD_VEC(p) MX_JOIN(vload, VEC)(0, p)
 #define STORE_VEC(v, p) MX_JOIN(vstore, VEC)(v, 0, p)
 
-/* A convolution of `inputs` channels to `outputs` channels a group, whatever tensors they are of.  Arrays are d h w. */
-typedef struct {
-    int images, groups;
-    int inputs, outputs;
-    int in_pixel, out_pixel;   /* elements from one pixel to the next */
-    int in[3], out[3];         /* pixels */
-    int taps[3], pad[3], step[3], dilation[3];
-} mx_nhwc;
-
 /* One axis of the outputs that see the same taps: place i is output first + i * every; its tap j is tap
- * tap_first + j * tap_every of the filter and lies at input in_first + i * in_every + j * in_tap. */
+ * tap_first + j * tap_every of the filter and meets input in_first + i * in_every + j * in_tap. */
 typedef struct {
     int count, first, every;
     int taps, tap_first, tap_every;
@@ -29,7 +22,7 @@ static inline axis_t axis_of(const mx_nhwc g, int a, int f, bool backward)
     axis_t x;
     x.first = 0;
     x.every = 1;
-    x.count = g.out[a];
+    x.count = g.out_len[a];
     x.taps = g.taps[a];
     x.tap_first = 0;
     x.tap_every = 1;
@@ -46,7 +39,7 @@ static inline axis_t axis_of(const mx_nhwc g, int a, int f, bool backward)
         return x;
     x.every = step;
     x.first = (f - g.pad[a] % step + step) % step;
-    x.count = x.first < g.out[a] ? (g.out[a] - x.first + step - 1) / step : 0;
+    x.count = x.first < g.out_len[a] ? (g.out_len[a] - x.first + step - 1) / step : 0;
     x.taps = 0;
     for (int r = 0; r < min(step, g.taps[a]); r++)
         if ((x.first + g.pad[a] - (long)r * g.dilation[a]) % step == 0) {

@@ -4,9 +4,9 @@
  * forward, channels backward) in tiles of up to N_VECTORS vectors, and for each step of the sum (tap and channel
  * forward, tap and filter backward) the lanes of the tile.  Lanes beyond the last are zeros.  `zeros` elements of 0
  * come before all.
- *     NDRange: local (1, 1, 1), global (vectors of lanes, parts of depth, groups)
+ *     NDRange: local (1, 1, 1), global (vectors of lanes, shares of depth, groups)
  * convert: lines of `in` become ACC, with `left` and `right` zeros about them.
- *     NDRange: local (1), global (parts)
+ *     NDRange: local (1), global (shares)
  */
 #ifndef IN_TYPE /* storage type of what is read */
 #define IN_TYPE float
@@ -58,9 +58,9 @@ static inline void transpose(vec *a)
     }
 }
 
-/* Vector v of a group's lanes, part of their depth. */
-APART void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
-                       int taps, int channels, long zeros, int v, long part, long parts, long group)
+/* Vector v of a group's lanes, one share of their depth. */
+NOINLINE void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
+                       int taps, int channels, long zeros, int v, long share, long shares, long group)
 {
     const int lanes = BACKWARD ? channels : filters;
     const long depth = (long)taps * (BACKWARD ? filters : channels);
@@ -72,11 +72,11 @@ APART void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC
     const int count = min(lanes - v * VEC, VEC);
     w += group * filters * taps * channels;
     if (v == 0 && group == 0)
-        for (long i = part; i < zeros; i += parts)
+        for (long i = share; i < zeros; i += shares)
             out[i] = 0;
     out += zeros + (group * vectors + first) * VEC * depth + (v - first) * VEC;
 #if BACKWARD
-    const long from = depth * part / parts, to = depth * (part + 1) / parts;
+    const long from = depth * share / shares, to = depth * (share + 1) / shares;
     int k = (int)(from % filters), tap = (int)(from / filters);
     for (long i = from; i < to; i++) {
         __global const STORAGE(IN_TYPE) *p = w + ((long)k * taps + tap) * channels + v * VEC;
@@ -94,7 +94,7 @@ APART void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC
 #else
     const long blocks = (depth + VEC - 1) / VEC;
     w += v * VEC * depth;
-    for (long block = blocks * part / parts; block < blocks * (part + 1) / parts; block++) {
+    for (long block = blocks * share / shares; block < blocks * (share + 1) / shares; block++) {
         const long i = block * VEC;
         if (i + VEC <= depth) {
             vec a[VEC];
@@ -124,24 +124,24 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
                 get_num_groups(1), get_group_id(2));
 }
 
-/* A part of the lines. */
-APART void convert_part(__global const STORAGE(IN_TYPE) *restrict in, __global ACC *restrict out, long lines,
-                        long length, long left, long right, long part, long parts)
+/* One share of the lines. */
+NOINLINE void convert_share(__global const STORAGE(IN_TYPE) *restrict in, __global ACC *restrict out, long lines,
+                        long length, long left, long right, long share, long shares)
 {
     if (lines == 1) {
         /* Pieces of the one line: zeros come before the first and behind the last. */
-        const long vectors = (length + VEC - 1) / VEC, first = vectors * part / parts * VEC;
+        const long vectors = (length + VEC - 1) / VEC, first = vectors * share / shares * VEC;
         in += first;
-        length = min(length, vectors * (part + 1) / parts * VEC) - first;
-        if (part > 0) {
+        length = min(length, vectors * (share + 1) / shares * VEC) - first;
+        if (share > 0) {
             out += left + first;
             left = 0;
         }
-        if (part + 1 < parts)
+        if (share + 1 < shares)
             right = 0;
     }
-    const long pitch = left + length + right, begin = lines == 1 ? 0 : lines * part / parts;
-    const long end = lines == 1 ? 1 : lines * (part + 1) / parts;
+    const long pitch = left + length + right, begin = lines == 1 ? 0 : lines * share / shares;
+    const long end = lines == 1 ? 1 : lines * (share + 1) / shares;
     for (long line = begin; line < end; line++) {
         __global const STORAGE(IN_TYPE) *p = in + line * length;
         __global ACC *to = out + line * pitch;
@@ -162,5 +162,5 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
     __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global ACC *restrict out, long out_offset,
     long lines, long length, long left, long right)
 {
-    convert_part(in + in_offset, out + out_offset, lines, length, left, right, get_group_id(0), get_num_groups(0));
+    convert_share(in + in_offset, out + out_offset, lines, length, left, right, get_group_id(0), get_num_groups(0));
 }

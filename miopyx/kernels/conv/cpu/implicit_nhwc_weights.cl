@@ -3,14 +3,14 @@
  *
  * Shape: any (see mx_nhwc, forward: `in` is x, `out` dy).  All tensors are packed.
  * Ownership: one work-item, alone in its group, computes a tile of columns for up to K_CHUNK filters and sums over the
- * pixels of its part in one fixed order.  A single part becomes dw at once; several lie in the workspace as ACC, and
- * sum_parts adds them up in their order.  The number of parts is the problem's alone.
+ * pixels of its split in one fixed order.  A single split becomes dw at once; several lie in the workspace as ACC, and
+ * sum_partial adds them up in their order.  The number of splits is the problem's alone.
  * NDRange: local (1, 1, 1)
- *     conv_nhwc_weights: global (tiles of columns, chunks of filters, groups * parts)
- *     sum_parts: global (pieces)
+ *     conv_nhwc_weights: global (tiles of columns, chunks of filters, groups * splits)
+ *     sum_partial: global (pieces)
  * Registers: ROWS filters, whose gradients are broadcast, by V vectors of columns.  Columns are taps and channels in
  * one, so that few channels fill vectors too.
- * Tuning: K_CHUNK may change the number of parts, and so the last bits; P_BLOCK changes none.
+ * Tuning: K_CHUNK may change the number of splits, and so the last bits; P_BLOCK changes none.
  * Pixels in the padding are zeros, so an infinite gradient makes NaN there, as it does for the GEMM solvers.
  */
 #ifndef IN_TYPE
@@ -44,7 +44,7 @@
 
 /* sums[ROWS][V] = or += sum over `depth` pixels of a[p * K_CHUNK + i] * b[p * V + j]. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    APART void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                          \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                       \
                           const ACC *restrict b, int depth)                                               \
     {                                                                                                     \
         vec s[ROWS][V];                                                                                   \
@@ -92,7 +92,7 @@ static inline void clear(ACC *restrict to, int count)
         STORE_VEC((vec)((ACC)0), to + i);
 }
 
-/* `count` rows of V vectors that lie `step` apart. */
+/* `count` rows of V vectors at a stride of `step`. */
 #define DEFINE_COPY_ROWS(V)                                                                                       \
     static inline void copy_rows_##V(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict p, int count,    \
                                      long step)                                                                   \
@@ -108,18 +108,18 @@ DEFINE_COPY_ROWS(3)
 DEFINE_COPY_ROWS(4)
 #endif
 
-/* A tile of columns of a chunk of filters, over the pixels of a part; groups times parts are `sheets`. */
-APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
-                    __global ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
+/* A tile of columns of a chunk of filters, over the pixels of one split of a group. */
+NOINLINE void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
+                    __global ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
                     const mx_nhwc *geometry, const SCALAR alpha, const SCALAR beta, int tile, int tiles,
-                    int chunk, int chunks, int sheet, int sheets)
+                    int chunk, int chunks, int sum, int sums_count)
 {
     const mx_nhwc g = *geometry;
     const int taps = g.taps[0] * g.taps[1] * g.taps[2], columns = taps * g.inputs;
     const int vectors = (columns + VEC - 1) / VEC;
     const int v0 = (int)((long)tile * vectors / tiles), used = (int)((long)(tile + 1) * vectors / tiles) - v0;
     const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
-    const int group = sheet % g.groups, part = sheet / g.groups, parts = sheets / g.groups;
+    const int group = sum % g.groups, split = sum / g.groups, splits = sums_count / g.groups;
     const int row_tiles = (g.outputs + rows - 1) / rows;
     const int k0 = (int)((long)chunk * row_tiles / chunks) * rows;
     const int padded = (int)((long)(chunk + 1) * row_tiles / chunks) * rows - k0;
@@ -128,15 +128,15 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
     if (filters <= 0)
         return;
 
-    /* Taps that lie side by side in x are one unit. */
+    /* Taps whose pixels of x are contiguous are one unit. */
     const int together = g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1, unit = together * g.inputs;
-    const long pixels = (long)g.images * g.out[0] * g.out[1] * g.out[2];
-    const long end = (part + 1) * pixels / parts, x_size = (long)g.images * g.in[0] * g.in[1] * g.in[2] * g.in_pixel;
-    long p = part * pixels / parts;
-    int w = (int)(p % g.out[2]), h = (int)(p / g.out[2] % g.out[1]), d = (int)(p / g.out[2] / g.out[1] % g.out[0]);
-    long n = p / g.out[2] / g.out[1] / g.out[0];
+    const long pixels = (long)g.images * g.out_len[0] * g.out_len[1] * g.out_len[2];
+    const long end = (split + 1) * pixels / splits, x_size = (long)g.images * g.in_len[0] * g.in_len[1] * g.in_len[2] * g.in_pixel;
+    long p = split * pixels / splits;
+    int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]), d = (int)(p / g.out_len[2] / g.out_len[1] % g.out_len[0]);
+    long n = p / g.out_len[2] / g.out_len[1] / g.out_len[0];
 
-    /* The tile's part of each unit, columns `left` to `right` of it, and where the unit's first tap lies. */
+    /* What the tile has of each unit, columns `left` to `right`, and the pixel of the unit's first tap. */
     int left[UNITS], right[UNITS], shift_d[UNITS], shift_h[UNITS], shift_w[UNITS];
     long line[UNITS];
     const int first_unit = j0 / unit, units = (j1 - 1) / unit - first_unit + 1;
@@ -169,17 +169,17 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
         }
         for (int i = 0; i < depth;) {
             /* A run of pixels in one row of dy. */
-            const int run = min(g.out[2] - w, depth - i);
+            const int run = min(g.out_len[2] - w, depth - i);
             for (int u = 0; u < units; u++) {
                 const int xd = d * g.step[0] + shift_d[u], xh = h * g.step[1] + shift_h[u];
-                line[u] = (uint)xd < (uint)g.in[0] && (uint)xh < (uint)g.in[1]
-                    ? ((n * g.in[0] + xd) * g.in[1] + xh) * g.in[2] * g.in_pixel + (long)group * g.inputs : -1;
+                line[u] = (uint)xd < (uint)g.in_len[0] && (uint)xh < (uint)g.in_len[1]
+                    ? ((n * g.in_len[0] + xd) * g.in_len[1] + xh) * g.in_len[2] * g.in_pixel + (long)group * g.inputs : -1;
             }
             ACC *to = panel + i * width;
             if (plain) {
                 const int xw = w * g.step[2] + shift_w[0], step = g.step[2];
                 int from = xw < 0 ? min(run, (step - 1 - xw) / step) : 0;
-                int after = xw < g.in[2] ? min(run, (g.in[2] - 1 - xw) / step + 1) : 0;
+                int after = xw < g.in_len[2] ? min(run, (g.in_len[2] - 1 - xw) / step + 1) : 0;
                 if (line[0] < 0 || after < from)
                     from = after = run;
                 clear(to, from * width);
@@ -202,12 +202,12 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
                         const int xw = (w + r) * g.step[2] + shift_w[u], length = right[u] - left[u];
                         if (line[u] < 0)
                             clear(row, length);
-                        else if (xw >= 0 && xw + together <= g.in[2]) {
+                        else if (xw >= 0 && xw + together <= g.in_len[2]) {
                             const long there = line[u] + (long)xw * g.in_pixel + left[u];
                             copy(row, x + there, length, x_size - there);
                         } else {
-                            /* Taps s0 to s1 meet x; those of a unit are in_pixel apart, as `inputs` is then. */
-                            const int s0 = clamp(-xw, 0, together), s1 = clamp(g.in[2] - xw, s0, together);
+                            /* Taps s0 to s1 meet x; a unit's have the stride in_pixel, which is `inputs` then. */
+                            const int s0 = clamp(-xw, 0, together), s1 = clamp(g.in_len[2] - xw, s0, together);
                             const int from = clamp(s0 * g.inputs, left[u], right[u]) - left[u];
                             const int after = clamp(s1 * g.inputs - left[u], from, length);
                             const long there = line[u] + (long)xw * g.in_pixel + left[u] + from;
@@ -221,11 +221,11 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
                 }
             i += run;
             w += run;
-            if (w == g.out[2]) {
+            if (w == g.out_len[2]) {
                 w = 0;
-                if (++h == g.out[1]) {
+                if (++h == g.out_len[1]) {
                     h = 0;
-                    if (++d == g.out[0]) {
+                    if (++d == g.out_len[0]) {
                         d = 0;
                         n++;
                     }
@@ -255,8 +255,8 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
         const long at = ((long)group * g.outputs + k0 + k) * columns + j0;
         const ACC *lanes = (const ACC *)s;
         int j = 0;
-        if (parts > 1) {
-            __global ACC *to = sums_of_parts + (long)part * g.groups * g.outputs * columns + at;
+        if (splits > 1) {
+            __global ACC *to = partial + (long)split * g.groups * g.outputs * columns + at;
             for (; j + VEC <= j1 - j0; j += VEC)
                 STORE_VEC(s[j / VEC], to + j);
             for (; j < j1 - j0; j++)
@@ -276,23 +276,23 @@ APART void sum_tile(__global const STORAGE(IN_TYPE) *restrict x, __global const 
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc_weights(
     __global const STORAGE(IN_TYPE) *restrict x, long x_offset, __global const STORAGE(IN_TYPE) *restrict dy,
-    long dy_offset, __global ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dy_offset, __global ACC *restrict partial, long partial_offset, __global STORAGE(IN_TYPE) *restrict dw,
     long dw_offset, const mx_nhwc g, const SCALAR alpha, const SCALAR beta)
 {
-    sum_tile(x + x_offset, dy + dy_offset, sums_of_parts + parts_offset, dw + dw_offset, &g, alpha, beta,
+    sum_tile(x + x_offset, dy + dy_offset, partial + partial_offset, dw + dw_offset, &g, alpha, beta,
              get_group_id(0), get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2),
              get_num_groups(2));
 }
 
-/* A piece of dw from its parts. */
-APART void sum_piece(__global const ACC *restrict sums_of_parts, __global STORAGE(IN_TYPE) *restrict dw,
-                     long elements, int parts, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
+/* A piece of dw from its partial sums. */
+NOINLINE void sum_piece(__global const ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
+                     long elements, int splits, const SCALAR alpha, const SCALAR beta, long piece, long pieces)
 {
     const long vectors = elements / VEC;
     for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {
         vec sum = (vec)((ACC)0);
-        for (int part = 0; part < parts; part++)
-            sum += LOAD_VEC(sums_of_parts + part * elements + v * VEC);
+        for (int split = 0; split < splits; split++)
+            sum += LOAD_VEC(partial + split * elements + v * VEC);
         if (beta != 0)
             VSTORE(IN_TYPE)(dw, v * VEC, (ACC)alpha * sum + (ACC)beta * TO_VEC(VLOAD(IN_TYPE)(dw, v * VEC)));
         else
@@ -301,16 +301,16 @@ APART void sum_piece(__global const ACC *restrict sums_of_parts, __global STORAG
     if (piece == 0)
         for (long i = vectors * VEC; i < elements; i++) {
             ACC sum = 0;
-            for (int part = 0; part < parts; part++)
-                sum += sums_of_parts[part * elements + i];
+            for (int split = 0; split < splits; split++)
+                sum += partial[split * elements + i];
             STORE_MIXED(IN_TYPE, dw, i, sum, alpha, beta);
         }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
-    __global const ACC *restrict sums_of_parts, long parts_offset, __global STORAGE(IN_TYPE) *restrict dw,
-    long dw_offset, long elements, int parts, const SCALAR alpha, const SCALAR beta)
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_partial(
+    __global const ACC *restrict partial, long partial_offset, __global STORAGE(IN_TYPE) *restrict dw,
+    long dw_offset, long elements, int splits, const SCALAR alpha, const SCALAR beta)
 {
-    sum_piece(sums_of_parts + parts_offset, dw + dw_offset, elements, parts, alpha, beta, get_group_id(0),
+    sum_piece(partial + partial_offset, dw + dw_offset, elements, splits, alpha, beta, get_group_id(0),
               get_num_groups(0));
 }

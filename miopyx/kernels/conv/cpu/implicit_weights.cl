@@ -1,16 +1,16 @@
-/* Backward weights as an implicit GEMM for CPU devices, tensors packed with rows closest (NCW, NCHW, NCDHW).
+/* Backward weights as an implicit GEMM for CPU devices, tensors packed with rows contiguous (NCW, NCHW, NCDHW).
  *
  * dw[lane][row] = sum over positions of U[lane][position] * V[row][position], a group at a time.  One tensor, U, is
  * transposed while it is copied to panels of some positions by N_VECTORS vectors of lanes; the elements of the other,
- * V, are broadcast from where they lie.  Either U is dy, lanes are filters, and a row is a channel of x at one tap of
+ * V, are broadcast from memory.  Either U is dy, lanes are filters, and a row is a channel of x at one tap of
  * the filter; or, for 1x1 filters, U is x, lanes are channels, and a row is a filter (`lanes_last`).
  * Taps are taken one after the other, each with the positions that it sees inside of the image, so nothing is
  * multiplied with padding (`taps`); or, for few channels, each row has its own tap (`inner`) and V is a copy with the
  * padding in it.  copy_rows makes it, and converts what is not ACC, and samples what a 1x1 filter with strides sees.
- * Ownership: one work-item, alone in its group, sums over the positions of one part in one fixed order; sum_parts adds
- * the parts up in theirs.  How many parts there are depends on the problem alone.
- * NDRange: local (1, 1, 1); weights: global (chunks, parts, groups), where chunks counts those of lanes times those of
- * rows times those of taps; sum_parts: (chunks * pieces of VEC sums, 1, groups); copy_rows: (channels, images, 1).
+ * Ownership: one work-item, alone in its group, sums over the positions of one split in one fixed order; sum_partial
+ * adds the splits in theirs.  How many splits there are depends on the problem alone.
+ * NDRange: local (1, 1, 1); weights: global (chunks, splits, groups), where chunks counts those of lanes times those of
+ * rows times those of taps; sum_partial: (chunks * pieces of VEC sums, 1, groups); copy_rows: (channels, images, 1).
  * Local memory: none.  Nothing outside of the tensors is read: edges repeat what is inside, and are not stored.
  */
 #ifndef U_TYPE /* storage types */
@@ -41,6 +41,7 @@
 #define SUMS 512
 #endif
 #include "include/common.h"
+#include "conv/cpu/implicit_weights_args.h"
 
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
@@ -49,37 +50,21 @@
 #error "TILE_ROWS, N_VECTORS, SUMS or DEPTH out of range"
 #endif
 
+#include "conv/cpu/counts.h"
+
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 DEFINE_LONG_SUMS(vec)
 
-/* Extents and strides are elements.  All channels are counted in *_n, those of a group elsewhere. */
-typedef struct {
-    long lanes, rows;             /* of a group; rows without the taps that are taken one after the other */
-    long chunk_rows, chunk_taps;  /* of a work-item: whole tiles, chunk_rows * chunk_taps <= SUMS */
-    long depth;                   /* positions at a time, DEPTH at most */
-    long images, u_n, v_n;
-    long out[3];                  /* positions of an image */
-    long in[3];                   /* pixels of V, with the padding where that is in it */
-    long taps[3], inner[3];
-    long pad[3], step[3], dilation[3];
-    long lanes_last;              /* whether lanes are neighbours in dw, else rows are */
-} mx_weights;
-
-/* How V is copied: pixel i of the copy is pixel i * step - before of V, or zero outside of it. */
-typedef struct {
-    long to[3], from[3], before[3], step[3];
-} mx_copy;
-
 static inline long volume(const long *a)
 {
     return a[0] * a[1] * a[2];
 }
 
-/* ACC elements of a part of a chunk in the workspace: [rows][taps][used vectors][VEC] with room for N_VECTORS. */
-static inline long part_size(const mx_weights *g)
+/* ACC elements of a chunk's partial sums: [rows][taps][used vectors][VEC] with room for N_VECTORS. */
+static inline long partial_size(const mx_weights *g)
 {
     return g->chunk_rows * g->chunk_taps * (N_VECTORS * VEC);
 }
@@ -97,7 +82,7 @@ typedef struct {
     long row, rows, tap, taps;
 } mx_chunk;
 
-APART mx_chunk chunk_of(const mx_weights *g, long id)
+NOINLINE mx_chunk chunk_of(const mx_weights *g, long id)
 {
     mx_chunk c;
     const long vectors = (g->lanes + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
@@ -157,7 +142,7 @@ APART mx_chunk chunk_of(const mx_weights *g, long id)
 
 /* panel[count][used vectors] = positions p ... p + count - 1 of one image of U, whose lanes are `area` apart; `lane`
  * has their offsets. */
-APART void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *restrict lane, int used,
+NOINLINE void pack(vec *restrict panel, __global const STORAGE(U_TYPE) *restrict U, const long *restrict lane, int used,
                 long p, long count, long area)
 {
     if (area < VEC) {
@@ -199,30 +184,30 @@ typedef struct {
 } mx_run;
 
 /* Those of positions p0 ... p1 - 1 at a tap; returns how many. */
-APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0, long p1)
+NOINLINE int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0, long p1)
 {
     const long ts = tap % g->taps[2], tr = tap / g->taps[2] % g->taps[1], tz = tap / g->taps[2] / g->taps[1];
     const long d0 = tz * g->dilation[0] - g->pad[0], h0 = tr * g->dilation[1] - g->pad[1];
     const long w0 = ts * g->dilation[2] - g->pad[2];
-    const long2 inside = mx_inside(w0, g->step[2], g->in[2], g->out[2]);
-    long line = p0 / g->out[2];
-    long w = p0 - line * g->out[2], h = line % g->out[1], d = line / g->out[1] % g->out[0];
-    long n = line / g->out[1] / g->out[0];
+    const long2 inside = mx_inside(w0, g->step[2], g->in_len[2], g->out_len[2]);
+    long line = p0 / g->out_len[2];
+    long w = p0 - line * g->out_len[2], h = line % g->out_len[1], d = line / g->out_len[1] % g->out_len[0];
+    long n = line / g->out_len[1] / g->out_len[0];
     int many = 0;
     for (long p = p0; p < p1;) {
-        const long end = min(g->out[2], w + p1 - p);
+        const long end = min(g->out_len[2], w + p1 - p);
         const long di = d * g->step[0] + d0, hi = h * g->step[1] + h0;
         const long a = max(w, inside.x), b = min(end, inside.y);
-        if (a < b && di >= 0 && di < g->in[0] && hi >= 0 && hi < g->in[1]) {
-            runs[many].at = n * g->v_n + (di * g->in[1] + hi) * g->in[2] + a * g->step[2] + w0;
+        if (a < b && di >= 0 && di < g->in_len[0] && hi >= 0 && hi < g->in_len[1]) {
+            runs[many].at = n * g->v_n + (di * g->in_len[1] + hi) * g->in_len[2] + a * g->step[2] + w0;
             runs[many].from = (int)(p - p0 + a - w);
             runs[many++].count = (int)(b - a);
         }
         p += end - w;
         w = 0;
-        if (++h == g->out[1]) {
+        if (++h == g->out_len[1]) {
             h = 0;
-            if (++d == g->out[0])
+            if (++d == g->out_len[0])
                 d = 0, n++;
         }
     }
@@ -231,7 +216,7 @@ APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0,
 
 /* sums[row][COUNT vectors] += V[row] * panel over the positions of the runs. */
 #define DEFINE_MULTIPLY(COUNT)                                                                        \
-    APART void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel,         \
+    NOINLINE void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel,      \
                                 __global const ACC *restrict V, const long *restrict row,             \
                                 const mx_run *restrict runs, int many, long step)                     \
     {                                                                                                 \
@@ -254,16 +239,7 @@ APART int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long p0,
             _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
                 sums[i * sums_row + j] = s[i][j];                                                     \
     }
-DEFINE_MULTIPLY(1)
-#if N_VECTORS > 1
-DEFINE_MULTIPLY(2)
-#endif
-#if N_VECTORS > 2
-DEFINE_MULTIPLY(3)
-#endif
-#if N_VECTORS > 3
-DEFINE_MULTIPLY(4)
-#endif
+FOR_COUNTS(DEFINE_MULTIPLY)
 
 /* w[i] = alpha * v + beta * w[i], ... a vector of them. */
 static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCALAR alpha, SCALAR beta)
@@ -274,8 +250,8 @@ static inline void store_vector(__global STORAGE(W_TYPE) *w, long i, vec v, SCAL
     VSTORE(W_TYPE)(w, i, v);
 }
 
-/* Stores the sums first ... first + count - 1 of a chunk, which lie at `sums`. */
-APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
+/* Stores the sums first ... first + count - 1 of a chunk, which are at `sums`. */
+NOINLINE void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums, const mx_weights *g,
                  const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
 {
     const long taps = volume(g->taps), rows = g->rows * taps, all_lanes = g->lanes;
@@ -284,7 +260,7 @@ APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums,
     /* In dw, from a lane to the next and from a sum to the next. */
     const long next_lane = lanes_last ? 1 : rows, next = lanes_last ? all_lanes : 1;
     while (count > 0) {
-        /* Sums of all taps lie in dw as they do here; else those of a row do. */
+        /* Sums of all taps are contiguous in dw as here; else those of a row are. */
         const long row = c->row + first / c->taps, tap = c->tap + first % c->taps;
         const int some = (int)min(min(count, (long)VEC), c->taps == taps ? (long)VEC : c->tap + c->taps - tap);
         for (int j = 0; j < used; j++) {
@@ -315,35 +291,35 @@ APART void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict sums,
 }
 
 /* Brings in what a tile will be stored to, so that the stores at the end do not wait for memory.  A tile at a tap asks
- * for a part of what lies at all taps. */
+ * for a share of what all taps store to. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
-#define FETCH(p) __builtin_prefetch((const void *)(ulong)(p), 1)
+#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p), 1)
 #endif
 #endif
-#ifndef FETCH
-#define FETCH(p) ((void)0)
+#ifndef PREFETCH
+#define PREFETCH(p) ((void)0)
 #endif
-static inline void fetch(__global STORAGE(W_TYPE) *W, const mx_weights *g, const mx_chunk *c, long i, long tap)
+static inline void prefetch(__global STORAGE(W_TYPE) *W, const mx_weights *g, const mx_chunk *c, long i, long tap)
 {
     const long taps = volume(g->taps);
     if (g->lanes_last)
         for (int r = 0; r < TILE_ROWS; r++)
             for (int j = 0; j < c->used; j++)
-                FETCH(W + (c->row + i + r) * g->lanes + c->lane + j * VEC);
+                PREFETCH(W + (c->row + i + r) * g->lanes + c->lane + j * VEC);
     else {
         W += (c->lane * g->rows + c->row + i) * taps + c->tap + tap * TILE_ROWS;
         for (long l = 0; l < c->lanes; l++)
-            FETCH(W + l * g->rows * taps);
+            PREFETCH(W + l * g->rows * taps);
     }
 }
 
-/* The sums of a chunk over part `part` of `count`: to W, or `parts` where there are several. */
-APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *restrict V,
-               __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict parts, const mx_weights *g,
-               const mx_chunk *c, long part, long count, SCALAR alpha, SCALAR beta)
+/* The sums of a chunk over one split of `splits`: to W, or to `partial` where there are several. */
+NOINLINE void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *restrict V,
+               __global STORAGE(W_TYPE) *restrict W, __global ACC *restrict partial, const mx_weights *g,
+               const mx_chunk *c, long split, long splits, SCALAR alpha, SCALAR beta)
 {
-    const long area = volume(g->out), pixels = volume(g->in), inner = volume(g->inner);
+    const long area = volume(g->out_len), pixels = volume(g->in_len), inner = volume(g->inner);
     const long positions = g->images * area, blocks = (positions + g->depth - 1) / g->depth;
     vec panel[DEPTH * N_VECTORS], sums[SUMS * N_VECTORS], totals[SUMS * N_VECTORS * 3];
     long lane[VEC * N_VECTORS], row[SUMS];
@@ -357,14 +333,14 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
         const long at = c->row + min(i, c->rows - 1), t = at % inner;
         const long ts = t % g->inner[2], tr = t / g->inner[2] % g->inner[1], tz = t / g->inner[2] / g->inner[1];
         row[i] = at / inner * pixels
-            + (tz * g->dilation[0] * g->in[1] + tr * g->dilation[1]) * g->in[2] + ts * g->dilation[2];
+            + (tz * g->dilation[0] * g->in_len[1] + tr * g->dilation[1]) * g->in_len[2] + ts * g->dilation[2];
     }
     for (long i = 0; i < tile_rows * c->taps * c->used; i++)
         STORE_VEC((vec)((ACC)0), i, (ACC *)sums);
     long terms = 0;
     int settled = 0;
 
-    for (long block = part * blocks / count; block < (part + 1) * blocks / count; block++) {
+    for (long block = split * blocks / splits; block < (split + 1) * blocks / splits; block++) {
         const long p0 = block * g->depth, p1 = min(p0 + g->depth, positions);
         if (terms + p1 - p0 > BLOCK_TERMS) {
             settle(settled, sums, totals, tile_rows * c->taps * c->used);
@@ -382,98 +358,85 @@ APART void sum(__global const STORAGE(U_TYPE) *restrict U, __global const ACC *r
             const long next = c->taps * c->used;
             for (long i = 0; many > 0 && i < c->rows; i += TILE_ROWS) {
                 vec *s = sums + i * next + tap * c->used;
-                if (count == 1 && block + 1 == blocks)
-                    fetch(W, g, c, i, tap);
+                if (splits == 1 && block + 1 == blocks)
+                    prefetch(W, g, c, i, tap);
+#define MULTIPLY_CASE(COUNT)                                                  \
+    case COUNT:                                                               \
+        multiply_##COUNT(s, next, panel, V, row + i, runs, many, g->step[2]); \
+        break;
                 switch (c->used) {
-                case 1:
-                    multiply_1(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#if N_VECTORS > 1
-                case 2:
-                    multiply_2(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
-#if N_VECTORS > 2
-                case 3:
-                    multiply_3(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
-#if N_VECTORS > 3
-                case 4:
-                    multiply_4(s, next, panel, V, row + i, runs, many, g->step[2]);
-                    break;
-#endif
+                    FOR_COUNTS(MULTIPLY_CASE)
                 }
             }
         }
     }
     if (settled > 0)
         complete(settled, sums, totals, tile_rows * c->taps * c->used);
-    if (count == 1)
+    if (splits == 1)
         store(W, sums, g, c, 0, c->rows * c->taps, alpha, beta);
     else
         for (long i = 0; i < c->rows * c->taps * c->used; i++)
-            STORE_VEC(sums[i], i, parts);
+            STORE_VEC(sums[i], i, partial);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void weights(
     __global const STORAGE(U_TYPE) *restrict U, long u_offset,
     __global const ACC *restrict V, long v_offset,
     __global STORAGE(W_TYPE) *restrict W, long w_offset,
-    __global ACC *restrict parts, long parts_offset,
+    __global ACC *restrict partial, long partial_offset,
     const mx_weights g, const SCALAR alpha, const SCALAR beta)
 {
     const mx_chunk c = chunk_of(&g, get_group_id(0));
-    const long part = get_group_id(1), group = get_group_id(2), count = get_num_groups(1);
-    U += u_offset + group * g.lanes * volume(g.out);
-    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in);
+    const long split = get_group_id(1), group = get_group_id(2), splits = get_num_groups(1);
+    U += u_offset + group * g.lanes * volume(g.out_len);
+    V += v_offset + group * (g.rows / volume(g.inner)) * volume(g.in_len);
     W += w_offset + group * group_size(&g);
-    /* [group][chunk][part], see part_size. */
-    parts += parts_offset + ((group * get_num_groups(0) + get_group_id(0)) * count + part) * part_size(&g);
-    sum(U, V, W, parts, &g, &c, part, count, alpha, beta);
+    /* [group][chunk][split], see partial_size. */
+    partial += partial_offset + ((group * get_num_groups(0) + get_group_id(0)) * splits + split) * partial_size(&g);
+    sum(U, V, W, partial, &g, &c, split, splits, alpha, beta);
 }
 
-/* dw from its parts: VEC sums of a chunk, from `first` on. */
-APART void sum_some(__global const ACC *restrict parts, __global STORAGE(W_TYPE) *restrict W, const mx_weights *g,
-                    const mx_chunk *c, long first, long count, SCALAR alpha, SCALAR beta)
+/* dw from its partial sums: VEC sums of a chunk, from `first` on. */
+NOINLINE void sum_some(__global const ACC *restrict partial, __global STORAGE(W_TYPE) *restrict W, const mx_weights *g,
+                    const mx_chunk *c, long first, long splits, SCALAR alpha, SCALAR beta)
 {
     const long some = min(c->rows * c->taps - first, (long)VEC);
     if (some <= 0)
         return;
-    parts += first * c->used * VEC;
+    partial += first * c->used * VEC;
     vec sums[VEC * N_VECTORS];
     for (long i = 0; i < some * c->used; i++)
-        sums[i] = LOAD_VEC(i, parts);
-    for (long part = 1; part < count; part++)
+        sums[i] = LOAD_VEC(i, partial);
+    for (long split = 1; split < splits; split++)
         for (long i = 0; i < some * c->used; i++)
-            sums[i] += LOAD_VEC(i, parts + part * part_size(g));
+            sums[i] += LOAD_VEC(i, partial + split * partial_size(g));
     store(W, sums, g, c, first, some, alpha, beta);
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_parts(
-    __global const ACC *restrict parts, long parts_offset,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void sum_partial(
+    __global const ACC *restrict partial, long partial_offset,
     __global STORAGE(W_TYPE) *restrict W, long w_offset,
-    const mx_weights g, const long chunks, const long count, const SCALAR alpha, const SCALAR beta)
+    const mx_weights g, const long chunks, const long splits, const SCALAR alpha, const SCALAR beta)
 {
     const long chunk = get_group_id(0) % chunks, group = get_group_id(2);
     const mx_chunk c = chunk_of(&g, chunk);
-    sum_some(parts + parts_offset + (group * chunks + chunk) * count * part_size(&g),
-             W + w_offset + group * group_size(&g), &g, &c, get_group_id(0) / chunks * VEC, count, alpha, beta);
+    sum_some(partial + partial_offset + (group * chunks + chunk) * splits * partial_size(&g),
+             W + w_offset + group * group_size(&g), &g, &c, get_group_id(0) / chunks * VEC, splits, alpha, beta);
 }
 
 /* One channel of an image of V as ACC: padded, or sampled, or as it is. */
-APART void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global ACC *restrict to, const mx_copy *c)
+NOINLINE void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global ACC *restrict to, const mx_copy *c)
 {
     const long step = c->step[2];
-    const long2 inside = mx_inside(-c->before[2], step, c->from[2], c->to[2]);
-    for (long d = 0; d < c->to[0]; d++)
-        for (long h = 0; h < c->to[1]; h++, to += c->to[2]) {
+    const long2 inside = mx_inside(-c->before[2], step, c->from_len[2], c->to_len[2]);
+    for (long d = 0; d < c->to_len[0]; d++)
+        for (long h = 0; h < c->to_len[1]; h++, to += c->to_len[2]) {
             const long di = d * c->step[0] - c->before[0], hi = h * c->step[1] - c->before[1];
-            const bool exists = di >= 0 && di < c->from[0] && hi >= 0 && hi < c->from[1];
+            const bool exists = di >= 0 && di < c->from_len[0] && hi >= 0 && hi < c->from_len[1];
             const long end = exists ? inside.y : 0;
-            __global const STORAGE(V_TYPE) *from = V + (di * c->from[1] + hi) * c->from[2] - c->before[2];
+            __global const STORAGE(V_TYPE) *from = V + (di * c->from_len[1] + hi) * c->from_len[2] - c->before[2];
             long w = 0;
-            for (; w < (exists ? min(inside.x, c->to[2]) : c->to[2]); w++)
+            for (; w < (exists ? min(inside.x, c->to_len[2]) : c->to_len[2]); w++)
                 to[w] = 0;
             if (step == 1)
                 for (; w + VEC <= end; w += VEC)
@@ -485,7 +448,7 @@ APART void copy_plane(__global const STORAGE(V_TYPE) *restrict V, __global ACC *
                 }
             for (; w < end; w++)
                 to[w] = LOAD(V_TYPE)(from, w * step);
-            for (; w < c->to[2]; w++)
+            for (; w < c->to_len[2]; w++)
                 to[w] = 0;
         }
 }
@@ -496,5 +459,5 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void copy_rows(
     const mx_copy c)
 {
     const long plane = get_group_id(1) * get_num_groups(0) + get_group_id(0);
-    copy_plane(V + v_offset + plane * volume(c.from), to + to_offset + plane * volume(c.to), &c);
+    copy_plane(V + v_offset + plane * volume(c.from_len), to + to_offset + plane * volume(c.to_len), &c);
 }

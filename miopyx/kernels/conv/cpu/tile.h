@@ -4,7 +4,7 @@
  * panel and an element of a fill 32 registers, 6 x 2 or 4 x 3 fill 16.  The panel has N_VECTORS vectors a step, of
  * which the first V = 1 ... N_VECTORS are computed, and sums N_VECTORS vectors a row.
  *
- * multiply(V, add, sums, a, a_row, a_step, panel, depth): `a` has ROWS rows that lie a_row elements apart, and a_step
+ * multiply(V, add, sums, a, a_row, a_step, panel, depth): `a` has a stride of a_row from row to row, and of a_step
  * from one k to the next.  The sums begin at 0 or, with add, where they are.  They are taken along k in order, whatever
  * V and the tile's shape.
  */
@@ -14,14 +14,15 @@
 #ifndef N_VECTORS
 #define N_VECTORS 3
 #endif
-#if N_VECTORS < 1 || N_VECTORS > 6 || ROWS < 1
-#error "ROWS or N_VECTORS out of range"
+#if ROWS < 1
+#error "ROWS out of range"
 #endif
+#include "conv/cpu/counts.h"
 
 typedef MX_JOIN(ACC, VEC) vec;
 
 #define DEFINE_MULTIPLY(V)                                                                                       \
-    APART void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,            \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,         \
                             long a_step, const vec *restrict panel, long depth)                                  \
     {                                                                                                            \
         vec s[ROWS][V];                                                                                          \
@@ -43,22 +44,7 @@ typedef MX_JOIN(ACC, VEC) vec;
             _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
                 sums[i * N_VECTORS + j] = s[i][j];                                                               \
     }
-DEFINE_MULTIPLY(1)
-#if N_VECTORS > 1
-DEFINE_MULTIPLY(2)
-#endif
-#if N_VECTORS > 2
-DEFINE_MULTIPLY(3)
-#endif
-#if N_VECTORS > 3
-DEFINE_MULTIPLY(4)
-#endif
-#if N_VECTORS > 4
-DEFINE_MULTIPLY(5)
-#endif
-#if N_VECTORS > 5
-DEFINE_MULTIPLY(6)
-#endif
+FOR_COUNTS(DEFINE_MULTIPLY)
 
 static inline void multiply(int V, bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,
                             long a_step, const vec *restrict panel, long depth)
@@ -68,21 +54,6 @@ static inline void multiply(int V, bool add, vec *restrict sums, __global const 
         multiply_##V(add, sums, a, a_row, a_step, panel, depth); \
         break;
     switch (V) {
-        MULTIPLY_CASE(1)
-#if N_VECTORS > 1
-        MULTIPLY_CASE(2)
-#endif
-#if N_VECTORS > 2
-        MULTIPLY_CASE(3)
-#endif
-#if N_VECTORS > 3
-        MULTIPLY_CASE(4)
-#endif
-#if N_VECTORS > 4
-        MULTIPLY_CASE(5)
-#endif
-#if N_VECTORS > 5
-        MULTIPLY_CASE(6)
-#endif
+        FOR_COUNTS(MULTIPLY_CASE)
     }
 }

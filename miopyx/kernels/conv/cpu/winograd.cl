@@ -4,7 +4,7 @@
  * Backward data is a forward convolution of dy with flipped filters.  See conv/cpu/winograd.h for the algorithm.
  * NDRange: local (1, 1, 1), global
  *     winograd_tiles:    (images * tiles_h * runs of tiles_w, vectors of c, groups * slices)
- *     winograd_filters:  (vectors of k, parts of c of FILTER_DEPTH, groups * taps along the depth)
+ *     winograd_filters:  (vectors of k, chunks of FILTER_DEPTH c, groups * taps along the depth)
  *     winograd_multiply: (blocks, blocks of k, groups * slices of outputs)
  * Ownership: a work-item, alone in its group, makes a block of outputs and sums over all channels in their order, so
  * that results depend neither on the number of cores nor on the sizes of blocks.
@@ -13,11 +13,11 @@
  * and what is computed from them is not stored.  Channels beyond the last are zeros.
  * An Inf or NaN of an input reaches all outputs of its tile.
  */
-#ifndef PARTS /* what to build: 1 winograd_tiles, 2 winograd_filters, 4 winograd_multiply */
-#define PARTS 7
+#ifndef KERNELS /* what to build: 1 winograd_tiles, 2 winograd_filters, 4 winograd_multiply */
+#define KERNELS 7
 #endif
-#ifndef EVALUATE /* winograd_tiles: 1 evaluates tiles of dy, as backward weights needs, instead of spreading inputs */
-#define EVALUATE 0
+#ifndef FILTER_TRANSFORM /* winograd_tiles: 1 transforms tiles of dy as filters, for backward weights; 0 inputs */
+#define FILTER_TRANSFORM 0
 #endif
 #ifndef BLOCK /* winograd_multiply: tiles of a block, at most */
 #define BLOCK 32
@@ -33,9 +33,9 @@
 #endif
 #include "conv/cpu/winograd.h"
 
-#if PARTS & 1
+#if KERNELS & 1
 
-#if EVALUATE
+#if FILTER_TRANSFORM
 #define SIDE_H TILE_H
 #define SIDE_W TILE_W
 #else
@@ -68,8 +68,8 @@ static void load_row(__global const STORAGE(TYPE) *x, const mx_winograd *g, long
 }
 
 /* `count` tiles side by side from rows of columns, to V from the place in its first block on. */
-APART void transform_tiles(const vec *restrict d, long count, const mx_winograd *g, __global ACC *restrict V,
-                           long place)
+NOINLINE void transform_tiles(const vec *restrict d, long count, const mx_winograd *g, __global ACC *restrict V,
+                              long place)
 {
     const long dw = g->dilation_w, block = g->block, row = g->row, point = g->point;
     for (long tx = 0; tx < count; tx++) {
@@ -81,20 +81,20 @@ APART void transform_tiles(const vec *restrict d, long count, const mx_winograd 
 #pragma unroll
             for (int i = 0; i < SIDE_H; i++)
                 column[i] = d[i * RUN_COLUMNS + left + j * dw];
-#if EVALUATE
-            evaluate(POINTS_H, TILE_H, column, 1, t + j, SIDE_W);
+#if FILTER_TRANSFORM
+            filter_transform(POINTS_H, TILE_H, column, 1, t + j, SIDE_W);
 #else
-            spread(POINTS_H, column, 1, t + j, SIDE_W);
+            input_transform(POINTS_H, column, 1, t + j, SIDE_W);
 #endif
         }
         __global ACC *to = V + place * row;
 #pragma unroll
         for (int i = 0; i < POINTS_H; i++) {
             vec o[POINTS_W];
-#if EVALUATE
-            evaluate(POINTS_W, TILE_W, t + i * SIDE_W, 1, o, 1);
+#if FILTER_TRANSFORM
+            filter_transform(POINTS_W, TILE_W, t + i * SIDE_W, 1, o, 1);
 #else
-            spread(POINTS_W, t + i * SIDE_W, 1, o, 1);
+            input_transform(POINTS_W, t + i * SIDE_W, 1, o, 1);
 #endif
 #pragma unroll
             for (int j = 0; j < POINTS_W; j++, to += point)
@@ -136,9 +136,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
 }
 
 #endif
-#if PARTS & 6
+#if KERNELS & 6
 
-/* Elements from a point's filters to the next one's: an odd number of vectors, to spread them over a cache. */
+/* Elements from a point's filters to the next one's: an odd number of vectors, which spreads them over a cache. */
 #define FILTER_POINT(channels) (((channels) * VECTORS + 1) * VEC)
 
 #if FUSED
@@ -149,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_tiles(
 
 /* Filters k ... k + VEC - 1, channels c ... c + count - 1 (FILTER_DEPTH at most) of a group and a tap along the depth:
  * point e of channel i to to[e * point + i * VECTORS * VEC]. */
-APART void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long tap_d, long k,
+NOINLINE void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd *g, long group, long tap_d, long k,
                              long c, long count, FILTERS ACC *to, long point)
 {
     vec raw[FILTER_DEPTH * TAPS + VEC]; /* tap t of channel i at [i * channel + t * tap] */
@@ -196,13 +196,13 @@ APART void transform_filters(__global const STORAGE(TYPE) *w, const mx_winograd 
 #pragma unroll
             for (int r = 0; r < TAPS_H; r++)
                 column[r] = first[(r * TAPS_W + s) * tap];
-            evaluate(POINTS_H, TAPS_H, column, 1, t + s, TAPS_W);
+            filter_transform(POINTS_H, TAPS_H, column, 1, t + s, TAPS_W);
         }
         FILTERS ACC *q = to + i * VECTORS * VEC;
 #pragma unroll
         for (int r = 0; r < POINTS_H; r++) {
             vec o[POINTS_W];
-            evaluate(POINTS_W, TAPS_W, t + r * TAPS_W, 1, o, 1);
+            filter_transform(POINTS_W, TAPS_W, t + r * TAPS_W, 1, o, 1);
 #pragma unroll
             for (int s = 0; s < POINTS_W; s++, q += point)
                 STORE_ACC(o[s], 0, q);
@@ -218,7 +218,7 @@ INLINE long first_vector(const mx_winograd *g, long block)
 }
 
 #endif
-#if PARTS & 2 && !FUSED
+#if KERNELS & 2 && !FUSED
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
     __global const STORAGE(TYPE) *restrict w, long w_offset, __global ACC *restrict U, long U_offset,
@@ -237,12 +237,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
 }
 
 #endif
-#if PARTS & 4
+#if KERNELS & 4
 
 #include "conv/cpu/winograd_multiply.h"
 
 /* The outputs of `count` tiles side by side from tile number `tile` of a slice on, VEC channels from k on. */
-APART void store_run(const vec *sums, long slice, long tile, long count, __global STORAGE(TYPE) *y,
+NOINLINE void store_run(const vec *sums, long slice, long tile, long count, __global STORAGE(TYPE) *y,
                      const mx_winograd *g, long group, long k, const SCALAR alpha, const SCALAR beta)
 {
     const long dw = g->dilation_w, channels = g->groups * g->k, channel = group * g->k + k;
@@ -256,11 +256,11 @@ APART void store_run(const vec *sums, long slice, long tile, long count, __globa
         vec t[TILE_H * POINTS_W];
 #pragma unroll
         for (int j = 0; j < POINTS_W; j++)
-            gather(POINTS_H, TILE_H, sums + j * POINT_SUMS, POINTS_W * POINT_SUMS, t + j, POINTS_W);
+            output_transform(POINTS_H, TILE_H, sums + j * POINT_SUMS, POINTS_W * POINT_SUMS, t + j, POINTS_W);
 #pragma unroll
         for (int j = 0; j < TILE_H; j++) {
             vec o[TILE_W];
-            gather(POINTS_W, TILE_W, t + j * POINTS_W, 1, o, 1);
+            output_transform(POINTS_W, TILE_W, t + j * POINTS_W, 1, o, 1);
 #pragma unroll
             for (int l = 0; l < TILE_W; l++)
                 out[j * RUN * TILE_W + x + l * dw] = o[l];

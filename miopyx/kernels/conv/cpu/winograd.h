@@ -4,11 +4,11 @@
  * The algorithm is Toom and Cook's.  Two polynomials with n and r coefficients have a product with POINTS = n + r - 1,
  * found from its values at POINTS points, infinity among them; transposed, this is n outputs of a filter with r taps
  * from POINTS inputs with POINTS multiplications instead of n r:
- *     outputs = gather(evaluate(filter) * spread(inputs))
+ *     outputs = output_transform(filter_transform(filter) * input_transform(inputs))
  * The finite points are 0 and +-A, with 6 points also +-B.  With M(t) the product of (t - q) over the finite points q,
- *     spread:   row q holds the coefficients of M(t) / (t - q), the last row those of M(t);
- *     evaluate: row q holds 1, q, q^2 ..., divided by M'(q); the last row picks the last coefficient;
- *     gather:   output i is the sum of q^i times the product at q, and the last output has the product at infinity too.
+ *     input_transform:  row q holds the coefficients of M(t) / (t - q), the last row those of M(t);
+ *     filter_transform: row q holds 1, q, q^2 ..., divided by M'(q); the last row picks the last coefficient;
+ *     output_transform: output i is the sum of q^i times the product at q; the last output has that at infinity, too.
  * Points in pairs share the even and the odd part of every polynomial.
  *     4 points: A = 1, M'(0) = -A^2, M'(+-A) = 2 A^2.
  *     6 points: A = 5/8, B = 3/2, whose powers floats hold exactly, M'(0) = A^2 B^2, M'(+-A) = 2 A^2 (A^2 - B^2),
@@ -46,6 +46,7 @@
 #define TAPS_W 3
 #endif
 #include "include/common.h"
+#include "conv/cpu/winograd_args.h"
 
 #if MX_TYPE(TYPE) < MX_TYPE_half || MX_TYPE(TYPE) > MX_TYPE_bfloat16
 #error "TYPE must be half, float, double or bfloat16"
@@ -71,24 +72,6 @@ typedef MX_JOIN(ACC, VEC) vec;
 #define STORE_ACC MX_JOIN(vstore, VEC)
 #define INLINE static inline __attribute__((always_inline))
 
-/* A tile is a number in [0, tiles): first the image, then the tile's row, then its column.  Outputs of a tile lie
- * `dilation` apart, and tiles that begin within `dilation` of each other are neighbours.  Tiles are kept in blocks.
- * A third axis, the depth, is not transformed: each of its slices has tiles of its own, and the products with the
- * filter's slices are summed.  Planes are images of one slice and filters of one tap along the depth. */
-typedef struct {
-    long groups, c, k;              /* channels of a group: of the image that is read, and of the other one */
-    long tiles_h, tiles_w, tiles;   /* of an image's slice, and of that slice of all images */
-    long block;                     /* tiles of a block, a multiple of 4 and of the dilation */
-    long dilation_h, dilation_w, pad_h, pad_w;
-    long images, h, w;              /* the image that tiles are read from */
-    long out_h, out_w;              /* the image that they cover */
-    long row, point;                /* transformed tiles: elements from a tile to the next, from a point to the next */
-    long flip;                      /* w is read for backward data: c and k change places, taps are reversed */
-    long taps_d, dilation_d, pad_d; /* along the depth */
-    long depth, slice, slices;      /* of the image that is read: slices; the first and the number of those in tiles */
-    long out_depth, out_slice, out_slices; /* of the other: slices; the first and the number of those of this round */
-} mx_winograd;
-
 /* Which of the slices whose tiles there are tap t of slice `out` of the others reads; a negative number: none. */
 static inline long source_slice(const mx_winograd *g, long out, long t)
 {
@@ -107,8 +90,8 @@ INLINE vec zero_vector(void)
 #define A2 (A_ * A_)
 #define B2 (B_ * B_)
 
-/* All three: element i of `from` is from[i * step], of `to` to[i * to_step]. */
-INLINE void spread(const int points, const vec *from, const int step, vec *to, const int to_step)
+/* All three transforms: element i of `from` is from[i * step], of `to` to[i * to_step]. */
+INLINE void input_transform(const int points, const vec *from, const int step, vec *to, const int to_step)
 {
     if (points == 1)
         to[0] = from[0];
@@ -132,8 +115,8 @@ INLINE void spread(const int points, const vec *from, const int step, vec *to, c
 }
 
 /* The even and the odd part at +-q, times f. */
-INLINE void evaluate_pair(const int taps, const vec *from, const int step, const ACC q, const ACC f, vec *plus,
-                          vec *minus)
+INLINE void filter_transform_pair(const int taps, const vec *from, const int step, const ACC q, const ACC f,
+                                  vec *plus, vec *minus)
 {
     const ACC q2 = q * q;
     vec even = from[0] * f, odd = zero_vector();
@@ -149,23 +132,25 @@ INLINE void evaluate_pair(const int taps, const vec *from, const int step, const
     *minus = even - odd;
 }
 
-INLINE void evaluate(const int points, const int taps, const vec *from, const int step, vec *to, const int to_step)
+INLINE void filter_transform(const int points, const int taps, const vec *from, const int step, vec *to,
+                             const int to_step)
 {
     if (points == 1)
         to[0] = from[0];
     else if (points == 4) {
         to[0] = from[0] * (-1 / A2);
-        evaluate_pair(taps, from, step, A_, 1 / (2 * A2), to + to_step, to + 2 * to_step);
+        filter_transform_pair(taps, from, step, A_, 1 / (2 * A2), to + to_step, to + 2 * to_step);
         to[3 * to_step] = from[(taps - 1) * step];
     } else {
         to[0] = from[0] * (1 / (A2 * B2));
-        evaluate_pair(taps, from, step, A_, 1 / (2 * A2 * (A2 - B2)), to + to_step, to + 2 * to_step);
-        evaluate_pair(taps, from, step, B_, 1 / (2 * B2 * (B2 - A2)), to + 3 * to_step, to + 4 * to_step);
+        filter_transform_pair(taps, from, step, A_, 1 / (2 * A2 * (A2 - B2)), to + to_step, to + 2 * to_step);
+        filter_transform_pair(taps, from, step, B_, 1 / (2 * B2 * (B2 - A2)), to + 3 * to_step, to + 4 * to_step);
         to[5 * to_step] = from[(taps - 1) * step];
     }
 }
 
-INLINE void gather(const int points, const int outputs, const vec *from, const int step, vec *to, const int to_step)
+INLINE void output_transform(const int points, const int outputs, const vec *from, const int step, vec *to,
+                             const int to_step)
 {
     if (points == 1) {
         to[0] = from[0];
@@ -218,7 +203,7 @@ INLINE void transpose(vec *r)
 }
 
 /* Elements i ... i + VEC - 1; zeros from `limit` on. */
-APART vec load_first(__global const STORAGE(TYPE) *p, long i, long limit)
+NOINLINE vec load_first(__global const STORAGE(TYPE) *p, long i, long limit)
 {
     if (i + VEC <= limit)
         return TO_VEC(VLOAD(TYPE)(p, i));
@@ -228,9 +213,9 @@ APART vec load_first(__global const STORAGE(TYPE) *p, long i, long limit)
     return LOAD_ACC(0, lanes);
 }
 
-/* to[i] = elements i of `lanes` rows which lie `stride` apart, for i in [0, length); lanes beyond are 0.  p has `limit`
+/* to[i] = elements i of `lanes` rows at a stride of `stride`, for i in [0, length); lanes beyond are 0.  p has `limit`
  * elements in all: no load goes beyond them.  Whole vectors are written: up to VEC - 1 behind `length` are anything. */
-APART void load_lanes(__global const STORAGE(TYPE) *p, long start, long stride, long limit, int lanes, long length,
+NOINLINE void load_lanes(__global const STORAGE(TYPE) *p, long start, long stride, long limit, int lanes, long length,
                       vec *to)
 {
     for (long i = 0; i < length; i += VEC) {
@@ -273,7 +258,7 @@ INLINE void store_first(__global STORAGE(TYPE) *p, vec v, long count, const SCAL
 
 /* The reverse of load_lanes: lane l of from[i] goes to p[l * stride + i].  Whole vectors are read.  Short rows without
  * a gap are written as whole vectors as well, each of which is put right by the next row. */
-APART void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, long length, const vec *from,
+NOINLINE void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, long length, const vec *from,
                        const SCALAR alpha, const SCALAR beta)
 {
     for (long i = 0; i < length; i += VEC) {

@@ -38,7 +38,7 @@
 #define DEFINE_MULTIPLY_ROWS(V)                                                                                 \
     DEFINE_MULTIPLY(6, V)                                                                                       \
     DEFINE_MULTIPLY(4, V)                                                                                       \
-    APART void multiply_rows_##V(vec *restrict sums, __global const ACC *restrict a, long row,                  \
+    NOINLINE void multiply_rows_##V(vec *restrict sums, __global const ACC *restrict a, long row,               \
                                  FILTERS const ACC *restrict b, long b_step, long depth, long rows, int more)   \
     {                                                                                                           \
         for (long i = 0; i < rows;) {                                                                           \

@@ -1,19 +1,19 @@
 /* Winograd convolutions with stride 1 for CPU devices: backward weights.
  *
  * The filter's gradient is what a filter as large as a tile of dy has to say about a tile of x: with TILE outputs and
- * TAPS taps in each other's places, the points are the same.  Both sides come transformed from winograd_tiles, x spread
- * and dy evaluated; here they are multiplied, summed over all tiles, and gathered.
+ * TAPS taps in each other's places, the points are the same.  Both sides come transformed from winograd_tiles, x as
+ * an input and dy as a filter; here they are multiplied, summed over all tiles, and transformed back.
  * NDRange: local (1, 1, 1), global
  *     winograd_weights:        (blocks of c * blocks of k, FUSED ? 1 : points, groups * taps along the depth)
- *     winograd_gather_weights: (vectors of c, k, groups * taps along the depth), after FUSED 0
+ *     winograd_output: (vectors of c, k, groups * taps along the depth), after FUSED 0
  * Ownership: a work-item, alone in its group, sums BLOCK filters times VECTORS vectors of channels over all tiles in
  * their order, of one point or of all, so that results do not depend on the number of cores.
  * Memory: tiles of x and dy as [group][slice][block][point][tile][channel]; sums of FUSED 0 as
  * [group][tap along the depth][point][k][channel].
  * An Inf or NaN of an input reaches all taps of its channel's filters.
  */
-#ifndef PARTS /* what to build: 1 winograd_weights, 2 winograd_gather_weights */
-#define PARTS 3
+#ifndef KERNELS /* what to build: 1 winograd_weights, 2 winograd_output */
+#define KERNELS 3
 #endif
 #ifndef FUSED /* 1: a work-item has all points of its sums and stores the gradient itself */
 #define FUSED 0
@@ -24,7 +24,7 @@
 #include "conv/cpu/winograd.h"
 
 /* One filter's taps of VEC channels, at one place along the depth, from the sums of its points. */
-APART void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
+NOINLINE void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) *w, const mx_winograd *g, long group,
                         long tap_d, long k, long c, const SCALAR alpha, const SCALAR beta)
 {
     const long filter = g->taps_d * TAPS, tap0 = tap_d * TAPS;
@@ -32,10 +32,10 @@ APART void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) 
     vec t[TAPS_H * POINTS_W], taps[TAPS > VEC ? TAPS + VEC : VEC];
 #pragma unroll
     for (int j = 0; j < POINTS_W; j++)
-        gather(POINTS_H, TAPS_H, sums + j * step, POINTS_W * step, t + j, POINTS_W);
+        output_transform(POINTS_H, TAPS_H, sums + j * step, POINTS_W * step, t + j, POINTS_W);
 #pragma unroll
     for (int i = 0; i < TAPS_H; i++)
-        gather(POINTS_W, TAPS_W, t + i * POINTS_W, 1, taps + i * TAPS_W, 1);
+        output_transform(POINTS_W, TAPS_W, t + i * POINTS_W, 1, taps + i * TAPS_W, 1);
 #if CHANNELS_LAST
     for (int i = 0; i < TAPS; i++)
         store_first(w + ((group * g->k + k) * filter + tap0 + i) * g->c + c, taps[i], lanes, alpha, beta);
@@ -44,7 +44,7 @@ APART void store_filter(const vec *sums, const int step, __global STORAGE(TYPE) 
 #endif
 }
 
-#if PARTS & 1
+#if KERNELS & 1
 
 #if !FUSED
 #define MOST_BLOCKS 256 /* of tiles, whose sums are added up before these are added to totals */
@@ -122,9 +122,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_weights(
 }
 
 #endif
-#if PARTS & 2
+#if KERNELS & 2
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_gather_weights(
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_output(
     __global const ACC *restrict M, long M_offset, __global STORAGE(TYPE) *restrict w, long w_offset,
     const mx_winograd g, const SCALAR alpha, const SCALAR beta)
 {

@@ -11,19 +11,19 @@
 #ifndef X_TYPE
 #define X_TYPE float
 #endif
-#ifndef LAST /* channels last in x and y */
-#define LAST 0
+#ifndef CHANNELS_LAST /* channels last in x and y */
+#define CHANNELS_LAST 0
 #endif
 #ifndef BACKWARD
 #define BACKWARD 0
 #endif
-#ifndef DIAGONAL /* one input and one output a group; else every input of a group meets every output */
-#define DIAGONAL 1
+#ifndef DEPTHWISE /* one input and one output a group; else every input of a group meets every output */
+#define DEPTHWISE 1
 #endif
 #ifndef VEC /* outputs of a work-item, 1, 2, 4 or 8 */
 #define VEC 1
 #endif
-#ifndef IN /* inputs read at once; DIAGONAL: VEC */
+#ifndef IN /* inputs read at once; DEPTHWISE: VEC */
 #define IN 1
 #endif
 #ifndef TH /* backward: multiples of the stride */
@@ -42,16 +42,16 @@
 #define TAP_H 1
 #define TAP_W 1
 #endif
-#ifndef UNIT /* columns of x that are read are so far apart */
+#ifndef UNIT /* every UNIT-th column of x is read */
 #define UNIT 1
 #endif
 #ifndef CHUNKED /* several tiles a strip */
 #define CHUNKED 0
 #endif
-#ifndef CARRY /* rows of x that two tiles of a strip share are kept; DIAGONAL */
+#ifndef CARRY /* rows of x that two tiles of a strip share are kept; DEPTHWISE */
 #define CARRY 0
 #endif
-#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y that it meets; DIAGONAL, TH = 1 */
+#ifndef ROLL /* rows of x one after the other, each into the sums of all rows of y that it meets; DEPTHWISE, TH = 1 */
 #define ROLL 0
 #endif
 #ifndef RING /* rows of x in local memory */
@@ -93,7 +93,7 @@
 #include "conv/gpu/depthwise.h"
 
 /* Filters that registers have room for. */
-#define HELD (DIAGONAL && TAPS * VEC <= 40)
+#define HELD (DEPTHWISE && TAPS * VEC <= 40)
 
 /* One output tap by tap, those outside left out. */
 static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *w, const mx_depthwise g,
@@ -118,8 +118,8 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
     return sum;
 }
 
-/* All that row i of those that a tile reads adds to the tile; DIAGONAL. */
-#if DIAGONAL && !LOOP
+/* All that row i of those that a tile reads adds to the tile; DEPTHWISE. */
+#if DEPTHWISE && !LOOP
 static inline __attribute__((always_inline)) void mx_row(
     const RAW_IN line[COLS], int i, const float taps[TAPS][VEC], __local const float *weights, int pitch,
     float out[TH][TW][VEC])
@@ -248,7 +248,7 @@ static inline __attribute__((always_inline)) void mx_roll(
 
 static inline __attribute__((always_inline)) void mx_strip(
     __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
-    int p0, int q0, int row0, int col0, const bool together, const float alpha, const float beta)
+    int p0, int q0, int row0, int col0, const bool aligned, const float alpha, const float beta)
 {
     const int pitch = g.lanes * VEC;
     int columns[COLS];
@@ -270,7 +270,7 @@ static inline __attribute__((always_inline)) void mx_strip(
 #if CARRY
 #pragma unroll
     for (int i = 0; i < KEPT; i++)
-        mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+        mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, aligned);
 #endif
 #if CHUNKED
     const int end = min(p0 + g.chunks * TH, g.p);
@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) void mx_strip(
                 for (int v = 0; v < VEC; v++)
                     out[t][u][v] = 0;
 #if LOOP
-        for (int c = 0; c < (DIAGONAL ? 1 : g.inputs); c += IN)
+        for (int c = 0; c < (DEPTHWISE ? 1 : g.inputs); c += IN)
             for (int r = 0; r < R; r++) {
 #if BACKWARD
                 int row = row0 - r * TAP_H;
@@ -298,7 +298,7 @@ static inline __attribute__((always_inline)) void mx_strip(
                 const int row = row0 + r * TAP_H;
 #endif
                 RAW_IN line[COLS];
-                mx_read(line, x + c * X_C, g, row, columns, inside, together);
+                mx_read(line, x + c * X_C, g, row, columns, inside, aligned);
                 float in[COLS][IN];
 #pragma unroll
                 for (int j = 0; j < COLS; j++)
@@ -306,7 +306,7 @@ static inline __attribute__((always_inline)) void mx_strip(
 #pragma unroll
                 for (int s = 0; s < S; s++)
 #pragma unroll
-                    for (int i = 0; i < (DIAGONAL ? 1 : IN); i++) {
+                    for (int i = 0; i < (DEPTHWISE ? 1 : IN); i++) {
                         float tap[VEC];
                         MX_JOIN(SPREAD_, VEC)
                         (tap, *(__local const FLOATS *)(weights + ((c + i) * TAPS + r * S + s) * pitch));
@@ -315,14 +315,14 @@ static inline __attribute__((always_inline)) void mx_strip(
                             if (HITS(u, s, STEP_W, TAP_W))
 #pragma unroll
                                 for (int v = 0; v < VEC; v++)
-                                    out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DIAGONAL ? v : i],
+                                    out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DEPTHWISE ? v : i],
                                                        tap[v], out[0][u][v]);
                     }
             }
 #elif CARRY
 #pragma unroll
         for (int i = KEPT; i < ROWS; i++)
-            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, aligned);
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
             mx_row(patch[i], i, taps, weights, pitch, out);
@@ -331,10 +331,10 @@ static inline __attribute__((always_inline)) void mx_strip(
 #pragma unroll
             for (int j = 0; j < COLS; j++)
                 patch[i][j] = patch[i + ROWS - KEPT][j];
-#elif DIAGONAL
+#elif DEPTHWISE
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, together);
+            mx_read(patch[i], x, g, row0 + ROW0 + i, columns, inside, aligned);
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
             mx_row(patch[i], i, taps, weights, pitch, out);
@@ -342,7 +342,7 @@ static inline __attribute__((always_inline)) void mx_strip(
         for (int c = 0; c < g.inputs; c += IN) {
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
-                mx_read(patch[i], x + c * X_C, g, row0 + ROW0 + i, columns, inside, together);
+                mx_read(patch[i], x + c * X_C, g, row0 + ROW0 + i, columns, inside, aligned);
             float in[ROWS][COLS][IN];
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
@@ -385,7 +385,7 @@ static inline __attribute__((always_inline)) void mx_strip(
 #pragma unroll
                         for (int v = 0; v < VEC; v++)
                             out[t][u][v] += beta * WIDEN(to[v * Y_C]);
-                    if ((VEC == 1) | (LAST & together))
+                    if ((VEC == 1) | (CHANNELS_LAST & aligned))
                         *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
                     else
 #pragma unroll
@@ -407,15 +407,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
 #if ROLL
     __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
 #endif
-    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int id = get_local_id(0), item = mx_quotient(id, g.by_lanes), lane = id - item * g.lanes;
     const int chunk = get_group_id(0) / g.sets, set = get_group_id(0) - chunk * g.sets;
     const int pitch = g.lanes * VEC, first = set * pitch, all = g.blocks * VEC;
     const int strip = chunk * g.items + item, block = set * g.lanes + lane;
     const bool idle = item >= g.items || strip >= g.strips || block >= g.blocks;
-    const int line = mx_by(strip, g.by_across), across = strip - line * g.across;
-    const int n = mx_by(line, g.by_down), down = line - n * g.down;
-    const int channel = block * VEC, group = DIAGONAL ? channel : channel / g.outputs;
-    const int read = DIAGONAL ? channel : group * g.inputs;
+    const int line = mx_quotient(strip, g.by_across), across = strip - line * g.across;
+    const int n = mx_quotient(line, g.by_down), down = line - n * g.down;
+    const int channel = block * VEC, group = DEPTHWISE ? channel : channel / g.outputs;
+    const int read = DEPTHWISE ? channel : group * g.inputs;
     const int p0 = down * g.chunks * TH - g.skip_h, q0 = across * TW - g.skip_w;
     const int row0 = down * g.chunks * DOWN + g.first_h, col0 = across * MOVE(TW, STEP_W) + g.first_w;
 
@@ -423,10 +423,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     x += n * g.x_n + read * X_C;
     y += n * g.y_n + channel * Y_C;
 #if ROLL
-    const bool together = ((size_t)x % sizeof(WORD) == 0) & ((size_t)y % sizeof(WORD) == 0);
+    const bool aligned = ((size_t)x % sizeof(WORD) == 0) & ((size_t)y % sizeof(WORD) == 0);
     const int top = row0 + ROW0, left = col0 + COL0 - ODD, total = (min(g.chunks, g.p - p0) - 1) * STEP_H + R;
     const int bottom = min(g.h, top + total);
-    const uint inside = idle | !together ? 0 : mx_mask(left, LINE, g.w);
+    const uint inside = idle | !aligned ? 0 : mx_mask(left, LINE, g.w);
     const mx_slot place = mx_slot_of(ring + id);
     __global const STORAGE(X_TYPE) *from = x + top * g.x_h + left * X_W;
 #pragma unroll
@@ -436,15 +436,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
         COMMIT();
     }
 #else
-    const bool together = !LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
+    const bool aligned = !CHANNELS_LAST | (((size_t)x % sizeof(RAW_IN) == 0) & ((size_t)y % sizeof(RAW) == 0));
 #endif
     if (id == 0)
         odd = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = id; i < g.inputs * TAPS * pitch; i += GROUP) {
-        /* Neighbours in i are neighbours in memory, for filters that lie k c r s. */
-        const int tap = i % TAPS, c = DIAGONAL ? 0 : i / TAPS % g.inputs, o = DIAGONAL ? i / TAPS : i / TAPS / g.inputs;
-        const int channel = min(first + o, all - 1), group = DIAGONAL ? channel : channel / g.outputs;
+        /* Neighbours in i are neighbours in memory, for filters in the order k c r s. */
+        const int tap = i % TAPS, c = DEPTHWISE ? 0 : i / TAPS % g.inputs;
+        const int o = DEPTHWISE ? i / TAPS : i / TAPS / g.inputs;
+        const int channel = min(first + o, all - 1), group = DEPTHWISE ? channel : channel / g.outputs;
         const float value = WIDEN(w[group * g.w_g + (channel - group * g.outputs) * g.w_o + c * g.w_i + tap / S * g.w_r
                                     + tap % S * g.w_s]);
         weights[ROLL ? (o / VEC * TAPS + tap) * VEC + o % VEC : (c * TAPS + tap) * pitch + o] = value;
@@ -455,7 +456,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     if (idle)
         return;
 
-    if (odd | (ROLL & !together)) {
+    if (odd | (ROLL & !aligned)) {
         const int pad_h = BACKWARD ? (LOOP ? g.first_h : g.first_h * STEP_H + g.skip_h) : -g.first_h;
         const int pad_w = BACKWARD ? g.first_w * STEP_W + g.skip_w : -g.first_w;
         const int o = channel - group * g.outputs;
@@ -464,8 +465,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
             const int p = p0 + i / VEC / TW, q = q0 + i / VEC % TW, v = i % VEC;
             if ((uint)p < (uint)g.p && (uint)q < (uint)g.q) {
                 const float sum = mx_exactly(
-                    x + (DIAGONAL ? v * X_C : 0),
-                    w + (DIAGONAL ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o), g, p, q, pad_h, pad_w);
+                    x + (DEPTHWISE ? v * X_C : 0),
+                    w + (DEPTHWISE ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o), g, p, q, pad_h, pad_w);
                 STORE_MIXED(X_TYPE, y, p * g.y_h + q * Y_W + v * Y_C, sum, alpha, beta);
             }
         }
@@ -475,7 +476,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     mx_roll(ring + id, place, from, top + RING - 1, bottom, inside, y + (p0 - KEEP + 1) * g.y_h + q0 * Y_W,
             mx_mask(q0, OUTER, g.q), weights + lane * (TAPS * VEC), g, total, alpha, beta);
 #else
-    if (together)
+    if (aligned)
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
     else
         mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);

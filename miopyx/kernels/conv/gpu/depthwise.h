@@ -9,27 +9,8 @@
 #define GROUP 256
 #endif
 
-typedef struct {
-    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
-} mx_divisor;
-
-typedef struct {
-    int lanes, items, blocks, sets; /* blocks in all; sets of `lanes` of them */
-    int strips, across, down, chunks; /* in all, side by side and below each other in an image */
-    int each; /* strips that a work-group of backward weights goes over */
-    int outputs, inputs; /* channels of a group, of what is written and of what is read */
-    int h, w, p, q; /* of what is read, of what is written; backward weights: of x, of dy */
-    int first_h, first_w, skip_h, skip_w;
-    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w; /* strides in elements */
-    int w_g, w_o, w_i, w_r, w_s;
-    mx_divisor by_lanes, by_across, by_down;
-} mx_depthwise;
-
-/* n / d for 0 <= n < 2^31 */
-static inline int mx_by(int n, const mx_divisor d)
-{
-    return (int)(mul_hi((uint)n << 1, d.magic) >> d.shift);
-}
+#include "conv/gpu/depthwise_args.h"
+#include "include/quotient.h"
 
 #define TAPS (R * S)
 #if VEC == 1
@@ -121,9 +102,9 @@ static inline ushort NARROW(float value)
     ((p)[0], (p)[step], (p)[2 * (step)], (p)[3 * (step)], (p)[4 * (step)], (p)[5 * (step)], (p)[6 * (step)], \
      (p)[7 * (step)])
 
-/* VEC channels, or IN of them, `step` elements apart: at once if they lie together and begin where a vector may. */
-#define READ(T, N, p, step, together) \
-    ((together) ? *(__global const T *)(p) : (T)MX_JOIN(TAKE_, N)((p), (step)))
+/* VEC channels, or IN of them, at a stride of `step`: at once if `aligned`, contiguous where a vector may begin. */
+#define READ(T, N, p, step, aligned)  \
+    ((aligned) ? *(__global const T *)(p) : (T)MX_JOIN(TAKE_, N)((p), (step)))
 
 /* The same of floats in local memory. */
 #define SPREAD_1(to, v) (to)[0] = (v)
@@ -136,32 +117,32 @@ static inline ushort NARROW(float value)
 #define FLOATS MX_JOIN(float, VEC)
 #endif
 
-#define X_W (LAST ? g.x_w : 1)
-#define Y_W (LAST ? g.y_w : 1)
-#define X_C (LAST ? 1 : g.x_c)
-#define Y_C (LAST ? 1 : g.y_c)
+#define X_W (CHANNELS_LAST ? g.x_w : 1)
+#define Y_W (CHANNELS_LAST ? g.y_w : 1)
+#define X_C (CHANNELS_LAST ? 1 : g.x_c)
+#define Y_C (CHANNELS_LAST ? 1 : g.y_c)
 
 /* Row `row` of x at the given columns; zeros for what is outside. */
 static inline __attribute__((always_inline)) void mx_read(
     RAW_IN line[COLS], __global const STORAGE(X_TYPE) *x, const mx_depthwise g, int row, const int columns[COLS],
-    const uint inside[COLS], const bool together)
+    const uint inside[COLS], const bool aligned)
 {
     const int kept = clamp(row, 0, g.h - 1);
     const uint here = ALL_IF(row == kept);
     x += kept * g.x_h;
 #pragma unroll
     for (int j = 0; j < COLS; j++) {
-        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, together);
+        const RAW_IN value = READ(RAW_IN, IN, x + columns[j], X_C, aligned);
         line[j] = MX_JOIN(MASKED_, IN)(value, inside[j] & here);
     }
 }
 
 #if ROLL
-/* Strips that are walked row after row: a work-item has the next RING - 1 rows of x on their way into a part of local
+/* Strips that are walked row after row: a work-item has the next RING - 1 rows of x on their way into local
  * memory of its own, so no work-item waits for another one.  A row is LINE words: VEC channels of a pixel, or PER
  * neighbouring columns of a channel, the first of which is ODD columns before those that are wanted. */
 #define KEEP ((R - 1) / STEP_H + 1) /* rows of y that a row of x may meet */
-#define PER (LAST ? 1 : 2)
+#define PER (CHANNELS_LAST ? 1 : 2)
 #define SIZE (PER * VEC)
 #define LINE ((COLS + ODD + PER - 1) / PER)
 #define OUTER (TW / PER) /* words of y */
@@ -200,16 +181,16 @@ typedef __local WORD *mx_slot;
 #define COPY(to, from, mask, bit) *(to) = (mask) >> (bit) & 1u ? *(__global const WORD *)(from) : (WORD)(0)
 #endif
 
-/* A row of `count` words, PER columns each `apart` elements, into its place; zeros where `mask` has no bit. */
+/* A row of `count` words, PER columns each at a stride of `stride`, into its place; zeros where `mask` has no bit. */
 static inline __attribute__((always_inline)) void mx_fetch(
-    mx_slot to, __global const STORAGE(X_TYPE) *from, int apart, const int count, uint mask)
+    mx_slot to, __global const STORAGE(X_TYPE) *from, int stride, const int count, uint mask)
 {
 #pragma unroll
     for (int j = 0; j < count; j++)
-        COPY(to + j * GROUP * PLACE_STEP, from + j * PER * apart, mask, j);
+        COPY(to + j * GROUP * PLACE_STEP, from + j * PER * stride, mask, j);
 }
 
-/* Which of `count` words, the first one at column `first`, lie in a row of `columns`. */
+/* Which of `count` words, the first one at column `first`, are in a row of `columns`. */
 static inline uint mx_mask(int first, const int count, int columns)
 {
     uint mask = 0;

@@ -1,4 +1,4 @@
-/* Backward weights of depthwise convolutions and of those with few channels a group: parts[split][k][c r s], which
+/* Backward weights of depthwise convolutions and of those with few channels a group: partial[split][k][c r s], which
  * another launch adds up.
  *
  * A work-item keeps RR rows of the filters of its channels in registers and goes down strips of dy, a pixel of x read
@@ -10,11 +10,11 @@
 #ifndef X_TYPE
 #define X_TYPE float
 #endif
-#ifndef LAST /* channels last in x and dy */
-#define LAST 0
+#ifndef CHANNELS_LAST /* channels last in x and dy */
+#define CHANNELS_LAST 0
 #endif
-#ifndef DIAGONAL /* one input and one output a group; else a block is VEC outputs and one input */
-#define DIAGONAL 1
+#ifndef DEPTHWISE /* one input and one output a group; else a block is VEC outputs and one input */
+#define DEPTHWISE 1
 #endif
 #ifndef VEC
 #define VEC 1
@@ -41,7 +41,7 @@
 #ifndef UNIT
 #define UNIT 1
 #endif
-#ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DIAGONAL, TH = 1, RR = R */
+#ifndef ROLL /* row after row of x, each for all rows of dy that it meets; DEPTHWISE, TH = 1, RR = R */
 #define ROLL 0
 #endif
 #ifndef RING /* rows of x in local memory, and of dy */
@@ -50,7 +50,7 @@
 #ifndef ODD
 #define ODD 0
 #endif
-#if DIAGONAL
+#if DEPTHWISE
 #define IN VEC
 #else
 #define IN 1
@@ -71,7 +71,7 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 {
     float sum = 0;
     for (; strip < end; strip++) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         const int p0 = (line - n * g.down) * g.chunks * TH, q0 = (strip - line * g.across) * TW;
         for (int p = p0; p < min(p0 + g.chunks * TH, g.p); p++)
             for (int q = q0; q < min(q0 + TW, g.q); q++) {
@@ -86,7 +86,7 @@ static float mx_exactly(__global const STORAGE(X_TYPE) *x, __global const STORAG
 
 #if ROLL
 
-/* Rows of x and of dy go down together, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the
+/* Rows of x and of dy go down aligned, PERIOD of x a turn; KEEP rows of dy are kept, and row k of a turn meets the
  * t-th of them at tap TAP_AT(k, t), if there is one. */
 #define PERIOD (KEEP * STEP_H)
 #define TAP_AT(k, t) (((k) - (t) * STEP_H + PERIOD) % PERIOD)
@@ -189,14 +189,14 @@ static inline __attribute__((always_inline)) void mx_plainly(
 
 static inline __attribute__((always_inline)) void mx_strips(
     __global const STORAGE(X_TYPE) *x, __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int strip, int end,
-    const bool together, __local const WORD *ring, __local const WORD *ring_y, float sums[SUMS][VEC])
+    const bool aligned, __local const WORD *ring, __local const WORD *ring_y, float sums[SUMS][VEC])
 {
     const mx_slot place = mx_slot_of((__local WORD *)ring), place_y = mx_slot_of((__local WORD *)ring_y);
     for (; strip < end; strip += g.items) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         const int p0 = (line - n * g.down) * g.chunks, count = min(g.chunks, g.p - p0);
         const int q0 = (strip - line * g.across) * TW;
-        if (together)
+        if (aligned)
             mx_roll(ring, place, ring_y, place_y, x + n * g.x_n, dy + n * g.y_n, g, p0, q0, count, sums);
         else
             mx_plainly(x + n * g.x_n, dy + n * g.y_n, g, p0, q0, count, sums);
@@ -207,7 +207,7 @@ static inline __attribute__((always_inline)) void mx_strips(
 
 static inline __attribute__((always_inline)) void mx_read_dy(
     RAW held[TH][TW], __global const STORAGE(X_TYPE) *dy, const mx_depthwise g, int p0, const int columns[TW],
-    const uint within[TW], const bool together)
+    const uint within[TW], const bool aligned)
 {
 #pragma unroll
     for (int t = 0; t < TH; t++) {
@@ -215,7 +215,7 @@ static inline __attribute__((always_inline)) void mx_read_dy(
         const uint here = ALL_IF(p0 + t == row);
 #pragma unroll
         for (int u = 0; u < TW; u++) {
-            const RAW value = READ(RAW, VEC, dy + row * g.y_h + columns[u], Y_C, together);
+            const RAW value = READ(RAW, VEC, dy + row * g.y_h + columns[u], Y_C, aligned);
             held[t][u] = MX_JOIN(MASKED_, VEC)(value, within[u] & here);
         }
     }
@@ -226,7 +226,7 @@ static inline __attribute__((always_inline)) void mx_strips(
     int r0, const bool x_line, const bool y_line, float sums[SUMS][VEC])
 {
     for (; strip < end; strip += g.items) {
-        const int line = mx_by(strip, g.by_across), n = mx_by(line, g.by_down);
+        const int line = mx_quotient(strip, g.by_across), n = mx_quotient(line, g.by_down);
         int p0 = (line - n * g.down) * g.chunks * TH;
         const int q0 = (strip - line * g.across) * TW;
         __global const STORAGE(X_TYPE) *image = x + n * g.x_n;
@@ -280,7 +280,7 @@ static inline __attribute__((always_inline)) void mx_strips(
                                 for (int u = 0; u < TW; u++)
 #pragma unroll
                                     for (int v = 0; v < VEC; v++)
-                                        sums[r * S + s][v] = fma(in[(u * STEP_W + s * TAP_W) / UNIT][DIAGONAL ? v : 0],
+                                        sums[r * S + s][v] = fma(in[(u * STEP_W + s * TAP_W) / UNIT][DEPTHWISE ? v : 0],
                                                                  out[t][u][v], sums[r * S + s][v]);
             }
 #pragma unroll
@@ -296,19 +296,19 @@ static inline __attribute__((always_inline)) void mx_strips(
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_weights(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict dy,
-    long y_offset, __global float *restrict parts, long parts_offset, const mx_depthwise g)
+    long y_offset, __global float *restrict partial, long partial_offset, const mx_depthwise g)
 {
     __local float shared[BATCH][VEC][GROUP];
 #if ROLL
     __local WORD ring[RING * LINE * GROUP] __attribute__((aligned(16)));
     __local WORD ring_y[RING * OUTER * GROUP] __attribute__((aligned(16)));
 #endif
-    const int id = get_local_id(0), item = mx_by(id, g.by_lanes), lane = id - item * g.lanes;
+    const int id = get_local_id(0), item = mx_quotient(id, g.by_lanes), lane = id - item * g.lanes;
     const int set = get_group_id(0) % g.sets, rest = get_group_id(0) / g.sets;
     const int split = rest / ((R + RR - 1) / RR), r0 = rest % ((R + RR - 1) / RR) * RR;
     const int block = min(set * g.lanes + lane, g.blocks - 1), columns = g.inputs * TAPS;
-    const int channel = (DIAGONAL ? block : block / g.inputs) * VEC, c = DIAGONAL ? 0 : block % g.inputs;
-    const int read = DIAGONAL ? channel : channel / g.outputs * g.inputs + c;
+    const int channel = (DEPTHWISE ? block : block / g.inputs) * VEC, c = DEPTHWISE ? 0 : block % g.inputs;
+    const int read = DEPTHWISE ? channel : channel / g.outputs * g.inputs + c;
     const bool mine = item < g.items && set * g.lanes + lane < g.blocks;
     const int start = split * g.each, end = min(start + g.each, g.strips);
 
@@ -320,19 +320,19 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
         for (int v = 0; v < VEC; v++)
             sums[i][v] = 0;
 #if ROLL
-    const bool together = ((size_t)x % sizeof(WORD) == 0) & ((size_t)dy % sizeof(WORD) == 0);
+    const bool aligned = ((size_t)x % sizeof(WORD) == 0) & ((size_t)dy % sizeof(WORD) == 0);
     if (mine)
-        mx_strips(x, dy, g, start + item, end, together, ring + id, ring_y + id, sums);
+        mx_strips(x, dy, g, start + item, end, aligned, ring + id, ring_y + id, sums);
 #else
-    const bool x_line = !DIAGONAL | (VEC == 1) | (LAST & ((size_t)x % sizeof(RAW_IN) == 0));
-    const bool y_line = (VEC == 1) | (LAST & ((size_t)dy % sizeof(RAW) == 0));
-    if (mine && (VEC == 1) | (LAST & x_line & y_line))
+    const bool x_line = !DEPTHWISE | (VEC == 1) | (CHANNELS_LAST & ((size_t)x % sizeof(RAW_IN) == 0));
+    const bool y_line = (VEC == 1) | (CHANNELS_LAST & ((size_t)dy % sizeof(RAW) == 0));
+    if (mine && (VEC == 1) | (CHANNELS_LAST & x_line & y_line))
         mx_strips(x, dy, g, start + item, end, r0, true, true, sums);
     else if (mine)
-        mx_strips(x, dy, g, start + item, end, r0, !DIAGONAL, false, sums);
+        mx_strips(x, dy, g, start + item, end, r0, !DEPTHWISE, false, sums);
 #endif
 
-    parts += parts_offset + (long)split * (DIAGONAL ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;
+    partial += partial_offset + (long)split * (DEPTHWISE ? g.blocks * VEC : g.blocks / g.inputs * VEC) * columns;
 #pragma unroll
     for (int b = 0; b < SUMS; b += BATCH) {
         if (b > 0)
@@ -361,8 +361,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
                     for (int v = 0; v < VEC; v++) {
                         float sum = shared[i][v][id];
                         if (!isfinite(sum))
-                            sum = mx_exactly(x + (DIAGONAL ? v * X_C : 0), dy + v * Y_C, g, start, end, r, s);
-                        parts[(channel + v) * columns + c * TAPS + r * S + s] = sum;
+                            sum = mx_exactly(x + (DEPTHWISE ? v * X_C : 0), dy + v * Y_C, g, start, end, r, s);
+                        partial[(channel + v) * columns + c * TAPS + r * S + s] = sum;
                     }
             }
     }

@@ -1,6 +1,6 @@
 /* Matrix products for GPUs: C[m,n] = alpha * sum over k of A[m,k] * B[k,n] + beta * C[m,n], batched.
  *
- * Shape: any m n k, any strides, batches and `reduce` (see mx_gemm in include/common.h).
+ * Shape: any m n k, any strides, batches and `reduce` (see mx_gemm in conv/gemm_args.h).
  * Ownership: a group of SIDE x SIDE work-items owns a tile of C, SIDE * EACH_M rows by SIDE * EACH_N columns, a
  * work-item every SIDE-th row and column of it: its sums run over all of k and `reduce` in one fixed order, which no
  * size changes.
@@ -18,6 +18,7 @@
 #define C_TYPE A_TYPE
 #endif
 #include "include/common.h"
+#include "conv/gemm_args.h"
 #include "include/gpu_tile.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)

@@ -25,53 +25,31 @@
 #ifndef DIRECTION
 #define DIRECTION 0
 #endif
-#ifndef LAST /* channels are what lies together in the image */
-#define LAST 0
+#ifndef CHANNELS_LAST /* the image's channels are contiguous */
+#define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
 #include "include/gpu_tile.h"
-
-typedef struct {
-    uint magic, shift; /* ceil(2^(31 + shift) / d), ceil(log2(d)) */
-} divisor;
-
-typedef struct {
-    int m, n, k;                           /* of a group's product */
-    int across, down, groups, splits;      /* tiles of a group, and parts of k, `each` long */
-    int each;
-    int channels, taps, taps_w, taps_hw;   /* of the filter, as this launch uses it */
-    int h, w, hw, pixels;                  /* of the grid of pixels; an image's */
-    int len[3];                            /* of the gathered image */
-    int step[3], first[3], tap[3];         /* coordinate = pixel * step + first + tap number * tap */
-    int i_g, i_n, i_c, i_at[3];            /* strides in elements: of the image */
-    int f_first, f_g, f_m, f_n, f_c, f_at[3]; /* of the other factor: w, or dy in direction 2 */
-    int c_first, c_g, c_m, c_n, c_c, c_at[3]; /* of the result */
-    divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w;
-} mx_gather;
-
-/* n / d for 0 <= n < 2^31 */
-static inline int by(int n, const divisor d)
-{
-    return (int)(mul_hi((uint)n << 1, d.magic) >> d.shift);
-}
+#include "include/quotient.h"
+#include "conv/gpu/implicit_args.h"
 
 /* A filter's channel and tap (x: channel, yzw: tap along d h w). */
 static inline int4 tap_of(int q, const mx_gather *g)
 {
-#if LAST
-    const int t = by(q, g->by_channels), c = q - t * g->channels;
+#if CHANNELS_LAST
+    const int t = mx_quotient(q, g->by_channels), c = q - t * g->channels;
 #else
-    const int c = by(q, g->by_taps), t = q - c * g->taps;
+    const int c = mx_quotient(q, g->by_taps), t = q - c * g->taps;
 #endif
-    const int d = by(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = by(rest, g->by_taps_w);
+    const int d = mx_quotient(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = mx_quotient(rest, g->by_taps_w);
     return (int4)(c, d, h, rest - h * g->taps_w);
 }
 
 /* A pixel's image and place (x: image, yzw: place along d h w of the grid). */
 static inline int4 pixel_of(int p, const mx_gather *g)
 {
-    const int n = by(p, g->by_pixels), rest = p - n * g->pixels, d = by(rest, g->by_hw), of = rest - d * g->hw;
-    const int h = by(of, g->by_w);
+    const int n = mx_quotient(p, g->by_pixels), rest = p - n * g->pixels, d = mx_quotient(rest, g->by_hw), of = rest - d * g->hw;
+    const int h = mx_quotient(of, g->by_w);
     return (int4)(n, d, h, of - h * g->w);
 }
 
@@ -86,18 +64,18 @@ static inline ACC gathered(__global const STORAGE(IMAGE_TYPE) *image, int4 pixel
                                  + w * g->i_at[2]);
 }
 
-/* Where a tap, or a pixel, lies in a tensor with the strides `at`, `outer` for its channel or image. */
+/* The offset of a tap, or a pixel, in a tensor with the strides `at`, `outer` for its channel or image. */
 #define PLACE(v, outer, at) ((v).x * (outer) + (v).y * (at)[0] + (v).z * (at)[1] + (v).w * (at)[2])
 
-/* Neighbouring work-items load what lies together: the image's channels or pixels, the filter's along k; and they store
- * what does. */
-#define ROWS_CLOSEST (LAST * (DIRECTION != 2))
+/* Neighbouring work-items load neighbours in memory: the image's channels or pixels, the filter's along k; and they
+ * store neighbours. */
+#define ROWS_CONTIGUOUS (CHANNELS_LAST * (DIRECTION != 2))
 #if DIRECTION == 2
-#define A_ALONG_K (!LAST)
-#define B_ALONG_K (!LAST)
+#define A_ALONG_K (!CHANNELS_LAST)
+#define B_ALONG_K (!CHANNELS_LAST)
 #else
 #define A_ALONG_K 1
-#define B_ALONG_K LAST
+#define B_ALONG_K CHANNELS_LAST
 #endif
 #define A_EACH (ROWS * DEPTH / ITEMS)
 #define B_EACH (COLUMNS * DEPTH / ITEMS)
@@ -111,7 +89,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
     __local ACC a_slice[DEPTH * A_PITCH], b_slice[DEPTH * B_PITCH];
     const mx_gather *g = &given;
     const int item = get_local_id(0);
-    const int column = ROWS_CLOSEST ? item / SIDE : item % SIDE, row = ROWS_CLOSEST ? item % SIDE : item / SIDE;
+    const int column = ROWS_CONTIGUOUS ? item / SIDE : item % SIDE, row = ROWS_CONTIGUOUS ? item % SIDE : item / SIDE;
     int tile = (int)get_group_id(0);
     const int n0 = tile % g->across * COLUMNS;
     tile /= g->across;
@@ -185,7 +163,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
 }
 
 /* w = alpha * the sum of `splits` tensors of its size, packed as k c z r s, in order, + beta * w. */
-__kernel void conv_sum_splits(__global const STORAGE(IMAGE_TYPE) *restrict parts, long parts_offset,
+__kernel void sum_partial(__global const STORAGE(IMAGE_TYPE) *restrict partial, long partial_offset,
                               __global STORAGE(C_TYPE) *restrict w, long w_offset,
                               const mx_tensor shape, long splits, const SCALAR alpha, const SCALAR beta)
 {
@@ -194,7 +172,7 @@ __kernel void conv_sum_splits(__global const STORAGE(IMAGE_TYPE) *restrict parts
         return;
     ACC sum = 0;
     for (long split = 0; split < splits; split++)
-        sum += (ACC)LOAD(IMAGE_TYPE)(parts, parts_offset + split * size + i);
+        sum += (ACC)LOAD(IMAGE_TYPE)(partial, partial_offset + split * size + i);
     long at = 0, rest = i;
     for (int axis = 4; axis >= 0; axis--) {
         at += rest % shape.len[axis] * shape.stride[axis];

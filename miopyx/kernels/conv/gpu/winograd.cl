@@ -1,12 +1,12 @@
 /* Winograd's transforms for GPUs: F(TILE, 3) in two dimensions, and F(3, TILE) for backward weights.
  *
  * Toom and Cook: a filter with r taps over n inputs, POINTS = TILE + 3 - 1 of them, gives n - r + 1 outputs as
- *     gather(evaluate(filter) * spread(inputs))
+ *     output_transform(filter_transform(filter) * input_transform(inputs))
  * with products at POINTS points: 0, +-A, with TILE 4 also +-B, and infinity.  With M(t) the product of (t - q) over the
  * finite points q,
- *     spread:   row q holds the coefficients of M(t) / (t - q), the last row those of M(t);
- *     evaluate: row q holds 1, q, q^2 ... / M'(q), the last row the last coefficient alone;
- *     gather:   output i sums q^i times the product at q; the last output also takes the product at infinity.
+ *     input_transform:  row q holds the coefficients of M(t) / (t - q), the last row those of M(t);
+ *     filter_transform: row q holds 1, q, q^2 ... / M'(q), the last row the last coefficient alone;
+ *     output_transform: output i sums q^i times the product at q; the last output also takes the product at infinity.
  * A = 5/8 and B = 3/2 (1 for TILE 2) are exact and halve the rounding errors of the usual 1 and 2.
  *
  * The products over channels, POINTS^2 of them, are conv/gpu/gemm.cl's.
@@ -20,16 +20,17 @@
 #ifndef TILE /* 2 or 4 */
 #define TILE 4
 #endif
-#ifndef SIDE /* of the window that is read (POINTS: spread; else: evaluate) or written (gather) */
+#ifndef SIDE /* of the window that is read (POINTS: as inputs, else as filters) or written */
 #define SIDE 6
 #endif
 #ifndef FLIP /* of a filter: backward data */
 #define FLIP 0
 #endif
-#ifndef LAST /* neighbouring work-items take neighbouring channels, else tiles */
-#define LAST 0
+#ifndef CHANNELS_LAST /* neighbouring work-items take neighbouring channels, else tiles */
+#define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
+#include "conv/gpu/winograd_args.h"
 
 #define POINTS (TILE + 2)
 #if TILE == 4
@@ -42,24 +43,16 @@
 #endif
 
 typedef struct {
-    int images, channels, tiles_h, tiles_w; /* counts */
-    int h, w, pad_h, pad_w;                 /* of the tensor's images */
-    int move;                               /* pixels from a tile to the next */
-    int t_n, t_c, t_h, t_w;                 /* the tensor's strides in elements */
-    int point, tile, channel;               /* the workspace's: a tile is a number that counts on over the images */
-} mx_winograd;
-
-typedef struct {
     int n, c, h, w, at; /* image, channel, first pixel, place in the workspace */
     bool inside;
 } window;
 
-static inline window window_of(const mx_winograd *g)
+static inline window window_of(const mx_window *g)
 {
     window v;
     const int tiles = g->tiles_h * g->tiles_w, all = tiles * g->images, i = (int)get_global_id(0);
-    v.c = LAST ? i % g->channels : i / all;
-    const int tile = LAST ? i / g->channels : i % all, of = tile % tiles;
+    v.c = CHANNELS_LAST ? i % g->channels : i / all;
+    const int tile = CHANNELS_LAST ? i / g->channels : i % all, of = tile % tiles;
     v.n = tile / tiles;
     v.h = of / g->tiles_w * g->move - g->pad_h;
     v.w = of % g->tiles_w * g->move - g->pad_w;
@@ -68,8 +61,8 @@ static inline window window_of(const mx_winograd *g)
     return v;
 }
 
-/* to[POINTS] = spread(v[POINTS]) */
-static inline void spread(const ACC *v, ACC *to)
+/* to[POINTS] = input_transform(v[POINTS]) */
+static inline void input_transform(const ACC *v, ACC *to)
 {
 #if TILE == 2
     to[0] = v[2] - v[0];
@@ -89,8 +82,8 @@ static inline void spread(const ACC *v, ACC *to)
 #endif
 }
 
-/* to[POINTS] = evaluate(v[count]), count 2 to 4 */
-static inline void evaluate(const ACC *v, int count, ACC *to)
+/* to[POINTS] = filter_transform(v[count]), count 2 to 4 */
+static inline void filter_transform(const ACC *v, int count, ACC *to)
 {
     ACC even = v[0], odd = v[1], scale;
 #if TILE == 2
@@ -115,8 +108,8 @@ static inline void evaluate(const ACC *v, int count, ACC *to)
     to[POINTS - 1] = v[count - 1];
 }
 
-/* to[count] = gather(v[POINTS]), count 2 to 4 */
-static inline void gather(const ACC *v, int count, ACC *to)
+/* to[count] = output_transform(v[POINTS]), count 2 to 4 */
+static inline void output_transform(const ACC *v, int count, ACC *to)
 {
     const ACC sum_a = v[1] + v[2], difference_a = v[1] - v[2];
 #if TILE == 2
@@ -136,9 +129,9 @@ static inline void gather(const ACC *v, int count, ACC *to)
     to[count - 1] += v[POINTS - 1];
 }
 
-/* Both transforms of inputs: of tiles of an image (SIDE == POINTS) and of filters or tiles that take their part. */
+/* Both transforms of inputs: of tiles of an image (SIDE == POINTS), and of filters or tiles in their place. */
 __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x_offset, __global ACC *restrict to,
-                              long to_offset, const mx_winograd g)
+                              long to_offset, const mx_window g)
 {
     const window at = window_of(&g);
     if (!at.inside)
@@ -157,9 +150,9 @@ __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x
                 row[j] = (ACC)LOAD(X_TYPE)(x, (long)h * g.t_h + (long)w * g.t_w);
         }
 #if SIDE == POINTS
-        spread(row, half_way[i]);
+        input_transform(row, half_way[i]);
 #else
-        evaluate(row, SIDE, half_way[i]);
+        filter_transform(row, SIDE, half_way[i]);
 #endif
     }
     to += to_offset + at.at;
@@ -170,9 +163,9 @@ __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x
         for (int i = 0; i < SIDE; i++)
             column[i] = half_way[i][j];
 #if SIDE == POINTS
-        spread(column, points);
+        input_transform(column, points);
 #else
-        evaluate(column, SIDE, points);
+        filter_transform(column, SIDE, points);
 #endif
 #pragma unroll
         for (int i = 0; i < POINTS; i++)
@@ -182,7 +175,7 @@ __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x
 
 __kernel void winograd_outputs(__global const ACC *restrict from, long from_offset,
                                __global STORAGE(X_TYPE) *restrict y, long y_offset,
-                               const mx_winograd g, const SCALAR alpha, const SCALAR beta)
+                               const mx_window g, const SCALAR alpha, const SCALAR beta)
 {
     const window at = window_of(&g);
     if (!at.inside)
@@ -195,7 +188,7 @@ __kernel void winograd_outputs(__global const ACC *restrict from, long from_offs
 #pragma unroll
         for (int i = 0; i < POINTS; i++)
             points[i] = from[(long)(i * POINTS + j) * g.point];
-        gather(points, SIDE, column);
+        output_transform(points, SIDE, column);
 #pragma unroll
         for (int i = 0; i < SIDE; i++)
             half_way[i][j] = column[i];
@@ -204,7 +197,7 @@ __kernel void winograd_outputs(__global const ACC *restrict from, long from_offs
 #pragma unroll
     for (int i = 0; i < SIDE; i++) {
         ACC row[SIDE];
-        gather(half_way[i], SIDE, row);
+        output_transform(half_way[i], SIDE, row);
 #pragma unroll
         for (int j = 0; j < SIDE; j++)
             if (at.h + i < g.h && at.w + j < g.w)

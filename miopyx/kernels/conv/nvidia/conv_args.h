@@ -8,7 +8,7 @@
  */
 #ifndef MIOPYX_NV_CONV_ARGS_H
 #define MIOPYX_NV_CONV_ARGS_H
-#include "conv/nvidia/divisor.h"
+#include "include/divisor.h"
 
 typedef struct {
     int pixels, p, q; /* of the grid: all images, rows, columns */
@@ -19,7 +19,7 @@ typedef struct {
     int x_g, x_n, x_c, x_h, x_w; /* strides in elements; _g: from one group to the next */
     int w_first, w_g, w_k, w_h, w_w; /* w_first: the first tap; w_h, w_w: from one tap to the next; c is contiguous */
     int y_first, y_g, y_n, y_c, y_h, y_w;
-    mx_nv_divisor by_image, by_row; /* p * q, q */
+    mx_divisor by_image, by_row; /* p * q, q */
 } mx_nv_conv;
 
 /* The sum of the partial sums of split-K, for conv/nvidia/sum.cl. */

@@ -1,7 +1,7 @@
 /* What conv/nvidia/few.cl and conv/nvidia/few_weights.cl take. */
 #ifndef MIOPYX_NV_FEW_ARGS_H
 #define MIOPYX_NV_FEW_ARGS_H
-#include "conv/nvidia/divisor.h"
+#include "include/divisor.h"
 
 typedef struct {
     int images, p, q; /* of y */
@@ -13,6 +13,6 @@ typedef struct {
     int run; /* elements of k in one line of x */
     int rows, lines, width, pitch; /* of x that a tile reads: rows, lines of all channels, elements of a line */
     int tiles, across, down, sets, workers;
-    mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down;
+    mx_divisor by_run, by_rows, by_pitch, by_across, by_down;
 } mx_nv_few;
 #endif

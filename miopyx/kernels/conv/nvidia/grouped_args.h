@@ -1,7 +1,7 @@
 /* What conv/nvidia/grouped.cl and conv/nvidia/grouped_weights.cl take. */
 #ifndef MIOPYX_NV_GROUPED_ARGS_H
 #define MIOPYX_NV_GROUPED_ARGS_H
-#include "conv/nvidia/divisor.h"
+#include "include/divisor.h"
 
 typedef struct {
     int images, p, q; /* of the grid */
@@ -16,6 +16,6 @@ typedef struct {
     int rows, columns; /* of x that a tile reads of an image */
     int tiles, across, down;
     int sets, workers; /* groups of BLOCKS blocks; work-groups of each */
-    mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w;
+    mx_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w;
 } mx_nv_grouped;
 #endif

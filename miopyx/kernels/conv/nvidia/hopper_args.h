@@ -15,7 +15,7 @@ typedef struct {
 /* The order of tiles: of a phase first those with the same pixels, then the next pixels, then the next group. */
 typedef struct {
     int tiles, across, down; /* tiles of a phase, with the same pixels, with the same filters of a group */
-    mx_nv_divisor by_tiles, by_across, by_down;
+    mx_divisor by_tiles, by_across, by_down;
     mx_nv_phase phases[PHASES];
 } mx_nv_tiles;
 
@@ -33,6 +33,6 @@ typedef struct {
     int filters, columns, reduced, folded, taps_across; /* of a group; taps in a row of the product */
     int down, across, tiles, slices, splits;
     int w_k, w_c, w_h, w_w; /* strides */
-    mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices;
+    mx_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices;
 } mx_nv_tile_sum;
 #endif

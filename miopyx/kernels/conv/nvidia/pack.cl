@@ -40,7 +40,7 @@
 #endif
 #include "include/common.h"
 #include "conv/nvidia/pack_args.h"
-#include "conv/nvidia/quotient.h"
+#include "include/quotient.h"
 
 __kernel void pack_weights(__global const STORAGE(X_TYPE) *restrict from, long from_offset,
                            __global STORAGE(X_TYPE) *restrict to, long to_offset, const mx_nv_weights g)

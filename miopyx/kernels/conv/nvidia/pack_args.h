@@ -1,7 +1,7 @@
 /* What the kernels of conv/nvidia/pack.cl and conv/nvidia/pack_bytes.cl take.  from_*, to_*: strides in elements. */
 #ifndef MIOPYX_NV_PACK_ARGS_H
 #define MIOPYX_NV_PACK_ARGS_H
-#include "conv/nvidia/divisor.h"
+#include "include/divisor.h"
 
 /* pack_weights */
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
     int h, w, p, q, step_h, step_w; /* of the strided tensor; of the packed one; from one of its pixels to the next */
     int stride_n, stride_c, stride_h; /* of the strided tensor */
     int item_planes; /* of a work-item */
-    mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
+    mx_divisor by_runs, by_row, by_channels, by_step_h, by_step_w; /* by_runs, by_row: of what is written */
 } mx_nv_stepped;
 
 /* pack_pixels, pack_two; unpack_pixels, where from_* are strides of what is written */
@@ -47,13 +47,13 @@ typedef struct {
     int images, groups, h, w, channels, reduced;
     int from_n, from_g, from_c, from_h, from_w;
     int tile_pixels, blocks; /* pixels of a tile, blocks of 64 channels of all groups */
-    mx_nv_divisor by_image, by_row, by_blocks; /* h * w, w, blocks */
+    mx_divisor by_image, by_row, by_blocks; /* h * w, w, blocks */
 } mx_nv_pixels;
 
 /* pack_bytes */
 typedef struct {
     int images, groups, pixels, w, channels, reduced;
     int from_n, from_g, from_c, from_h, from_w;
-    mx_nv_divisor by_w;
+    mx_divisor by_w;
 } mx_nv_bytes;
 #endif

@@ -21,7 +21,7 @@ typedef struct {
     int y_n, y_c, y_h, y_w; /* strides */
     int step_h, step_w, plane_rows, plane_columns;
     int vector, plane; /* neighbours that a work-item stores, 1 or 2; elements of a plane, all images */
-    mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / vector */
+    mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / vector */
     mx_uint64 met_h, met_w; /* phases of the stride that have taps, a bit each */
 } mx_nv_phases;
 #endif

@@ -2,7 +2,7 @@
  * conv/nvidia/conv_args.h has the convolution that they take.
  */
 #include "conv/nvidia/conv_args.h"
-#include "conv/nvidia/quotient.h"
+#include "include/quotient.h"
 
 /* What a work-group of split-K has, by its number: m0 and n0, the first row and column of its tile, its group and its
  * split.  Tiles of one split are numbered down, then across, then by group. */

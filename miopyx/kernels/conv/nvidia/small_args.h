@@ -1,7 +1,7 @@
 /* What conv/nvidia/small.cl takes, which explains a, b, m, n and k. */
 #ifndef MIOPYX_NV_SMALL_ARGS_H
 #define MIOPYX_NV_SMALL_ARGS_H
-#include "conv/nvidia/divisor.h"
+#include "include/divisor.h"
 
 typedef struct {
     int m, n, k, split_length;                   /* of a group; of k, each split */
@@ -22,9 +22,9 @@ typedef struct {
     /* w: word where it begins, from one k to the next, elements of it; 0: all k are contiguous, -1: all m. */
     int local_a, local_a_k, piece;
     int a_copied, b_copied; /* channels that are copied at once */
-    mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece;
-    mx_nv_divisor by_m_tiles, by_n_tiles, by_groups;
-    mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w;
+    mx_divisor by_places, by_chunks, by_image_rows, by_piece;
+    mx_divisor by_m_tiles, by_n_tiles, by_groups;
+    mx_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w;
     /* by_inner: channels if CHANNELS_LAST, or taps */
 } mx_nv_small;
 #endif

@@ -1,25 +1,29 @@
 """Depthwise convolutions on CPU devices, and those with few channels a group: direct, one to three spatial axes.
 
 A work-item copies a tile of a few groups' channels into private memory, padded, and computes from there; the kernels'
-header says how.  Forward and backward data read filters that a first launch packed.  Backward weights are summed in
-parts, as many as the problem asks for, which a second launch adds up in one order.
+header says how.  Forward and backward data read filters that a first launch packed.  The sums of backward
+weights are split, as often as the problem asks for; a second launch adds the partial sums in a fixed order.
 """
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from miopyx.solvers.conv._base cimport BLOCK_TERMS, GPU_TERMS, ConvSolver, sum_terms, type_token, vector_lanes
+from miopyx.solvers.conv._base cimport (
+    BLOCK_TERMS, DIRECT, GPU_TERMS, ConvSolver, acc_size, channels_contiguous, real_token, rows_contiguous, span,
+    stride_of, sum_terms, type_token, vector_lanes,
+)
 
 cdef enum:
-    DIRECT = 1
     ROWS = 0
     CHANNELS = 1
-    TURNED = 2
+    TRANSPOSED = 2
     BLOCKS = 3
     CHANNELS_LIMIT = 64    # of a group
     TAPS_LIMIT = 256       # of a slice of the filter, as in the kernels' header
@@ -33,7 +37,7 @@ cdef enum:
     DIRECT_SUMS = 512
     PER_ITEM = 16          # blocks of filters that a work-item packs
     SUM_FILTERS = 4
-    TALL = 4               # rows at a time of depthwise convolutions that are read where they lie
+    TALL = 4               # rows at a time of depthwise convolutions that are read without a copy
     FILTER_LIMIT = 11      # of theirs in rows
     ITEMS = 32             # work-items of a launch, at least, where there is enough to do
 
@@ -43,42 +47,42 @@ cdef tuple TALLS = (2, 4, 7)
 cdef tuple LOWS = (1, 2, 4)
 cdef tuple PLANES = (3072, 6144, 12288, 24576, 49152)
 
-# The structs of kernels/conv/cpu/grouped.h, which explains them.
-cdef struct mx_side:
-    int64_t n, c, d, h, w, span
-    int channels, depth, height, width
+cdef extern from "miopyx/kernels/conv/cpu/grouped_args.h" nogil:
+    ctypedef struct mx_side:
+        int64_t n, c, d, h, w, span
+        int channels, depth, height, width
 
-cdef struct mx_planes:
-    int step_h, step_w, pitch, sub, behind
+    ctypedef struct mx_planes:
+        int step_h, step_w, pitch, sub, behind
 
-cdef struct mx_grouped:
-    mx_side input, output
-    mx_planes planes
-    int groups, inputs, outputs, padded
-    int backward
-    int taps[3]
-    int dilation[3]
-    int step[3]
-    int pad[3]
-    int out_h, out_w
-    int first_h, first_w
-    int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
-    int least_h, least_w
-    int reach_h
-    int together
-    int parts
+    ctypedef struct mx_grouped:
+        mx_side input, output
+        mx_planes planes
+        int groups, inputs, outputs, padded
+        int backward
+        int taps[3]
+        int dilation[3]
+        int step[3]
+        int pad[3]
+        int out_h, out_w
+        int first_h, first_w
+        int grid_h, grid_w, tiles_h, tiles_w, tile_h, tile_w, chunk
+        int least_h, least_w
+        int reach_h
+        int together
+        int splits
 
-cdef struct mx_filters:
-    int64_t g, o, i, d, h, w
-    int groups, outputs, inputs
-    int taps[3]
+    ctypedef struct mx_filters:
+        int64_t g, o, i, d, h, w
+        int groups, outputs, inputs
+        int taps[3]
 
-cdef struct mx_grouped_sum:
-    int64_t k, c, d, h, w
-    int filters, inputs
-    int taps[3]
-    int parts
-    int64_t row
+    ctypedef struct mx_grouped_sum:
+        int64_t k, c, d, h, w
+        int filters, inputs
+        int taps[3]
+        int splits
+        int64_t row
 
 # How a problem is computed: elements of a vector and of a position, channels of what the struct calls one, register
 # tile, struct.
@@ -87,40 +91,17 @@ cdef struct plan_t:
     int64_t vec, each, unit, tile, wide
     bint fits
     int64_t chosen         # of what is tunable
-    bint direct            # from where the tensors lie: conv/cpu/depthwise.cl
+    bint direct            # reads tensors without a copy: conv/cpu/depthwise.cl
     bint rows              # the same: conv/cpu/depthwise_rows.cl
     int64_t tall           # rows at a time then
     mx_grouped g
 
 
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
-cdef int64_t _up(int64_t a, int64_t b) noexcept nogil:
-    return _ceil(a, b) * b
-
-
-cdef int64_t _stride(const mx_tensor* t, int axis) noexcept nogil:
-    return t.stride[axis] if t.len[axis] > 1 else 0
-
-
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    return t.len[1] == 1 or t.stride[1] == 1
-
-
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
-    return t.len[4] == 1 or t.stride[4] == 1
-
-
 cdef mx_side _side(const mx_tensor* t) noexcept nogil:
     cdef mx_side s
-    cdef int i
-    s.n, s.c, s.d, s.h, s.w = _stride(t, 0), _stride(t, 1), _stride(t, 2), _stride(t, 3), _stride(t, 4)
+    s.n, s.c, s.d, s.h, s.w = stride_of(t, 0), stride_of(t, 1), stride_of(t, 2), stride_of(t, 3), stride_of(t, 4)
     s.channels, s.depth, s.height, s.width = <int> t.len[1], <int> t.len[2], <int> t.len[3], <int> t.len[4]
-    s.span = 1
-    for i in range(5):
-        s.span += (t.len[i] - 1) * t.stride[i]
+    s.span = span(t)
     return s
 
 
@@ -141,12 +122,12 @@ cdef void _set_planes(plan_t* q, int64_t tile_h, int64_t tile_w) noexcept nogil:
     if tile_w == g.grid_w:
         end = min(g.input.width + lead, wide)
         pitch = max(end, wide - max(lead, 0), tile_w * s.step_w)
-    s.pitch = <int> min(_ceil(pitch, s.step_w), LENGTH_LIMIT)
-    s.behind = <int> max(0, min(_ceil(wide, s.step_w), LENGTH_LIMIT) - s.pitch)
+    s.pitch = <int> min(ceil_div(pitch, s.step_w), LENGTH_LIMIT)
+    s.behind = <int> max(0, min(ceil_div(wide, s.step_w), LENGTH_LIMIT) - s.pitch)
     if q.each == 1:
-        s.behind = <int> (_up(s.behind, q.vec) + q.vec)
+        s.behind = <int> (up(s.behind, q.vec) + q.vec)
     # Whole vectors of zeros are written.
-    s.sub = <int> min(_ceil((tile_h - 1) * s.step_h + g.reach_h, s.step_h) * s.pitch + s.behind
+    s.sub = <int> min(ceil_div((tile_h - 1) * s.step_h + g.reach_h, s.step_h) * s.pitch + s.behind
                       + (q.vec if q.each == 1 else 0), LENGTH_LIMIT)
 
 
@@ -158,7 +139,7 @@ cdef int64_t _planes_size(const plan_t* q) noexcept nogil:
 
 cdef int64_t _results_size(const plan_t* q, int64_t rows) noexcept nogil:
     """Elements of what is computed of a group at once, or of dy for backward weights."""
-    return <int64_t> q.g.padded * q.g.out_w * _up(rows * q.g.planes.pitch * q.each + 2 * q.vec, q.vec)
+    return <int64_t> q.g.padded * q.g.out_w * up(rows * q.g.planes.pitch * q.each + 2 * q.vec, q.vec)
 
 
 cdef class _Grouped(ConvSolver):
@@ -185,14 +166,15 @@ cdef class _Grouped(ConvSolver):
                 return "a large stride, dilation, pad or length"
         if max(p.x.len[1], p.w.len[0]) > LENGTH_LIMIT or p.x.len[0] > LENGTH_LIMIT:
             return "many channels or images"
-        if not (_channels_last(&p.x) and _channels_last(&p.y)) and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not (channels_contiguous(&p.x) and channels_contiguous(&p.y)) and not (
+                rows_contiguous(&p.x) and rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         q = self.plan(dev, p, 0)
         return None if q.fits else "a tile is too large"
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef int64_t most = max(p.w.len[1], p.w.len[0] // p.groups)
-        cdef bint last = _channels_last(&p.x) and _channels_last(&p.y)
+        cdef bint last = channels_contiguous(&p.x) and channels_contiguous(&p.y)
         # With 16 channels a group, the lanes of other solvers are full too; but with channels last, not their tiles.
         if p.groups == 1:
             return 0.3
@@ -208,7 +190,8 @@ cdef class _Grouped(ConvSolver):
         return ("PLANES", PLANES),
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        return self.plan(dev, p, config[0]).fits
+        choice, = config    # TALL or PLANES
+        return self.plan(dev, p, choice).fits
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef plan_t q = self.plan(dev, p, 0)
@@ -237,21 +220,21 @@ cdef class _Grouped(ConvSolver):
         cdef bint last, single, strided = False, both
         cdef int taps
         memset(&q, 0, sizeof(q))
-        q.vec = vector_lanes(dev, _acc_size(p))
+        q.vec = vector_lanes(dev, acc_size(p))
         g.inputs, g.outputs, g.groups = <int> p.w.len[1], <int> (p.w.len[0] // p.groups), <int> p.groups
         if p.direction == MX_BACKWARD_DATA:
             x, y = y, x
             g.backward, g.inputs, g.outputs = 1, g.outputs, g.inputs
-        last = _channels_last(x) and _channels_last(y) and not (
-            _rows_closest(x) and _rows_closest(y) and x.len[1] == 1)
-        q.mode = ROWS if not last else CHANNELS if g.inputs == 1 and g.outputs == 1 else TURNED
-        if q.mode == TURNED and g.inputs % q.vec == 0 and g.outputs % q.vec == 0:
+        last = channels_contiguous(x) and channels_contiguous(y) and not (
+            rows_contiguous(x) and rows_contiguous(y) and x.len[1] == 1)
+        q.mode = ROWS if not last else CHANNELS if g.inputs == 1 and g.outputs == 1 else TRANSPOSED
+        if q.mode == TRANSPOSED and g.inputs % q.vec == 0 and g.outputs % q.vec == 0:
             q.mode = BLOCKS
         q.each = q.vec if q.mode == CHANNELS or q.mode == BLOCKS else 1
         q.unit = q.vec if q.mode == BLOCKS else 1
         g.inputs, g.outputs = <int> (g.inputs // q.unit), <int> (g.outputs // q.unit)
         if q.mode == CHANNELS:
-            g.groups = <int> _ceil(g.groups, q.vec)
+            g.groups = <int> ceil_div(g.groups, q.vec)
         g.input, g.output = _side(x), _side(y)
         for i in range(3):
             g.taps[i], g.dilation[i], g.step[i], g.pad[i] = (
@@ -302,23 +285,23 @@ cdef class _Grouped(ConvSolver):
         return q
 
     cdef void set_bands(self, const mx_conv_problem* p, plan_t* q) noexcept:
-        """The rows and vectors of channels, or channels, of a work-item that reads tensors where they lie."""
+        """The rows and vectors of channels, or channels, of a work-item that reads tensors without a copy."""
         cdef mx_grouped* g = &q.g
-        cdef int64_t bands = _ceil(g.grid_h, q.tall), sets
+        cdef int64_t bands = ceil_div(g.grid_h, q.tall), sets
         q.fits = True
         g.together = <int> min(g.groups, 16)
         if q.rows:
             g.together = <int> max(1, min(g.together, g.groups * _images(p) // (2 * ITEMS)))
-        sets = _ceil(g.groups, g.together)
-        g.together = <int> _ceil(g.groups, sets)
+        sets = ceil_div(g.groups, g.together)
+        g.together = <int> ceil_div(g.groups, sets)
         # Half the work-items and more have whole rows of tiles.
         g.tile_h = <int> (q.tall * max(1, min(bands, bands * sets * _images(p) // (2 * ITEMS))))
-        g.tiles_h, g.tiles_w = <int> _ceil(g.grid_h, g.tile_h), 1
+        g.tiles_h, g.tiles_w = <int> ceil_div(g.grid_h, g.tile_h), 1
 
     cdef KernelSpec direct(self, const mx_conv_problem* p, const plan_t* q, str entry):
         cdef dict tokens = dict(
-            X_TYPE=type_token(p.w.type), ACC="double" if p.w.type == MX_DOUBLE else "float",
-            SCALAR="double" if p.w.type == MX_DOUBLE else "float", VEC=q.vec, R=q.g.taps[1], S=q.g.taps[2],
+            X_TYPE=type_token(p.w.type), ACC=real_token(p.w.type == MX_DOUBLE),
+            SCALAR=real_token(p.w.type == MX_DOUBLE), VEC=q.vec, R=q.g.taps[1], S=q.g.taps[2],
             STEP=q.g.step[1], BACKWARD=q.g.backward, TALL=q.tall)
         if q.rows:
             return KernelSpec("conv/cpu/depthwise_rows.cl", entry, **tokens)
@@ -332,13 +315,13 @@ cdef class _Grouped(ConvSolver):
         """The tile of a work-item: whole rows, as many as suit the caches; several groups where they are small."""
         cdef mx_grouped* g = &q.g
         cdef int64_t room = q.chosen, w, h, chunk, most, units
-        w = _ceil(g.grid_w, _ceil(g.grid_w, 128 if q.each > 1 else 512))
+        w = ceil_div(g.grid_w, ceil_div(g.grid_w, 128 if q.each > 1 else 512))
         while True:
             _set_planes(q, 1, w)
             if w <= 16 or (_planes_size(q) <= room and _results_size(q, 1) <= RESULTS // 2):
                 break
-            w = _ceil(w, 2)
-        g.tile_w, g.tiles_w = <int> w, <int> _ceil(g.grid_w, w)
+            w = ceil_div(w, 2)
+        g.tile_w, g.tiles_w = <int> w, <int> ceil_div(g.grid_w, w)
         q.fits = _planes_size(q) + 2 * q.vec <= BUFFER and _results_size(q, 1) + 2 * q.vec <= RESULTS
         if not q.fits:
             return
@@ -348,39 +331,31 @@ cdef class _Grouped(ConvSolver):
         while h > 1 and _planes_size(q) > room:
             h = max(1, min(h - 1, h * room // _planes_size(q)))
             _set_planes(q, h, w)
-        g.tiles_h = <int> _ceil(g.grid_h, h)
-        g.tile_h = <int> _ceil(g.grid_h, g.tiles_h)
-        g.tiles_h = <int> _ceil(g.grid_h, g.tile_h)
+        g.tiles_h = <int> ceil_div(g.grid_h, h)
+        g.tile_h = <int> ceil_div(g.grid_h, g.tiles_h)
+        g.tiles_h = <int> ceil_div(g.grid_h, g.tile_h)
         _set_planes(q, g.tile_h, w)
-        # Groups: as many as fit, but enough work-items; TURNED ones make whole vectors of channels if they can.
+        # Groups: as many as fit, but enough work-items; TRANSPOSED ones make whole vectors of channels if they can.
         most = max(1, room // _planes_size(q))
         units = _images(p) * g.output.depth * g.tiles_h * g.tiles_w
-        if q.mode == TURNED:
-            most = max(most, min(_ceil(q.vec, max(g.inputs, g.outputs)), (BUFFER - 2 * q.vec) // _planes_size(q)))
+        if q.mode == TRANSPOSED:
+            most = max(most, min(ceil_div(q.vec, max(g.inputs, g.outputs)), (BUFFER - 2 * q.vec) // _planes_size(q)))
         most = min(most, max(1, g.groups * units // ITEMS), RESULTS // 2 // _results_size(q, 1))
         self.set_groups(q, max(1, most))
-        g.together = <int> _ceil(g.groups, _ceil(g.groups, g.together))
+        g.together = <int> ceil_div(g.groups, ceil_div(g.groups, g.together))
         chunk = g.tile_h
         most = 4096 if g.inputs == 1 and g.outputs == 1 and q.unit == 1 else 8192
         while chunk > 1 and _results_size(q, chunk) * g.together > most:
             chunk = max(1, min(chunk - 1, chunk * most // (_results_size(q, chunk) * g.together)))
-        g.chunk = <int> _ceil(g.tile_h, _ceil(g.tile_h, chunk))
+        g.chunk = <int> ceil_div(g.tile_h, ceil_div(g.tile_h, chunk))
 
     cdef void set_groups(self, plan_t* q, int64_t most) noexcept:
         q.g.together = <int> most
 
     cdef list tokens(self, Device dev, const mx_conv_problem* p, const plan_t* q):
-        return [("X_TYPE", type_token(p.w.type)), ("ACC", "double" if p.w.type == MX_DOUBLE else "float"),
-                ("SCALAR", "double" if p.w.type == MX_DOUBLE else "float"), ("VEC", q.vec), ("MODE", q.mode),
+        return [("X_TYPE", type_token(p.w.type)), ("ACC", real_token(p.w.type == MX_DOUBLE)),
+                ("SCALAR", real_token(p.w.type == MX_DOUBLE)), ("VEC", q.vec), ("MODE", q.mode),
                 ("TILE", q.tile), ("WIDE", q.wide)]
-
-
-cdef int64_t _type_size(const mx_conv_problem* p) noexcept nogil:
-    return 8 if p.w.type == MX_DOUBLE else 4 if p.w.type == MX_FLOAT else 2
-
-
-cdef int64_t _acc_size(const mx_conv_problem* p) noexcept nogil:
-    return 8 if p.w.type == MX_DOUBLE else 4
 
 
 cdef class _GroupedData(_Grouped):
@@ -393,18 +368,18 @@ cdef class _GroupedData(_Grouped):
             q.tile, q.wide = 1, 8
         elif o == 2:
             q.tile, q.wide = 2, (8 if many else 5)
-        elif o <= 4 or not many or _up(o, 8) > _up(o, 4):
+        elif o <= 4 or not many or up(o, 8) > up(o, 4):
             q.tile, q.wide = 4, (6 if many else 3)
         else:
             q.tile, q.wide = 8, 3
-        q.g.padded = <int> _up(o, q.tile)
+        q.g.padded = <int> up(o, q.tile)
 
     cdef mx_filters filters(self, const mx_conv_problem* p, const plan_t* q) noexcept:
         cdef mx_filters f
         cdef int i, outputs = <int> (q.g.outputs * q.unit), inputs = <int> (q.g.inputs * q.unit)
-        f.d, f.h, f.w = _stride(&p.w, 2), _stride(&p.w, 3), _stride(&p.w, 4)
+        f.d, f.h, f.w = stride_of(&p.w, 2), stride_of(&p.w, 3), stride_of(&p.w, 4)
         f.g = outputs * p.w.stride[0]
-        f.o, f.i = _stride(&p.w, 0), _stride(&p.w, 1)
+        f.o, f.i = stride_of(&p.w, 0), stride_of(&p.w, 1)
         f.groups, f.outputs, f.inputs = q.g.groups, outputs, inputs
         if q.g.backward:
             f.g = inputs * p.w.stride[0]
@@ -416,21 +391,23 @@ cdef class _GroupedData(_Grouped):
         return f
 
     cdef bint packed(self, const mx_conv_problem* p, const plan_t* q) noexcept:
-        """Whether w lies as packing would write it."""
+        """Whether w is stored as packing would write it."""
         cdef int64_t columns = p.w.len[4]
-        return q.rows and _type_size(p) == _acc_size(p) and p.w.stride[4] == 1 and p.w.stride[3] == columns and (
+        return q.rows and type_size(<int> p.w.type) == acc_size(p) and (
+            p.w.stride[4] == 1 and p.w.stride[3] == columns) and (
             p.w.stride[0] == columns * columns or p.w.len[0] == 1)
 
     cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
         if self.packed(p, q):
             return 0
         return (<int64_t> q.g.groups * q.g.padded * q.each * q.g.inputs * q.unit
-                * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * _acc_size(p))
+                * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p, config[0])
+        choice, = config    # TALL or PLANES
+        cdef plan_t q = self.plan(dev, p, choice)
         cdef mx_filters f = self.filters(p, &q)
-        cdef int64_t size = _type_size(p), acc = _acc_size(p)
+        cdef int64_t size = type_size(<int> p.w.type), acc = acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE, packed = self.packed(p, &q)
         cdef dict tokens = dict(self.tokens(dev, p, &q))
         pack = KernelSpec("conv/cpu/grouped_pack.cl", "pack_weights", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
@@ -443,13 +420,13 @@ cdef class _GroupedData(_Grouped):
         cdef Step first = Step(pack, (
             Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_WORKSPACE, acc),
             Arg.value_of((<const unsigned char*> &f)[:sizeof(f)])),
-            (_ceil(<int64_t> q.g.groups * q.g.padded // q.tile, PER_ITEM),), (1,))
+            (ceil_div(<int64_t> q.g.groups * q.g.padded // q.tile, PER_ITEM),), (1,))
         cdef Step second = Step(data, (
             Arg.slot_of(SLOT_Y if q.g.backward else SLOT_X, size),
             Arg.slot_of(SLOT_W if packed else SLOT_WORKSPACE, acc),
             Arg.slot_of(SLOT_X if q.g.backward else SLOT_Y, size),
             Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]), Arg.alpha(wide), Arg.beta(wide)),
-            (q.g.tiles_h * q.g.tiles_w, _ceil(q.g.groups, q.g.together), _images(p) * q.g.output.depth), (1, 1, 1))
+            (q.g.tiles_h * q.g.tiles_w, ceil_div(q.g.groups, q.g.together), _images(p) * q.g.output.depth), (1, 1, 1))
         if packed:
             return Solution([second], 0)
         return Solution([first, second], self.workspace_bytes(dev, p), constant=1)
@@ -470,18 +447,18 @@ cdef class CpuGroupedBwd(_GroupedData):
 
 
 cdef class CpuGroupedWrw(_Grouped):
-    """Backward weights: parts of the batch side by side, added up in one order by a second launch."""
+    """Backward weights, split-K over the batch; a second launch adds the partial sums in a fixed order."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1153, "CpuGroupedWrw", MX_BACKWARD_WEIGHTS
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        # A tile gives a lane two blocks at most; 16 lanes are added up in a tree, and ITEMS parts or fewer in a chain.
+        # A tile gives a lane two blocks at most; 16 lanes are added in a tree, and up to ITEMS splits in a chain.
         return min(sum_terms(p), 2.0 * BLOCK_TERMS) + 4 + ITEMS
 
     cdef int64_t sums(self, const plan_t* q) noexcept:
         """Vectors of sums of a group."""
-        return (<int64_t> q.g.padded * q.g.taps[0] * _up(<int64_t> q.g.inputs * q.g.taps[1] * q.g.taps[2], q.wide)
+        return (<int64_t> q.g.padded * q.g.taps[0] * up(<int64_t> q.g.inputs * q.g.taps[1] * q.g.taps[2], q.wide)
                 * q.unit)
 
     cdef void set_tile(self, Device dev, const mx_conv_problem* p, plan_t* q) noexcept:
@@ -493,13 +470,13 @@ cdef class CpuGroupedWrw(_Grouped):
             q.tile, most = 1, (25 if many else 10)
         elif o == 2:
             q.tile, most = 2, (12 if many else 6)
-        elif o <= 4 or not many or _up(o, 8) > _up(o, 4):
+        elif o <= 4 or not many or up(o, 8) > up(o, 4):
             q.tile, most = 4, (6 if many else 3)
         else:
             q.tile, most = 8, 3
         # Blocks of equal size.
-        q.wide = _ceil(terms, _ceil(terms, most))
-        q.g.padded = <int> _up(o, q.tile)
+        q.wide = ceil_div(terms, ceil_div(terms, most))
+        q.g.padded = <int> up(o, q.tile)
 
     cdef void set_groups(self, plan_t* q, int64_t most) noexcept:
         q.g.together = <int> max(1, min(most, SUMS // self.sums(q)))
@@ -512,38 +489,39 @@ cdef class CpuGroupedWrw(_Grouped):
         if not q.fits:
             return
         units = _images(p) * q.g.output.depth * q.g.tiles_h * q.g.tiles_w
-        sets = _ceil(q.g.groups, q.g.together)
-        q.g.parts = <int> max(1, min(units, ITEMS // sets))
+        sets = ceil_div(q.g.groups, q.g.together)
+        q.g.splits = <int> max(1, min(units, ITEMS // sets))
 
     cdef void set_bands(self, const mx_conv_problem* p, plan_t* q) noexcept:
         cdef int64_t taps = q.g.taps[1] * q.g.taps[2], sets
         _Grouped.set_bands(self, p, q)
         q.g.together = <int> min(q.g.together, max(1, DIRECT_SUMS // taps))
-        sets = _ceil(q.g.groups, q.g.together)
-        q.g.parts = <int> max(1, min(_ceil(q.g.grid_h, q.tall) * _images(p), ITEMS // sets))
+        sets = ceil_div(q.g.groups, q.g.together)
+        q.g.splits = <int> max(1, min(ceil_div(q.g.grid_h, q.tall) * _images(p), ITEMS // sets))
 
     cdef int64_t row(self, const mx_conv_problem* p, const plan_t* q) noexcept:
-        """Elements of a part."""
+        """Elements of a split's partial sums."""
         return (<int64_t> q.g.groups * q.g.outputs * q.g.inputs * q.g.taps[0] * q.g.taps[1] * q.g.taps[2] * q.each
                 * q.unit)
 
     cdef int64_t workspace(self, const mx_conv_problem* p, const plan_t* q) except -1:
-        return q.g.parts * self.row(p, q) * _acc_size(p)
+        return q.g.splits * self.row(p, q) * acc_size(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef plan_t q = self.plan(dev, p, config[0])
+        choice, = config    # TALL or PLANES
+        cdef plan_t q = self.plan(dev, p, choice)
         cdef int images = <int> _images(p), i
-        cdef int64_t size = _type_size(p), acc = _acc_size(p)
+        cdef int64_t size = type_size(<int> p.w.type), acc = acc_size(p)
         cdef bint wide = p.w.type == MX_DOUBLE
         cdef dict tokens = dict(self.tokens(dev, p, &q))
         cdef mx_grouped_sum s
-        s.k, s.c, s.d, s.h, s.w = (_stride(&p.w, 0), _stride(&p.w, 1), _stride(&p.w, 2), _stride(&p.w, 3),
-                                   _stride(&p.w, 4))
-        s.filters, s.inputs, s.parts, s.row = <int> p.w.len[0], <int> p.w.len[1], q.g.parts, self.row(p, &q)
+        s.k, s.c, s.d, s.h, s.w = (stride_of(&p.w, 0), stride_of(&p.w, 1), stride_of(&p.w, 2), stride_of(&p.w, 3),
+                                   stride_of(&p.w, 4))
+        s.filters, s.inputs, s.splits, s.row = <int> p.w.len[0], <int> p.w.len[1], q.g.splits, self.row(p, &q)
         for i in range(3):
             s.taps[i] = q.g.taps[i]
         grouped = KernelSpec("conv/cpu/grouped_weights.cl", "grouped_weights", **tokens)
-        add = KernelSpec("conv/cpu/grouped_sum.cl", "sum_parts", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
+        add = KernelSpec("conv/cpu/grouped_sum.cl", "sum_partial", X_TYPE=tokens["X_TYPE"], ACC=tokens["ACC"],
                          SCALAR=tokens["SCALAR"], LANES=q.each)
         if q.direct:
             grouped = self.direct(p, &q, "depthwise_weights")
@@ -551,9 +529,9 @@ cdef class CpuGroupedWrw(_Grouped):
             Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, acc),
             Arg.value_of((<const unsigned char*> &q.g)[:sizeof(q.g)]),
             Arg.value_of((<const unsigned char*> &images)[:sizeof(images)])),
-            (_ceil(q.g.groups, q.g.together), q.g.parts), (1, 1))
+            (ceil_div(q.g.groups, q.g.together), q.g.splits), (1, 1))
         cdef Step second = Step(add, (
             Arg.slot_of(SLOT_WORKSPACE, acc), Arg.slot_of(SLOT_W, size),
             Arg.value_of((<const unsigned char*> &s)[:sizeof(s)]), Arg.alpha(wide), Arg.beta(wide)),
-            (_ceil(p.w.len[0], SUM_FILTERS),), (1,))
+            (ceil_div(p.w.len[0], SUM_FILTERS),), (1,))
         return Solution([first, second], self.workspace_bytes(dev, p))

@@ -8,16 +8,17 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, is_streamed
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, is_packed, problem_bytes, spatial_size, type_token, vector_lanes,
+    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, is_packed, problem_bytes, real_token,
+    spatial_size, type_token, vector_lanes,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation: coordinates are 32 bits wide
     PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
     MAX_ROWS = 512               # of a work-group
@@ -30,10 +31,6 @@ cdef tuple GROUPS = (2, 6, 12, 24)
 # What the kernels are built for.
 cdef struct tile_t:
     int64_t vec, rows, vectors
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
 
 
 cdef const mx_tensor* _in(const mx_conv_problem* p) noexcept nogil:
@@ -61,10 +58,10 @@ cdef bint _pairs(const mx_conv_problem* p) noexcept nogil:
 cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16."""
     cdef tile_t t
-    t.vec = vector_lanes(dev, 8 if p.w.type == MX_DOUBLE else 4)
+    t.vec = vector_lanes(dev, acc_size(p))
     t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
     t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * (
-        8 if p.w.type == MX_DOUBLE else 4) == dev.vector_bytes else 3
+        acc_size(p)) == dev.vector_bytes else 3
     return t
 
 
@@ -99,16 +96,16 @@ cdef class _CpuImplicitGemm(ConvSolver):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef tile_t t = _tile(dev, p)
-        cdef int64_t rows = p.groups * _ceil(_rows(p), t.rows) * t.rows
+        cdef int64_t rows = p.groups * up(_rows(p), t.rows)
         if _in_place(dev, p):
             return 0
-        return capped_product(capped_product(rows, _depth(p)), 8 if p.w.type == MX_DOUBLE else 4)
+        return capped_product(capped_product(rows, _depth(p)), acc_size(p))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Rows of tiles that do not exist are computed, and short sums are stored more often than long ones.
         cdef tile_t t = _tile(dev, p)
         cdef double rows = _rows(p), depth = _depth(p)
-        cdef double index = .95 * rows / (_ceil(_rows(p), t.rows) * t.rows)
+        cdef double index = .95 * rows / (up(_rows(p), t.rows))
         if p.direction == MX_FORWARD or spatial_size(&p.w) > 1:
             return index * depth / (depth + 16)
         # Whole runs of memory are packed, for which few rows do not pay.
@@ -122,27 +119,29 @@ cdef class _CpuImplicitGemm(ConvSolver):
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)
+        cdef int64_t k_block, groups
         cdef const mx_tensor* x = _in(p)
         cdef const mx_tensor* y = _out(p)
         cdef bint pairs = _pairs(p), wide = wide_scalars(dev, y.type)
         cdef int64_t positions = x.len[0], phases = 1, tiles, chunks, i, most = 128 if pairs else MAX_ROWS
-        cdef int64_t blocks = _ceil(_rows(p), t.rows), acc = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t blocks = ceil_div(_rows(p), t.rows), acc = acc_size(p)
+        k_block, groups = config
         for i in range(3):
             if self.direction == MX_FORWARD:
                 positions *= y.len[2 + i]
             else:
-                positions *= _ceil(y.len[2 + i], p.step[i])
+                positions *= ceil_div(y.len[2 + i], p.step[i])
                 phases *= 1 if i == 2 and pairs else min(p.step[i], y.len[2 + i])
-        tiles = _ceil(_ceil(positions, t.vec), t.vectors)
-        chunks = min(_ceil(<int64_t> config[1] * dev.compute_units, tiles * phases * p.groups),
-                     _ceil(blocks * t.rows, LEAST_ROWS))
-        chunks = max(_ceil(blocks * t.rows, most), chunks)
+        tiles = ceil_div(ceil_div(positions, t.vec), t.vectors)
+        chunks = min(ceil_div(groups * dev.compute_units, tiles * phases * p.groups),
+                     ceil_div(blocks * t.rows, LEAST_ROWS))
+        chunks = max(ceil_div(blocks * t.rows, most), chunks)
         cdef bint in_place = _in_place(dev, p)
         cdef bint streamed = is_streamed(dev, 2 * y.len[0] * y.len[1] * spatial_size(y) * type_size(<int> y.type))
         types = {
             "IN_TYPE": type_token(x.type), "W_TYPE": type_token(p.w.type), "OUT_TYPE": type_token(y.type),
-            "ACC": "double" if p.w.type == MX_DOUBLE else "int" if p.w.type == MX_INT8 else "float",
-            "SCALAR": "double" if wide else "float", "BACKWARD": int(self.direction == MX_BACKWARD_DATA),
+            "ACC": acc_token(p),
+            "SCALAR": real_token(wide), "BACKWARD": int(self.direction == MX_BACKWARD_DATA),
             "VEC": t.vec,
         }
         defines = {**types, "ROWS": t.rows, "N_VECTORS": t.vectors}
@@ -150,12 +149,12 @@ cdef class _CpuImplicitGemm(ConvSolver):
         packed = Arg.slot_of(SLOT_WORKSPACE, acc)
         filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))
         pack = Step(
-            KernelSpec("conv/cpu/implicit.cl", "pack_filters", PARTS=1, **types),
+            KernelSpec("conv/cpu/implicit.cl", "pack_filters", KERNELS=1, **types),
             (filters, packed, problem, Arg.int64(t.rows)),
-            (_ceil(_rows(p), t.vec) if self.direction == MX_FORWARD else _ceil(x.len[1] // p.groups, PACKED_CHANNELS),
-             p.groups, 1), (1, 1, 1))
+            (ceil_div(_rows(p), t.vec) if self.direction == MX_FORWARD else
+             ceil_div(x.len[1] // p.groups, PACKED_CHANNELS), p.groups, 1), (1, 1, 1))
         convolve = Step(
-            KernelSpec("conv/cpu/implicit.cl", "convolve", PARTS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=config[0], **defines),
+            KernelSpec("conv/cpu/implicit.cl", "convolve", KERNELS=2, MAX_ROWS=MAX_ROWS, K_BLOCK=k_block, **defines),
             (Arg.slot_of(SLOT_X if self.direction == MX_FORWARD else SLOT_Y, type_size(<int> x.type)),
              filters if in_place else packed,
              Arg.slot_of(SLOT_Y if self.direction == MX_FORWARD else SLOT_X, type_size(<int> y.type)), problem,

@@ -1,10 +1,9 @@
 """Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
 
-Output channels lie along vectors and pixels down the rows of register tiles.  Forward and backward data are one
-kernel: an input pixel's channels are broadcast from where they lie, the filters are packed first.  Backward data takes
+Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
+channels of an input pixel are broadcast from memory, the filters are packed first.  Backward data takes
 the outputs by phases of the stride, so that no product with a zero between gradients is made.  Backward weights
-gathers the columns of x a block at a time; where dw has too few tiles for a device, parts of the pixels are summed
-side by side.
+gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels (split-K).
 
 Forward with one group, few channels and no dilation, a row of the filter is one tap of all its channels; x gets its
 padding for that.
@@ -14,16 +13,17 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    ConvSolver, capped_product, capped_sum, in_blocks, spatial_size, sum_terms, type_token,
+    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, real_token,
+    spatial_size, sum_terms, type_token,
 )
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     LONGEST_AXIS = 1 << 26
     MOST_CHANNELS = 1 << 18
     MOST_PHASES = 512
@@ -31,16 +31,22 @@ cdef enum:
     FEW_CHANNELS = 32        # rows of the filter are single taps where there are no more
     ITEMS = 32               # work-items that a device should have at least
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
-    LEAST_PART = 256         # pixels of a part of backward weights
+    LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
-cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, 192), 192), ("P_BLOCK", (32, 64, 128), 128))
+cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
 
-# The struct of kernels/conv/cpu/implicit_nhwc.h, which explains it.
-cdef struct mx_nhwc:
-    int images, groups, inputs, outputs, in_pixel, out_pixel
-    int[3] into, out, taps, pad, step, dilation
+cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
+    ctypedef struct mx_nhwc:
+        int images, groups, inputs, outputs, in_pixel, out_pixel
+        int in_len[3]
+        int out_len[3]
+        int taps[3]
+        int pad[3]
+        int step[3]
+        int dilation[3]
 
 # A convolution as the kernels see it, and what else steps are made of.
 cdef struct shape_t:
@@ -48,23 +54,7 @@ cdef struct shape_t:
     int64_t[3] into, out, taps, pad, step, dilation
     int64_t vec, n_vectors, vectors, tiles    # along the outputs; of backward weights along taps and inputs
     int64_t left, right                       # pixels that are put beside x's rows
-    bint converted                            # the input lies in the workspace
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
-
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    """Packed, with the channels closest."""
-    cdef int64_t stride = 1
-    cdef int axis, i
-    for i in range(5):
-        axis = 1 if i == 0 else 5 - i if i < 4 else 0
-        if t.len[axis] > 1 and t.stride[axis] != stride:
-            return False
-        stride *= t.len[axis]
-    return True
+    bint converted                            # the input is copied to the workspace
 
 
 cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
@@ -95,10 +85,10 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     lanes = s.outputs
     if p.direction == MX_BACKWARD_WEIGHTS:
         lanes = s.taps[0] * s.taps[1] * s.taps[2] * s.inputs
-    s.vec = dev.vector_bytes // (8 if p.w.type == MX_DOUBLE else 4)
+    s.vec = dev.vector_bytes // acc_size(p)
     s.n_vectors = 2 if dev.vector_bytes == 32 else 4    # AVX2 has 16 registers, AVX-512 and NEON 32
-    s.vectors = _ceil(lanes, s.vec)
-    s.tiles = _ceil(s.vectors, s.n_vectors)
+    s.vectors = ceil_div(lanes, s.vec)
+    s.tiles = ceil_div(s.vectors, s.n_vectors)
     return s
 
 
@@ -108,21 +98,21 @@ cdef bytes _struct(const shape_t* s):
     g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
     g.in_pixel, g.out_pixel = <int> s.in_pixel, <int> s.out_pixel
     for i in range(3):
-        g.into[i], g.out[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
+        g.in_len[i], g.out_len[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
         g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
     return (<const unsigned char*> &g)[:sizeof(g)]
 
 
 cdef int64_t _zeros(const shape_t* s) noexcept:
     """Elements of the row that stands for pixels in the padding."""
-    return _ceil(min(s.inputs, LARGEST_BLOCK), 16) * 16
+    return up(min(s.inputs, LARGEST_BLOCK), 16)
 
 
 cdef int64_t _packed_bytes(const shape_t* s, int64_t size) noexcept:
     """The zeros and the packed filters, up to where the input may begin."""
     cdef int64_t depth = s.inputs * s.taps[0] * s.taps[1] * s.taps[2]
     cdef int64_t elements = capped_product(s.groups * s.vectors * s.vec, depth) + _zeros(s)
-    return _ceil(capped_product(elements, size), CACHE_LINE) * CACHE_LINE
+    return up(capped_product(elements, size), CACHE_LINE)
 
 
 cdef int64_t _input_elements(const shape_t* s) noexcept:
@@ -140,6 +130,11 @@ cdef tuple _usual(tuple table):
     return tuple([usual for _, _, usual in table])
 
 
+cdef dict _tuned(tuple table, tuple config):
+    """A configuration by the names of its table."""
+    return {name: value for (name, _, _), value in zip(table, config)}
+
+
 cdef class _Nhwc(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
@@ -150,7 +145,7 @@ cdef class _Nhwc(ConvSolver):
         cdef int64_t phases = 1
         if not dev.is_cpu:
             return "needs a CPU device"
-        if not (_channels_last(&p.x) and _channels_last(&p.w) and _channels_last(&p.y)):
+        if not (is_packed_nhwc(&p.x) and is_packed_nhwc(&p.w) and is_packed_nhwc(&p.y)):
             return "tensors are not packed with channels last"
         if p.direction == MX_BACKWARD_DATA or p.direction == MX_BACKWARD_WEIGHTS:
             if p.w.type == MX_INT8:
@@ -170,7 +165,7 @@ cdef class _Nhwc(ConvSolver):
         return None
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # What part of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
+        # How much of the vectors is used, and how long sums stay in registers; each group begins and ends anew.
         cdef shape_t s = _shape(dev, p)
         cdef int64_t lanes = s.outputs, depth = s.inputs
         if p.direction == MX_BACKWARD_WEIGHTS:
@@ -189,22 +184,23 @@ cdef class _NhwcData(_Nhwc):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t size = acc_size(p)
         return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
         cdef bint backward = p.direction == MX_BACKWARD_DATA, wide
-        cdef int64_t size = 8 if p.w.type == MX_DOUBLE else 4, zeros = _zeros(&s), start = _packed_bytes(&s, size)
+        cdef int64_t size = acc_size(p), zeros = _zeros(&s), start = _packed_bytes(&s, size)
         cdef int64_t taps = s.taps[0] * s.taps[1] * s.taps[2], pixels, chunks, phases = 1, lines, length, items
         cdef int in_slot = SLOT_Y if backward else SLOT_X, out_slot = SLOT_X if backward else SLOT_Y
         cdef const mx_tensor* x = &p.y if backward else &p.x
         cdef const mx_tensor* y = &p.x if backward else &p.y
         cdef int i
-        accumulator = "double" if p.w.type == MX_DOUBLE else "float"
+        tuned = _tuned(DATA, config)
+        accumulator = real_token(p.w.type == MX_DOUBLE)
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
-        # As many parts as there is use for: about 64 KB each.
+        # As many work-items as there is use for: about 64 KB each.
         items = max(1, min(64, s.inputs * taps * s.vec * size >> 16))
         packing = (
             Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
@@ -227,12 +223,13 @@ cdef class _NhwcData(_Nhwc):
 
         pixels = s.images
         for i in range(3):
-            pixels *= _ceil(s.out[i], s.step[i]) if backward else s.out[i]
+            pixels *= ceil_div(s.out[i], s.step[i]) if backward else s.out[i]
             phases *= s.step[i] if backward else 1
-        chunks = max(_ceil(pixels, config[0]), min(_ceil(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
+        chunks = max(ceil_div(pixels, <int64_t> tuned["CHUNK"]),
+                     min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
         wide = wide_scalars(dev, y.type)
-        defines = {"SCALAR": "double" if wide else "float", "OUT_TYPE": type_token(y.type),
-                   **{name: value for (name, _, _), value in zip(DATA, config)}, **both}
+        defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
+                   **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
         steps.append(Step(
@@ -264,43 +261,44 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
     def __cinit__(self):
         self.id, self.name, self.direction = 1126, "CpuImplicitGemmNhwcWrw", MX_BACKWARD_WEIGHTS
 
-    cdef int64_t parts(self, const shape_t* s, int64_t chunk) noexcept:
-        """How many parts the pixels are summed in, whatever the device."""
+    cdef int64_t splits(self, const shape_t* s, int64_t chunk) noexcept:
+        """Into how many the sums over pixels are split, whatever the device."""
         cdef int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2]
-        cdef int64_t items = s.tiles * _ceil(s.outputs, chunk) * s.groups
-        return max(1, min(_ceil(ITEMS, items), pixels // LEAST_PART))
+        cdef int64_t items = s.tiles * ceil_div(s.outputs, chunk) * s.groups
+        return max(1, min(ceil_div(ITEMS, items), pixels // LEAST_SPLIT))
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        return in_blocks(sum_terms(p)) + ITEMS          # as many parts, at most
+        return in_blocks(sum_terms(p)) + ITEMS          # as many splits, at most
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """Room for the most parts that any configuration takes."""
+        """Room for the most splits that any configuration takes."""
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t parts = self.parts(&s, 192)
-        if parts == 1:
+        cdef int64_t splits = self.splits(&s, LARGEST_CHUNK)
+        if splits == 1:
             return 0
-        return capped_product(parts, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
-            8 if p.w.type == MX_DOUBLE else 4)
+        return capped_product(splits, capped_product(p.w.len[0] * p.w.len[1], spatial_size(&p.w))) * (
+            acc_size(p))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
-        cdef int64_t parts = self.parts(&s, config[0]), size = 8 if p.w.type == MX_DOUBLE else 4
+        cdef dict tuned = _tuned(WEIGHTS, config)
+        cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
-        defines = {"IN_TYPE": type_token(p.w.type), "ACC": "double" if wide else "float", "VEC": s.vec,
-                   "N_VECTORS": s.n_vectors, "SCALAR": "double" if wide else "float",
-                   **{name: value for (name, _, _), value in zip(WEIGHTS, config)}}
-        # A single part is not read from the workspace, which may be none.
-        summed = Arg.slot_of(SLOT_WORKSPACE if parts > 1 else SLOT_W, size)
+        defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
+                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
+                   **tuned}
+        # One split has no partial sums, and there may be no workspace.
+        summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              Arg.value_of(_struct(&s)), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, _ceil(s.outputs, config[0]), s.groups * parts), (1, 1, 1))]
-        if parts > 1:
+            (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
+        if splits > 1:
             steps.append(Step(
-                KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_parts", **defines),
+                KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),
                 (summed, Arg.slot_of(SLOT_W, width), Arg.int64(elements),
-                 Arg.int32(parts), Arg.alpha(wide), Arg.beta(wide)),
+                 Arg.int32(splits), Arg.alpha(wide), Arg.beta(wide)),
                 (max(1, min(64, elements >> 12)),), (1,)))
         return Solution(steps, self.workspace_bytes(dev, p))

@@ -1,24 +1,24 @@
 """Depthwise convolutions on GPUs, and those with few channels a group: direct, one and two spatial axes.
 
-A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters lie in local
+A work-item computes VEC channels of TH x TW pixels at a time from pixels that it reads once; the filters are in local
 memory.  With channels last the channels of neighbouring work-items are neighbours, otherwise the pixels are.  Backward
-weights are summed in parts, which a second launch adds up in one order.
+weights are split-K; a second launch adds the partial sums in a fixed order.
 """
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, sum_terms, type_token
-from miopyx.solvers.conv.nvidia._common cimport (
-    INT_LIMIT, divisor, gcd, mx_nv_divisor, refuse_sizes, stride_of, sum_partial, up,
+from miopyx.solvers.conv._base cimport (
+    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, type_token,
 )
+from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
 cdef enum:
-    DIRECT = 1
     GROUP = 256            # work-items of a work-group
     SIDE_LIMIT = 11        # of a filter
     CHANNELS_LIMIT = 32    # of a group
@@ -44,24 +44,24 @@ cdef enum:
     LANES_OF_GROUPS = 8    # where they share a group's inputs: then 128 bytes of filters at once
     LANES_OF_WEIGHTS = 64
 
-# The struct of kernels/conv/gpu/depthwise.h, which explains it.
-cdef struct mx_depthwise:
-    int lanes, items, blocks, sets
-    int strips, across, down, chunks
-    int each
-    int outputs, inputs
-    int h, w, p, q
-    int first_h, first_w, skip_h, skip_w
-    int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
-    int w_g, w_o, w_i, w_r, w_s
-    mx_nv_divisor by_lanes, by_across, by_down
+cdef extern from "miopyx/kernels/conv/gpu/depthwise_args.h" nogil:
+    ctypedef struct mx_depthwise:
+        int lanes, items, blocks, sets
+        int strips, across, down, chunks
+        int each
+        int outputs, inputs
+        int h, w, p, q
+        int first_h, first_w, skip_h, skip_w
+        int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
+        int w_g, w_o, w_i, w_r, w_s
+        mx_divisor by_lanes, by_across, by_down
 
 # A problem as the kernels see it: x is read and y written, or for backward weights read too.
 cdef struct shape_t:
     const mx_tensor* x
     const mx_tensor* y
     int64_t inputs, outputs        # channels of a group
-    bint last, diagonal, loop
+    bint last, depthwise, loop
     bint rolls                     # strips may be walked row by row
     int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
@@ -71,14 +71,6 @@ cdef struct tile_t:
     int64_t vec, th, tw, inputs
     bint roll
     int64_t group
-
-
-cdef bint _channels_last(const mx_tensor* t) noexcept nogil:
-    return t.len[1] == 1 or t.stride[1] == 1
-
-
-cdef bint _rows_closest(const mx_tensor* t) noexcept nogil:
-    return t.len[4] == 1 or t.stride[4] == 1
 
 
 cdef int64_t _vector(int64_t channels, const mx_tensor* t) noexcept nogil:
@@ -100,14 +92,14 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
     if backward:
         s.x, s.y = s.y, s.x
         s.inputs, s.outputs = s.outputs, s.inputs
-    s.diagonal = s.inputs == 1 and s.outputs == 1
+    s.depthwise = s.inputs == 1 and s.outputs == 1
     # Where there is one channel, or one pixel, either may be; the rows of NCHW are wider than its channels.
-    s.last = _channels_last(s.x) and _channels_last(s.y) and not (
-        _rows_closest(s.x) and _rows_closest(s.y) and s.x.len[1] == 1)
+    s.last = channels_contiguous(s.x) and channels_contiguous(s.y) and not (
+        rows_contiguous(s.x) and rows_contiguous(s.y) and s.x.len[1] == 1)
     s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
     s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
     s.rolls = _may_roll(p, &s)
-    if s.diagonal:
+    if s.depthwise:
         s.widest = min(_vector(p.x.len[1], s.x), _vector(p.x.len[1], s.y)) if s.last else 1
     else:
         s.widest = min(_divisor_of(s.outputs), _vector(s.y.len[1], s.y)) if s.last else _divisor_of(s.outputs)
@@ -115,7 +107,7 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef int64_t _unit(const mx_conv_problem* p, int64_t tw) noexcept nogil:
-    """How far apart the columns are that a tile reads."""
+    """The step from one column to the next that a tile reads."""
     if p.direction == MX_BACKWARD_DATA:
         return p.dilation[2] if tw == 1 and p.step[2] == 1 else 1
     return p.dilation[2] if tw == 1 else gcd(p.step[2], p.dilation[2])
@@ -136,7 +128,7 @@ cdef bint _pairs(const mx_tensor* t) noexcept nogil:
 
 cdef bint _may_roll(const mx_conv_problem* p, const shape_t* s) noexcept nogil:
     """Whether strips may be walked row by row; float32 of NCHW is no faster so."""
-    return (s.diagonal and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
+    return (s.depthwise and p.dilation[1] == 1 and p.dilation[2] == 1 and 1 < p.w.len[3] <= ROLL_SIDE
             and p.w.len[4] <= ROLL_SIDE and (s.last or (s.per == 2 and _pairs(s.x) and _pairs(s.y)))
             and (p.direction != MX_BACKWARD_DATA or (p.step[1] == 1 and p.step[2] == 1)))
 
@@ -182,13 +174,13 @@ cdef int64_t _lanes(const shape_t* s, const tile_t* t, int64_t blocks, int64_t t
     cdef int64_t most = 1, lanes, sets
     if not s.last:
         return 1
-    most = LANES if s.diagonal else LANES_OF_GROUPS
+    most = LANES if s.depthwise else LANES_OF_GROUPS
     while most > 1 and taps * s.inputs * most * t.vec > WEIGHTS_LIMIT:
         most //= 2
     if blocks <= most:
         return blocks
     for lanes in range(most, most // 2, -1):
-        sets = (blocks + lanes - 1) // lanes
+        sets = ceil_div(blocks, lanes)
         if sets * lanes == blocks:
             return lanes
     return most
@@ -209,16 +201,16 @@ cdef void _set_strips(
     mx_depthwise* g, const tile_t* t, int64_t lanes, int64_t blocks, int64_t images, int64_t groups, int64_t least
 ) noexcept nogil:
     """Strips of all images, as long as `groups` work-groups, or as many as there can be, allow."""
-    cdef int64_t rows = up(g.p + g.skip_h, t.th) // t.th, one
+    cdef int64_t rows = ceil_div(g.p + g.skip_h, t.th), one
     g.lanes, g.items, g.blocks = <int> lanes, <int> (t.group // lanes), <int> blocks
-    g.sets = <int> (up(blocks, lanes) // lanes)
-    g.across = <int> (up(g.q + g.skip_w, t.tw) // t.tw)
+    g.sets = <int> ceil_div(blocks, lanes)
+    g.across = <int> ceil_div(g.q + g.skip_w, t.tw)
     one = max(1, g.sets * images * g.across // g.items)
     g.chunks = <int> max(1, min(rows, rows * one // groups))
     if g.chunks < least:
         g.chunks = <int> (min(rows, least) if t.roll else 1)
-    g.down = <int> ((rows + g.chunks - 1) // g.chunks)
-    g.chunks = <int> ((rows + g.down - 1) // g.down)
+    g.down = <int> ceil_div(rows, g.chunks)
+    g.chunks = <int> ceil_div(rows, g.down)
     g.strips = <int> (images * g.down * g.across)
     g.by_lanes, g.by_across, g.by_down = divisor(lanes), divisor(g.across), divisor(g.down)
 
@@ -246,8 +238,8 @@ cdef class _Depthwise(ConvSolver):
             return "many channels a group"
         if max(p.w.len[3], p.w.len[4]) > SIDE_LIMIT or s.inputs * p.w.len[3] * p.w.len[4] > WEIGHTS_LIMIT // 8:
             return "a large filter"
-        if not s.last and not (_rows_closest(&p.x) and _rows_closest(&p.y)):
-            return "neither channels nor rows lie together"
+        if not s.last and not (rows_contiguous(&p.x) and rows_contiguous(&p.y)):
+            return "neither channels nor rows are contiguous"
         if max(p.step[1], p.step[2]) > 8 or max(p.dilation[1], p.dilation[2]) > 16:
             return "a large stride or dilation"
         t = self.tile_of(p, &s)
@@ -299,7 +291,7 @@ cdef class _Depthwise(ConvSolver):
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
         """How many inputs are read at once."""
-        if s.diagonal:
+        if s.depthwise:
             return vec
         return min(2, _divisor_of(s.inputs), _vector(s.x.len[1], s.x)) if s.last else 1
 
@@ -366,7 +358,7 @@ cdef class _DepthwiseData(_Depthwise):
                 t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
-        elif not s.diagonal:
+        elif not s.depthwise:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
         elif s.last:
@@ -381,9 +373,9 @@ cdef class _DepthwiseData(_Depthwise):
         # Strides and dilations make tiles read more than they should hold: smaller ones then.
         while not self.holds(p, s, &t):
             if t.th > (p.step[1] if backward and not s.loop else 1):
-                t.th = up((t.th + 1) // 2, p.step[1] if backward else 1)
+                t.th = up(ceil_div(t.th, 2), p.step[1] if backward else 1)
             elif t.tw > (p.step[2] if backward else 1):
-                t.tw = up((t.tw + 1) // 2, p.step[2] if backward else 1)
+                t.tw = up(ceil_div(t.tw, 2), p.step[2] if backward else 1)
             elif t.vec > 1:
                 t.vec //= 2
                 t.inputs = self.inputs_of(s, t.vec)
@@ -412,18 +404,18 @@ cdef class _DepthwiseData(_Depthwise):
         g.w_g = <int> (p.w.len[0] // p.groups * p.w.stride[0])
         g.w_r, g.w_s = <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
         # A strip of fewer than four tiles is not worth what it takes to go down one.
-        carries = s.diagonal and s.last and not s.loop and not t.roll and p.step[1] == 1
+        carries = s.depthwise and s.last and not s.loop and not t.roll and p.step[1] == 1
         if t.roll:
             # Long strips, if there are enough of them.
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], ROLL_GROUPS * max(1, dev.compute_units), LONG)
-            if g.sets * up(g.strips, g.items) // g.items < dev.compute_units:
+            if g.sets * ceil_div(g.strips, g.items) < dev.compute_units:
                 _set_strips(&g, &t, lanes, blocks, s.y.len[0], max(1, dev.compute_units), SHORT)
         else:
             _set_strips(&g, &t, lanes, blocks, s.y.len[0], GROUPS * max(1, dev.compute_units),
                         4 if carries else 2 if s.loop and s.last else INT_LIMIT)
         spec = KernelSpec(
-            "conv/gpu/depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            BACKWARD=int(backward), DIAGONAL=int(s.diagonal), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
+            "conv/gpu/depthwise.cl", "conv_depthwise", X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(s.last),
+            BACKWARD=int(backward), DEPTHWISE=int(s.depthwise), VEC=t.vec, IN=t.inputs, TH=t.th, TW=t.tw,
             R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), LOOP=int(s.loop and not t.roll), CHUNKED=int(g.chunks > 1 and not t.roll),
             CARRY=int(carries and g.chunks > 1),
@@ -431,7 +423,7 @@ cdef class _DepthwiseData(_Depthwise):
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]), Arg.alpha(False), Arg.beta(False))
-        return Solution([Step(spec, args, (g.sets * (up(g.strips, g.items) // g.items) * t.group,), (t.group,))])
+        return Solution([Step(spec, args, (g.sets * ceil_div(g.strips, g.items) * t.group,), (t.group,))])
 
 
 cdef class DepthwiseFwd(_DepthwiseData):
@@ -449,13 +441,13 @@ cdef class DepthwiseBwd(_DepthwiseData):
 
 
 cdef class DepthwiseWrw(_Depthwise):
-    """Backward weights: parts of the batch's tiles side by side, added up in one order by a second launch."""
+    """Backward weights, split-K over the batch's tiles; a second launch adds the partial sums in a fixed order."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1113, "DepthwiseWrw", MX_BACKWARD_WEIGHTS
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
-        return vec if s.diagonal else 1
+        return vec if s.depthwise else 1
 
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         return 4 * (ROLL_SUMS_TOGETHER if t.roll else SUMS_TOGETHER) * t.group
@@ -491,7 +483,7 @@ cdef class DepthwiseWrw(_Depthwise):
             self.set_group(p, s, &t)
             return t
         t.vec = min(4, s.widest)
-        if not s.diagonal or p.step[2] > 1:
+        if not s.depthwise or p.step[2] > 1:
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
@@ -519,26 +511,26 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef mx_depthwise plan(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """The operands; `each` is a limit of the splits here."""
         cdef mx_depthwise g
-        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.diagonal else s.inputs), groups, rows, lanes, wanted, rounds
-        cdef int64_t needed
+        cdef int64_t blocks = p.w.len[0] // t.vec * (1 if s.depthwise else s.inputs)
+        cdef int64_t groups, rows, lanes, wanted, rounds, needed
         cdef tile_t least = t[0]
         least.th = least.tw = 1
         _set_operands(&g, p, s, t)
         g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
         lanes = self.lanes_of(s, blocks)
         groups = max(1, dev.compute_units)
-        groups *= 4 if not s.last and not t.roll else 1 if s.diagonal and t.vec >= 4 and not t.roll else 2
+        groups *= 4 if not s.last and not t.roll else 1 if s.depthwise and t.vec >= 4 and not t.roll else 2
         rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
         # Strips that are walked row by row are as long as can be.
         wanted = max(1, groups // 2 if t.roll else groups // rows)
         # The workspace has room for the splits of the least tile.
         _set_strips(&g, &least, lanes, blocks, p.y.len[0], wanted, 1)
-        rounds = up(g.strips, g.items) // g.items
+        rounds = ceil_div(g.strips, g.items)
         # And more than fill the device where a work-item would sum too many terms.
-        needed = up(rounds * g.chunks, GPU_TERMS) // GPU_TERMS
+        needed = ceil_div(rounds * g.chunks, GPU_TERMS)
         _set_strips(&g, t, lanes, blocks, p.y.len[0], wanted, 1)
-        rounds = min(rounds, up(g.strips, g.items) // g.items)
-        # As many groups as the device works on at once: more would only have more parts to add up.
+        rounds = min(rounds, ceil_div(g.strips, g.items))
+        # As many groups as the device works on at once: more would only leave more partial sums to add.
         g.each = <int> max(1, min(max(needed, groups // (g.sets * rows)), rounds))
         return g
 
@@ -558,7 +550,7 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile_of(p, &s)
         cdef mx_depthwise g = self.plan(dev, p, &s, &t)
-        cdef double strip = <double> g.chunks * t.th * t.tw, rounds = up(g.strips, g.items) // g.items
+        cdef double strip = <double> g.chunks * t.th * t.tw, rounds = ceil_div(g.strips, g.items)
         return min(sum_terms(p), (rounds / g.each + 1) * strip) + 8 + g.each
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
@@ -584,16 +576,16 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
         rows = self.rows(p, t.vec)
         g = self.plan(dev, p, &s, &t)
-        rounds = up(g.strips, g.items) // g.items
-        g.each = <int> ((rounds + g.each - 1) // g.each * g.items)
-        splits = (g.strips + g.each - 1) // g.each
+        rounds = ceil_div(g.strips, g.items)
+        g.each = <int> (ceil_div(rounds, g.each) * g.items)
+        splits = ceil_div(g.strips, g.each)
         spec = KernelSpec(
-            "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type), LAST=int(s.last),
-            DIAGONAL=int(s.diagonal), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3], S=p.w.len[4], RR=rows,
-            STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            "conv/gpu/depthwise_weights.cl", "conv_depthwise_weights", X_TYPE=type_token(p.w.type),
+            CHANNELS_LAST=int(s.last), DEPTHWISE=int(s.depthwise), VEC=t.vec, TH=t.th, TW=t.tw, R=p.w.len[3],
+            S=p.w.len[4], RR=rows, STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
             UNIT=_unit(p, t.tw), **self.roll_options(dev, p, &s, &t))
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 Arg.value_of((<const unsigned char*> &g)[:sizeof(g)]))
-        groups = g.sets * (up(p.w.len[3], rows) // rows) * splits
+        groups = g.sets * ceil_div(p.w.len[3], rows) * splits
         return Solution([Step(spec, args, (groups * t.group,), (t.group,)),
                          sum_partial(p, splits, 0, columns, p.w.len[3] * p.w.len[4], 1)], self.workspace_bytes(dev, p))

@@ -1,8 +1,8 @@
 """Convolutions as matrix products whose operands are gathered tile by tile into local memory, for any GPU.
 
-Any strides, so every layout, any rank, groups, stride, dilation and type.  Backward data is one product for each phase,
-the positions of dx of equal (position + pad) mod stride.  Backward weights splits its long sums where there are few
-tiles; the parts are added up in one order.
+Any strides, so every layout, any rank, groups, stride, dilation and type.  Backward data is one product for each phase
+of the stride, the positions of dx of equal (position + pad) mod stride.  Backward weights splits its long sums
+(split-K) where there are few tiles; the partial sums are added in a fixed order.
 """
 
 from libc.stdint cimport int64_t
@@ -10,16 +10,18 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, spatial_size, sum_terms, type_token
+from miopyx.solvers.conv._base cimport (
+    GPU_TERMS, IMPLICIT_GEMM, INT_LIMIT, ConvSolver, acc_size, acc_token, capped_product, is_channels_last,
+    real_token, span, spatial_size, stride_of, sum_terms, type_token,
+)
 from miopyx.solvers.conv._matmul cimport matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
-from miopyx.solvers.conv.nvidia._common cimport divisor, mx_nv_divisor, span, stride_of, taps_of, taps_t, up
+from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, taps_of, taps_t
 
 cdef enum:
-    IMPLICIT_GEMM = 5
-    INT_LIMIT = 0x7FFFFFFF
     MARGIN = 1 << 12         # more than a tile
     REACH_LIMIT = 1 << 28    # of coordinates
     PHASES_LIMIT = 64
@@ -28,29 +30,24 @@ cdef enum:
     LEAST = 256              # terms of a split
     SUM_GROUP = 64
 
-# The struct of kernels/conv/gpu/implicit.cl, which explains it.
-cdef struct mx_gather:
-    int m, n, k
-    int across, down, groups, splits
-    int each
-    int channels, taps, taps_w, taps_hw
-    int h, w, hw, pixels
-    int len[3]
-    int step[3]
-    int first[3]
-    int tap[3]
-    int i_g, i_n, i_c
-    int i_at[3]
-    int f_first, f_g, f_m, f_n, f_c
-    int f_at[3]
-    int c_first, c_g, c_m, c_n, c_c
-    int c_at[3]
-    mx_nv_divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w
-
-
-cdef int64_t _ceil(int64_t a, int64_t b) noexcept nogil:
-    return (a + b - 1) // b
-
+cdef extern from "miopyx/kernels/conv/gpu/implicit_args.h" nogil:
+    ctypedef struct mx_gather:
+        int m, n, k
+        int across, down, groups, splits
+        int each
+        int channels, taps, taps_w, taps_hw
+        int h, w, hw, pixels
+        int len[3]
+        int step[3]
+        int first[3]
+        int tap[3]
+        int i_g, i_n, i_c
+        int i_at[3]
+        int f_first, f_g, f_m, f_n, f_c
+        int f_at[3]
+        int c_first, c_g, c_m, c_n, c_c
+        int c_at[3]
+        mx_divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w
 
 cdef int64_t _terms(const mx_conv_problem* p) noexcept nogil:
     """Terms of a sum of backward weights."""
@@ -58,8 +55,8 @@ cdef int64_t _terms(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef int64_t _splits(const mx_conv_problem* p) noexcept nogil:
-    """Parts of the sums of backward weights: by the problem alone."""
-    cdef int64_t tiles = p.groups * _ceil(p.w.len[0] // p.groups, TILE) * _ceil(
+    """Into how many the sums of backward weights are split: by the problem alone."""
+    cdef int64_t tiles = p.groups * ceil_div(p.w.len[0] // p.groups, TILE) * ceil_div(
         p.w.len[1] * spatial_size(&p.w), TILE)
     return max(1, min(TILES // tiles, _terms(p) // LEAST))
 
@@ -114,7 +111,7 @@ cdef class _ImplicitGpu(ConvSolver):
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef double terms = sum_terms(p)
         if p.direction == MX_BACKWARD_WEIGHTS:
-            return min(_ceil(_terms(p), _splits(p)), <int64_t> GPU_TERMS) + _splits(p)
+            return min(ceil_div(_terms(p), _splits(p)), <int64_t> GPU_TERMS) + _splits(p)
         return min(terms, <double> GPU_TERMS)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
@@ -129,29 +126,23 @@ cdef class _ImplicitGpu(ConvSolver):
     cdef Step product(self, Device dev, const mx_conv_problem* p, mx_gather* g, tuple config, tuple slots,
                       int64_t c_type, bint last, Arg alpha, Arg beta):
         """One launch; `slots` are the image's, the other factor's and the result's with its byte offset."""
-        cdef int64_t side = config[0], items = side * side
+        cdef int64_t side, each_m, each_n, depth, items
         cdef const mx_tensor* image = &p.y if self.direction == MX_BACKWARD_DATA else &p.x
         cdef const mx_tensor* factor = &p.y if self.direction == MX_BACKWARD_WEIGHTS else &p.w
-        g.across, g.down = <int> _ceil(g.n, side * <int64_t> config[2]), <int> _ceil(g.m, side * <int64_t> config[1])
+        side, each_m, each_n, depth = config
+        items = side * side
+        g.across, g.down = <int> ceil_div(g.n, side * each_n), <int> ceil_div(g.m, side * each_m)
         g.groups = <int> p.groups
         spec = KernelSpec(
             "conv/gpu/implicit.cl", "conv_implicit_gpu", IMAGE_TYPE=type_token(image.type),
-            FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=_accumulator(p),
-            SCALAR="double" if wide_scalars(dev, c_type) else "float", DIRECTION=self.direction, LAST=int(last),
-            LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side, EACH_M=config[1], EACH_N=config[2],
-            DEPTH=config[3])
+            FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=acc_token(p),
+            SCALAR=real_token(wide_scalars(dev, c_type)), DIRECTION=self.direction,
+            CHANNELS_LAST=int(last), LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side,
+            EACH_M=each_m, EACH_N=each_n, DEPTH=depth)
         args = (Arg.slot_of(slots[0], type_size(<int> image.type)), Arg.slot_of(slots[1], type_size(<int> factor.type)),
                 Arg.slot_of(slots[2], type_size(<int> c_type)),
                 Arg.value_of((<const unsigned char*> g)[:sizeof(mx_gather)]), alpha, beta)
         return Step(spec, args, (items * g.across * g.down * g.groups * g.splits,), (items,))
-
-
-cdef str _accumulator(const mx_conv_problem* p):
-    return "double" if p.w.type == MX_DOUBLE else "int" if p.w.type == MX_INT8 else "float"
-
-
-cdef bint _channels_closest(const mx_tensor* t) noexcept nogil:
-    return stride_of(t, 1) == 1
 
 
 cdef class GpuImplicitGemmFwd(_ImplicitGpu):
@@ -175,8 +166,8 @@ cdef class GpuImplicitGemmFwd(_ImplicitGpu):
         g.i_g = <int> (p.w.len[1] * stride_of(&p.x, 1))
         g.f_m, g.f_c, g.f_g = <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> (g.m * stride_of(&p.w, 0))
         g.c_m, g.c_n, g.c_g = <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 0), <int> (g.m * stride_of(&p.y, 1))
-        return Solution([self.product(dev, p, &g, config, (SLOT_X, SLOT_W, SLOT_Y), p.y.type, _channels_closest(&p.x),
-                                      Arg.alpha(wide), Arg.beta(wide))])
+        return Solution([self.product(dev, p, &g, config, (SLOT_X, SLOT_W, SLOT_Y), p.y.type,
+                                      is_channels_last(&p.x), Arg.alpha(wide), Arg.beta(wide))])
 
 
 cdef class GpuImplicitGemmBwd(_ImplicitGpu):
@@ -190,18 +181,18 @@ cdef class GpuImplicitGemmBwd(_ImplicitGpu):
         cdef taps_t taps[3]
         cdef int64_t count[3]
         cdef int64_t tap_count[3]
-        cdef int64_t residue[3]
-        cdef int64_t phase
+        cdef int64_t phase[3]
+        cdef int64_t number
         cdef int i
-        cdef bint wide = wide_scalars(dev, p.x.type), last = _channels_closest(&p.y)
+        cdef bint wide = wide_scalars(dev, p.x.type), last = is_channels_last(&p.y)
         cdef list steps = []
-        for phase in range(p.step[0] * p.step[1] * p.step[2]):
-            residue[0] = phase // (p.step[1] * p.step[2])
-            residue[1], residue[2] = phase // p.step[2] % p.step[1], phase % p.step[2]
+        for number in range(p.step[0] * p.step[1] * p.step[2]):
+            phase[0] = number // (p.step[1] * p.step[2])
+            phase[1], phase[2] = number // p.step[2] % p.step[1], number % p.step[2]
             for i in range(3):
-                taps[i] = taps_of(p, i, residue[i])
+                taps[i] = taps_of(p, i, phase[i])
                 tap_count[i] = taps[i].count
-                count[i] = _ceil(p.x.len[2 + i] - residue[i], p.step[i]) if residue[i] < p.x.len[2 + i] else 0
+                count[i] = ceil_div(p.x.len[2 + i] - phase[i], p.step[i]) if phase[i] < p.x.len[2 + i] else 0
             if count[0] * count[1] * count[2] == 0:
                 continue
             memset(&g, 0, sizeof(g))
@@ -217,7 +208,7 @@ cdef class GpuImplicitGemmBwd(_ImplicitGpu):
                 g.step[i], g.first[i], g.tap[i] = 1, <int> taps[i].start, <int> taps[i].move
                 g.f_first += <int> (taps[i].first * stride_of(&p.w, 2 + i))
                 g.f_at[i] = <int> (taps[i].every * stride_of(&p.w, 2 + i))
-                g.c_first += <int> (residue[i] * stride_of(&p.x, 2 + i))
+                g.c_first += <int> (phase[i] * stride_of(&p.x, 2 + i))
                 g.c_at[i] = <int> (p.step[i] * stride_of(&p.x, 2 + i))
             steps.append(self.product(dev, p, &g, config, (SLOT_Y, SLOT_W, SLOT_X), p.x.type, last,
                                       Arg.alpha(wide), Arg.beta(wide)))
@@ -225,24 +216,24 @@ cdef class GpuImplicitGemmBwd(_ImplicitGpu):
 
 
 cdef class GpuImplicitGemmWrw(_ImplicitGpu):
-    """Backward weights, long sums in parts that a second launch adds up."""
+    """Backward weights, split-K where sums are long; a second launch adds the partial sums."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1163, "GpuImplicitGemmWrw", MX_BACKWARD_WEIGHTS
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef int64_t splits = _splits(p), weights = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
-        return 0 if splits == 1 else capped_product(splits * (8 if p.w.type == MX_DOUBLE else 4), weights)
+        return 0 if splits == 1 else capped_product(splits * acc_size(p), weights)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_gather g
         cdef int i
         cdef bint wide = wide_scalars(dev, p.w.type)
-        cdef int64_t weights = p.w.len[0] * p.w.len[1] * spatial_size(&p.w), width = 8 if p.w.type == MX_DOUBLE else 4
+        cdef int64_t weights = p.w.len[0] * p.w.len[1] * spatial_size(&p.w), width = acc_size(p)
         memset(&g, 0, sizeof(g))
         g.m, g.n, g.k = <int> (p.w.len[0] // p.groups), <int> (p.w.len[1] * spatial_size(&p.w)), <int> _terms(p)
-        g.each = <int> _ceil(g.k, _splits(p))
-        g.splits = <int> _ceil(g.k, g.each)
+        g.each = <int> ceil_div(g.k, _splits(p))
+        g.splits = <int> ceil_div(g.k, g.each)
         _set_grid(&g, &p.x, &p.y.len[2])
         _set_taps(&g, p.w.len[1], &p.w.len[2])
         for i in range(3):
@@ -251,17 +242,17 @@ cdef class GpuImplicitGemmWrw(_ImplicitGpu):
         g.i_g = <int> (p.w.len[1] * stride_of(&p.x, 1))
         g.f_m, g.f_n, g.f_g = <int> stride_of(&p.y, 1), <int> stride_of(&p.y, 0), <int> (g.m * stride_of(&p.y, 1))
         g.c_m, g.c_c, g.c_g = <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> (g.m * stride_of(&p.w, 0))
-        cdef bint last = _channels_closest(&p.x)
+        cdef bint last = is_channels_last(&p.x)
         if g.splits == 1:
             return Solution([self.product(dev, p, &g, config, (SLOT_X, SLOT_Y, SLOT_W), p.w.type, last,
                                           Arg.alpha(wide), Arg.beta(wide))])
         g.c_n, g.c_m, g.c_g, g.c_c = <int> weights, g.n, g.m * g.n, g.taps
         g.c_at[0], g.c_at[1], g.c_at[2] = g.taps_hw, g.taps_w, 1
-        cdef int64_t part_type = MX_DOUBLE if p.w.type == MX_DOUBLE else 1
-        cdef Step product = self.product(dev, p, &g, config, (SLOT_X, SLOT_Y, SLOT_WORKSPACE), part_type, last,
+        cdef int64_t partial_type = MX_DOUBLE if p.w.type == MX_DOUBLE else 1
+        cdef Step product = self.product(dev, p, &g, config, (SLOT_X, SLOT_Y, SLOT_WORKSPACE), partial_type, last,
                                          Arg.real(1.0, wide), Arg.real(0.0, wide))
-        spec = KernelSpec("conv/gpu/implicit.cl", "conv_sum_splits", IMAGE_TYPE=type_token(part_type),
-                          C_TYPE=type_token(p.w.type), ACC=_accumulator(p), SCALAR="double" if wide else "float")
+        spec = KernelSpec("conv/gpu/implicit.cl", "sum_partial", IMAGE_TYPE=type_token(partial_type),
+                          C_TYPE=type_token(p.w.type), ACC=acc_token(p), SCALAR=real_token(wide))
         args = (Arg.slot_of(SLOT_WORKSPACE, width), Arg.slot_of(SLOT_W, type_size(<int> p.w.type)),
                 Arg.value_of((<const unsigned char*> &p.w)[:sizeof(mx_tensor)]),
                 Arg.int64(g.splits), Arg.alpha(wide), Arg.beta(wide))

@@ -1,9 +1,9 @@
 """Winograd for any GPU: 3x3 filters with stride 1 in tiles of 2x2 or 4x4 outputs, any strides of the tensors.
 
 Filters and tiles are transformed into the workspace, multiplied point by point as matrices over the channels, and
-transformed back.  Backward data is forward with the filter turned; backward weights takes tiles of dy for filters and
-sums over all of them.  Batches whose tiles would take too much room go in parts.  An Inf or NaN reaches all outputs of
-the tiles that it lies in.
+transformed back.  Backward data is forward with the filter flipped; backward weights takes tiles of dy for filters and
+sums over all of them.  Batches whose tiles would take too much room go in rounds.  An Inf or NaN reaches all outputs of
+its tiles.
 """
 
 from libc.stdint cimport int64_t
@@ -11,43 +11,34 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport GPU_TERMS, ConvSolver, capped_product, sum_terms, type_token
+from miopyx.solvers.conv._base cimport (
+    GPU_TERMS, INT_LIMIT, WINOGRAD, ConvSolver, acc_size, capped_product, is_channels_last, real_token, span, stride_of,
+    sum_terms, type_token,
+)
 from miopyx.solvers.conv._matmul cimport (
     matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
 )
-from miopyx.solvers.conv.nvidia._common cimport span, stride_of, up
 
 cdef enum:
-    WINOGRAD = 3
     TAPS = 3
     TRANSFORMS = 30          # roundings of the transforms, relative to the largest sum, as on CPUs
     GROUP = 64
-    PART_BYTES = 256 << 20   # of transformed tiles, one image's at least
-    INT_LIMIT = 0x7FFFFFFF
+    ROUND_BYTES = 256 << 20  # of transformed tiles, one image's at least
 
-# The struct of kernels/conv/gpu/winograd.cl, which explains it.
-cdef struct mx_winograd:
-    int images, channels, tiles_h, tiles_w
-    int h, w, pad_h, pad_w
-    int move
-    int t_n, t_c, t_h, t_w
-    int point, tile, channel
+cdef extern from "miopyx/kernels/conv/gpu/winograd_args.h" nogil:
+    ctypedef struct mx_window:
+        int images, channels, tiles_h, tiles_w
+        int h, w, pad_h, pad_w
+        int move
+        int t_n, t_c, t_h, t_w
+        int point, tile, channel
 
-
-cdef int64_t _acc_size(const mx_conv_problem* p) noexcept nogil:
-    return 8 if p.w.type == MX_DOUBLE else 4
-
-
-cdef bint _last(const mx_conv_problem* p) noexcept nogil:
-    """Whether neighbouring work-items should take channels."""
-    return stride_of(&p.x, 1) == 1 and stride_of(&p.y, 1) == 1
-
-
-cdef mx_winograd _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
-    cdef mx_winograd g
+cdef mx_window _window(const mx_tensor* t, int64_t images, int64_t pad_h, int64_t pad_w) noexcept nogil:
+    cdef mx_window g
     memset(&g, 0, sizeof(g))
     g.images, g.channels = <int> images, <int> t.len[1]
     g.h, g.w, g.pad_h, g.pad_w = <int> t.len[3], <int> t.len[4], <int> pad_h, <int> pad_w
@@ -97,28 +88,28 @@ cdef class _WinogradGpu(ConvSolver):
         cdef terms_t* t = <terms_t*> terms
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1), units = max(1, dev.compute_units)
         cdef int64_t tiles = p.x.len[0] * self.tiles(p), each = self.images(dev, p), rounds, groups
-        cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], size = _acc_size(p)
-        rounds = (p.x.len[0] + each - 1) // each
+        cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], size = acc_size(p)
+        rounds = ceil_div(p.x.len[0], each)
         each = min(each, p.x.len[0]) * self.tiles(p)
         t.launch = 1 + 3 * rounds
         t.w = self.weights_bytes(p) * 1e-6
         t.inputs = points * tiles * <double> p.x.len[1] * size * 1e-6
         t.outputs = points * tiles * <double> p.y.len[1] * size * 1e-6
         if self.direction == MX_BACKWARD_WEIGHTS:
-            groups = up(filters, 64) // 64 * (up(channels, 64) // 64) * points * p.groups
-            t.depth = rounds * ((groups + units - 1) // units) * each * 1e-3
+            groups = ceil_div(filters, 64) * ceil_div(channels, 64) * points * p.groups
+            t.depth = rounds * ceil_div(groups, units) * each * 1e-3
         else:
             if self.direction == MX_BACKWARD_DATA:
                 filters, channels = channels, filters
-            groups = up(filters, 64) // 64 * (up(each, 64) // 64) * points * p.groups
-            t.depth = rounds * ((groups + units - 1) // units) * channels * 1e-3
+            groups = ceil_div(filters, 64) * ceil_div(each, 64) * points * p.groups
+            t.depth = rounds * ceil_div(groups, units) * channels * 1e-3
         t.products = points * tiles * <double> p.w.len[0] * p.w.len[1] * 1e-9
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef double terms = sum_terms(p)
         cdef int64_t images = self.images(dev, p)
         if self.direction == MX_BACKWARD_WEIGHTS:   # launches are added up, too
-            return TRANSFORMS + min(terms, <double> GPU_TERMS) + (p.x.len[0] + images - 1) // images
+            return TRANSFORMS + min(terms, <double> GPU_TERMS) + ceil_div(p.x.len[0], images)
         return TRANSFORMS + min(terms / (TAPS * TAPS), <double> GPU_TERMS)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
@@ -133,7 +124,7 @@ cdef class _WinogradGpu(ConvSolver):
     cdef int64_t tiles(self, const mx_conv_problem* p) noexcept:
         """Tiles of an image: of what is written, or for backward weights of dy."""
         cdef const mx_tensor* t = &p.x if self.direction == MX_BACKWARD_DATA else &p.y
-        return _tiles(t.len[3], self.edge) * _tiles(t.len[4], self.edge)
+        return ceil_div(t.len[3], self.edge) * ceil_div(t.len[4], self.edge)
 
     cdef int64_t elements(self, const mx_conv_problem* p, int64_t images) noexcept:
         """Of the largest of the three transformed operands."""
@@ -142,56 +133,53 @@ cdef class _WinogradGpu(ConvSolver):
             images * self.tiles(p), max(p.x.len[1], p.y.len[1])))
 
     cdef int64_t images(self, Device dev, const mx_conv_problem* p) noexcept:
-        """Images of a part."""
+        """Images of a round."""
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1)
-        cdef int64_t each = points * self.tiles(p) * (p.x.len[1] + p.y.len[1]) * _acc_size(p)
-        cdef int64_t images = max(1, min(p.x.len[0], min(PART_BYTES, dev.max_alloc // 4) // each))
+        cdef int64_t each = points * self.tiles(p) * (p.x.len[1] + p.y.len[1]) * acc_size(p)
+        cdef int64_t images = max(1, min(p.x.len[0], min(ROUND_BYTES, dev.max_alloc // 4) // each))
         return min(images, INT_LIMIT // max(1, self.elements(p, 1)))
 
     cdef int64_t weights_bytes(self, const mx_conv_problem* p) noexcept:
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1)
-        return up(points * p.w.len[0] * p.w.len[1] * _acc_size(p), 256)
+        return up(points * p.w.len[0] * p.w.len[1] * acc_size(p), 256)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef int64_t points = (self.edge + TAPS - 1) * (self.edge + TAPS - 1)
         cdef int64_t tiles = self.images(dev, p) * self.tiles(p)
-        return self.weights_bytes(p) + up(points * tiles * p.x.len[1] * _acc_size(p), 256) + up(
-            points * tiles * p.y.len[1] * _acc_size(p), 256)
+        return self.weights_bytes(p) + up(points * tiles * p.x.len[1] * acc_size(p), 256) + up(
+            points * tiles * p.y.len[1] * acc_size(p), 256)
 
-    cdef void place(self, mx_winograd* g, int64_t tile, int64_t channel) noexcept:
-        """Where transformed tiles lie in the workspace."""
+    cdef void place(self, mx_window* g, int64_t tile, int64_t channel) noexcept:
+        """Set the order of transformed tiles in the workspace."""
         g.tile, g.channel = <int> tile, <int> channel
         g.point = <int> (g.images * g.tiles_h * g.tiles_w * g.channels)
 
-    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_winograd* g, int64_t side,
+    cdef Step transform(self, Device dev, const mx_conv_problem* p, str entry, mx_window* g, int64_t side,
                         Arg source, Arg target, int64_t data_type, bint flip, bint last, tuple scalars):
         cdef int64_t items = <int64_t> g.images * g.tiles_h * g.tiles_w * g.channels
         spec = KernelSpec(
             "conv/gpu/winograd.cl", entry, X_TYPE=type_token(data_type), TILE=self.edge, SIDE=side, FLIP=int(flip),
-            LAST=int(last), ACC="double" if p.w.type == MX_DOUBLE else "float",
-            SCALAR="double" if wide_scalars(dev, data_type) else "float")
-        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_winograd)]), *scalars)
+            CHANNELS_LAST=int(last), ACC=real_token(p.w.type == MX_DOUBLE),
+            SCALAR=real_token(wide_scalars(dev, data_type)))
+        args = (source, target, Arg.value_of((<const unsigned char*> g)[:sizeof(mx_window)]), *scalars)
         return Step(spec, args, (up(items, GROUP),), (GROUP,))
-
-
-cdef int64_t _tiles(int64_t length, int64_t edge) noexcept nogil:
-    return (length + edge - 1) // edge
 
 
 cdef class _WinogradGpuData(_WinogradGpu):
     """Forward and backward data: the tiles of an image times the filters."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef bint back = self.direction == MX_BACKWARD_DATA, last = _last(p), wide = wide_scalars(dev, p.x.type)
+        cdef bint back = self.direction == MX_BACKWARD_DATA, wide = wide_scalars(dev, p.x.type)
+        cdef bint last = is_channels_last(&p.x) and is_channels_last(&p.y)
         cdef const mx_tensor* source = &p.y if back else &p.x
         cdef const mx_tensor* target = &p.x if back else &p.y
-        cdef int64_t side = self.edge + TAPS - 1, each = self.images(dev, p), first, images, tiles, size = _acc_size(p)
+        cdef int64_t side = self.edge + TAPS - 1, each = self.images(dev, p), first, images, tiles, size = acc_size(p)
         cdef int64_t read = source.len[1] // p.groups, written = target.len[1] // p.groups
         cdef int64_t pad_h = TAPS - 1 - p.pad[1] if back else p.pad[1]
         cdef int64_t pad_w = TAPS - 1 - p.pad[2] if back else p.pad[2]
         cdef int64_t at_source = self.weights_bytes(p), at_target, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef mx_gemm g
-        cdef mx_winograd filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
+        cdef mx_window filters = _window(&p.w, p.w.len[0], 0, 0), inputs, outputs
         filters.tiles_h = filters.tiles_w = filters.move = 1
         self.place(&filters, p.w.len[1], 1)
         at_target = at_source + up(side * side * each * self.tiles(p) * source.len[1] * size, 256)
@@ -201,14 +189,14 @@ cdef class _WinogradGpuData(_WinogradGpu):
         for first in range(0, source.len[0], each):
             images = min(each, source.len[0] - first)
             inputs, outputs = _window(source, images, pad_h, pad_w), _window(target, images, 0, 0)
-            inputs.tiles_h = outputs.tiles_h = <int> _tiles(target.len[3], self.edge)
-            inputs.tiles_w = outputs.tiles_w = <int> _tiles(target.len[4], self.edge)
+            inputs.tiles_h = outputs.tiles_h = <int> ceil_div(target.len[3], self.edge)
+            inputs.tiles_w = outputs.tiles_w = <int> ceil_div(target.len[4], self.edge)
             inputs.move = outputs.move = <int> self.edge
             tiles = images * self.tiles(p)
             memset(&g, 0, sizeof(g))
             g.images, g.groups, g.reduce = side * side, p.groups, 1
             if last:
-                # Channels lie together: rows of the product are tiles.
+                # Channels are contiguous: rows of the product are tiles.
                 self.place(&inputs, source.len[1], 1)
                 self.place(&outputs, target.len[1], 1)
                 g.m, g.n, g.k = tiles, written, read
@@ -246,12 +234,12 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
     """Backward weights: tiles of x times tiles of dy, summed over all of them."""
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef bint last = _last(p), wide = wide_scalars(dev, p.w.type)
-        cdef int64_t side = self.edge + TAPS - 1, each = self.images(dev, p), first, images, tiles, size = _acc_size(p)
+        cdef bint last = is_channels_last(&p.x) and is_channels_last(&p.y), wide = wide_scalars(dev, p.w.type)
+        cdef int64_t side = self.edge + TAPS - 1, each = self.images(dev, p), first, images, tiles, size = acc_size(p)
         cdef int64_t at_x = self.weights_bytes(p), at_y, acc_type = MX_DOUBLE if size == 8 else MX_FLOAT
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, value_size = type_size(<int> p.x.type)
         cdef mx_gemm g
-        cdef mx_winograd weights = _window(&p.w, p.w.len[0], 0, 0), x, y
+        cdef mx_window weights = _window(&p.w, p.w.len[0], 0, 0), x, y
         cdef list steps = []
         weights.tiles_h = weights.tiles_w = weights.move = 1
         self.place(&weights, c, 1)
@@ -259,8 +247,8 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
         for first in range(0, p.x.len[0], each):
             images = min(each, p.x.len[0] - first)
             x, y = _window(&p.x, images, p.pad[1], p.pad[2]), _window(&p.y, images, 0, 0)
-            x.tiles_h = y.tiles_h = <int> _tiles(p.y.len[3], self.edge)
-            x.tiles_w = y.tiles_w = <int> _tiles(p.y.len[4], self.edge)
+            x.tiles_h = y.tiles_h = <int> ceil_div(p.y.len[3], self.edge)
+            x.tiles_w = y.tiles_w = <int> ceil_div(p.y.len[4], self.edge)
             x.move = y.move = <int> self.edge
             tiles = images * self.tiles(p)
             self.place(&x, p.x.len[1] if last else 1, 1 if last else tiles)
@@ -279,7 +267,7 @@ cdef class _WinogradGpuWeights(_WinogradGpu):
                 dev, p, "winograd_inputs", &y, self.edge,
                 Arg.slot_of(SLOT_Y, value_size, first * stride_of(&p.y, 0) * value_size),
                 Arg.slot_of(SLOT_WORKSPACE, size, at_y), p.y.type, False, last, ()))
-            # The parts' sums add up in the workspace.
+            # The rounds' sums add up in the workspace.
             steps.append(matmul(
                 dev, &g, operand(SLOT_WORKSPACE, acc_type, at_y), operand(SLOT_WORKSPACE, acc_type, at_x),
                 operand(SLOT_WORKSPACE, acc_type), Arg.real(1.0, size == 8), Arg.real(1.0 if first else 0.0, size == 8),

@@ -7,15 +7,14 @@ from miopyx.values._types cimport mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport ConvSolver
 
 cdef enum:
-    INT_LIMIT = 0x7FFFFFFF
     ALIGN = 256
     LONGEST = 1 << 16      # terms that one accumulator takes
     # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
     MMA_PEAK = 12
     WGMMA_PEAK = 16
 
-cdef extern from "miopyx/kernels/conv/nvidia/divisor.h" nogil:
-    ctypedef struct mx_nv_divisor:
+cdef extern from "miopyx/kernels/include/divisor.h" nogil:
+    ctypedef struct mx_divisor:
         unsigned int magic, shift
 
 cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
@@ -28,7 +27,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
         int x_g, x_n, x_c, x_h, x_w
         int w_first, w_g, w_k, w_h, w_w
         int y_first, y_g, y_n, y_c, y_h, y_w
-        mx_nv_divisor by_image, by_row
+        mx_divisor by_image, by_row
 
     ctypedef struct mx_nv_sum:
         int rows, channels, taps_h, taps_w
@@ -41,10 +40,7 @@ cdef struct taps_t:
     int64_t first, every, count, start, move
 
 
-cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil
-cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil
-cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil
-cdef mx_nv_divisor divisor(int64_t d) noexcept nogil
+cdef mx_divisor divisor(int64_t d) noexcept nogil
 cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept nogil
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
 cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil
@@ -52,8 +48,6 @@ cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t t
 cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil
-cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
-cdef int64_t span(const mx_tensor* t) noexcept nogil
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil
 cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)

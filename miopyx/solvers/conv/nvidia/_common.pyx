@@ -4,11 +4,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport ConvSolver, spatial_size, sum_terms, type_token
+from miopyx.solvers.conv._base cimport (
+    IMPLICIT_GEMM, INT_LIMIT, ConvSolver, span, spatial_size, stride_of, sum_terms, type_token,
+)
 
 cdef enum:
-    IMPLICIT_GEMM = 5
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
     STEP = 16              # terms that an instruction adds to its accumulator
     CUT = 2                # roundings that one such addition counts for: it cuts off what does not fit
@@ -32,24 +34,9 @@ cdef class _NvSolver(ConvSolver):
         return (SPLIT + steps if p.w.type == MX_FLOAT else CUT * steps) + parts
 
 
-cdef int64_t up(int64_t value, int64_t multiple) noexcept nogil:
-    return (value + multiple - 1) // multiple * multiple
-
-
-cdef int64_t ceil_div(int64_t n, int64_t d) noexcept nogil:
-    """n / d rounded up, for d > 0 and any n."""
-    return (n + d - 1) // d if n > 0 else -(-n // d)
-
-
-cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
-    while b:
-        a, b = b, a % b
-    return a
-
-
-cdef mx_nv_divisor divisor(int64_t d) noexcept nogil:
+cdef mx_divisor divisor(int64_t d) noexcept nogil:
     """What mx_quotient takes for d >= 1: exact for numerators below 2^31."""
-    cdef mx_nv_divisor by
+    cdef mx_divisor by
     d = max(d, 1)
     by.shift = 0
     while (<int64_t> 1 << by.shift) < d:
@@ -63,19 +50,6 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
     g.p, g.q = <int> p, <int> q
     g.pixels = <int> (images * p * q)
     g.by_image, g.by_row = divisor(p * q), divisor(q)
-
-
-cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil:
-    """Zero along an axis of one element, whose stride means nothing."""
-    return t.stride[axis] if t.len[axis] > 1 else 0
-
-
-cdef int64_t span(const mx_tensor* t) noexcept nogil:
-    cdef int64_t elements = 1
-    cdef int i
-    for i in range(5):
-        elements += (t.len[i] - 1) * t.stride[i]
-    return elements
 
 
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil:
@@ -181,7 +155,7 @@ cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, 
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
             struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
     return Step(KernelSpec("conv/nvidia/sum.cl", "sum_partial", X_TYPE=type_token(p.w.type), SHARES=shares), args,
-                (up(weight_count(p), width) // width * 256,), (256,))
+                (ceil_div(weight_count(p), width) * 256,), (256,))
 
 
 cdef bint tensor_cores(Device dev):

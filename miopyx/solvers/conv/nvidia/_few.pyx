@@ -7,13 +7,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport stride_of, type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
-    tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, struct_arg, sum_partial, tensor_cores,
 )
 
 cdef enum:
@@ -36,7 +36,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
         int run
         int rows, lines, width, pitch
         int tiles, across, down, sets, workers
-        mx_nv_divisor by_run, by_rows, by_pitch, by_across, by_down
+        mx_divisor by_run, by_rows, by_pitch, by_across, by_down
 
 # What the kernels are compiled for.
 cdef struct plan_t:
@@ -74,7 +74,7 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
     g.run = <int> (g.taps_w * unit)
     if size == 2:
         g.run += g.run % 2
-    k.steps = up(g.run * g.taps_h * (1 if k.last else g.channels), depth) // depth
+    k.steps = ceil_div(g.run * g.taps_h * (1 if k.last else g.channels), depth)
     g.rows = (TILE_H - 1) * g.step_h + (g.taps_h - 1) * g.tap_h + 1
     g.lines = g.rows * (1 if k.last else g.channels)
     g.width = <int> (((TILE_W - 1) * g.step_w + (g.taps_w - 1) * g.tap_w + 1) * unit)
@@ -87,16 +87,16 @@ cdef plan_t _plan(const mx_conv_problem* p, int64_t units, int64_t blocks, mx_nv
         k.vector = g.filters % 4 == 0 and (g.y_n | g.y_h | g.y_w) % 4 == 0
     else:
         k.vector = g.y_w == 1 and g.q % 4 == 0 and (g.y_n | g.y_h | g.y_c) % 4 == 0
-    g.across, g.down = <int> (up(g.q, TILE_W) // TILE_W), <int> (up(g.p, TILE_H) // TILE_H)
+    g.across, g.down = <int> ceil_div(g.q, TILE_W), <int> ceil_div(g.p, TILE_H)
     g.tiles = g.images * g.across * g.down
-    g.sets = <int> (up(g.filters, FILTERS) // FILTERS)
+    g.sets = <int> ceil_div(g.filters, FILTERS)
     # As many groups at once as registers and local memory allow.
     resident = max(1, min(2 if blocks == WEIGHTS else 3 if blocks == 2 else 4, LOCAL_MEM // (k.local + 1024)))
     g.workers = <int> max(1, min(g.tiles, units * resident // g.sets))
     if blocks == WEIGHTS:
-        g.workers = <int> max(g.workers, up(g.tiles, MOST_TILES) // MOST_TILES)
-    each = (g.tiles + g.workers - 1) // g.workers
-    g.workers = <int> ((g.tiles + each - 1) // each)
+        g.workers = <int> max(g.workers, ceil_div(g.tiles, MOST_TILES))
+    each = ceil_div(g.tiles, g.workers)
+    g.workers = <int> ceil_div(g.tiles, each)
     g.by_run, g.by_rows, g.by_pitch = divisor(g.run), divisor(g.rows), divisor(g.pitch)
     g.by_across, g.by_down = divisor(g.across), divisor(g.down)
     return k
@@ -126,7 +126,7 @@ cdef class _NvFewChannels(_NvSolver):
         cdef mx_nv_few g
         cdef bint weights = self.direction == MX_BACKWARD_WEIGHTS
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS if weights else 2, &g)
-        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = (g.tiles + g.workers - 1) // g.workers
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = ceil_div(g.tiles, g.workers)
         cdef int64_t units = max(1, dev.compute_units), at_once = (g.sets * g.workers + units - 1) // units
         t.launch = 2 if weights else 1
         t.tiles = each * at_once

@@ -7,13 +7,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport stride_of, type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, sum_partial,
-    taps_of, taps_t, tensor_cores, up,
+    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, struct_arg, sum_partial, taps_of,
+    taps_t, tensor_cores,
 )
 
 cdef enum:
@@ -37,7 +38,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/grouped_args.h" nogil:
         int rows, columns
         int tiles, across, down
         int sets, workers
-        mx_nv_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
+        mx_divisor by_columns, by_rows, by_tile_q, by_tile_p, by_across, by_down, by_taps, by_taps_w
 
 # What a launch is compiled for.
 cdef struct tile_t:
@@ -60,8 +61,8 @@ cdef void _set_tile(mx_nv_grouped* g, int64_t n, int64_t p, int64_t q) noexcept 
     g.tile_n, g.tile_p, g.tile_q = <int> n, <int> p, <int> q
     g.rows, g.columns = (
         <int> _read(p, g.step_h, g.taps_h, g.tap_h), <int> _read(q, g.step_w, g.taps_w, g.tap_w))
-    g.down, g.across = <int> (up(g.p, p) // p), <int> (up(g.q, q) // q)
-    g.tiles = <int> (up(g.images, n) // n * g.down * g.across)
+    g.down, g.across = <int> ceil_div(g.p, p), <int> ceil_div(g.q, q)
+    g.tiles = <int> (ceil_div(g.images, n) * g.down * g.across)
 
 
 cdef bint _choose_tile(mx_nv_grouped* g, tile_t* t, int64_t kept, int64_t beside) noexcept nogil:
@@ -76,7 +77,7 @@ cdef bint _choose_tile(mx_nv_grouped* g, tile_t* t, int64_t kept, int64_t beside
     for q in range(1, min(g.q, pixels) + 1):
         p = min(g.p, pixels // q)
         while p > 0:
-            p = (g.p + up(g.p, p) // p - 1) // (up(g.p, p) // p)
+            p = (g.p + ceil_div(g.p, p) - 1) // (ceil_div(g.p, p))
             n = min(g.images, pixels // (p * q)) if p == g.p and q == g.q else 1
             _set_tile(g, n, p, q)
             slots = n * g.rows * g.columns
@@ -107,9 +108,9 @@ cdef void _set_workers(
     `shares` of them have the same tiles."""
     cdef int64_t workers, each
     g.sets = <int> (up(g.channels, 16 * t.blocks) // (16 * t.blocks))
-    workers = max(up(g.tiles, most) // most, min(g.tiles, units * t.resident // (g.sets * shares)))
-    each = (g.tiles + workers - 1) // workers
-    g.workers = <int> ((g.tiles + each - 1) // each)
+    workers = max(ceil_div(g.tiles, most), min(g.tiles, units * t.resident // (g.sets * shares)))
+    each = ceil_div(g.tiles, workers)
+    g.workers = <int> ceil_div(g.tiles, each)
 
 
 cdef mx_nv_grouped _operands(const mx_conv_problem* p, const mx_tensor* x, const mx_tensor* y) noexcept nogil:
@@ -310,7 +311,7 @@ cdef class NvGroupedWrw(_NvGrouped):
                           TAP_ROWS=lines, **self.defines(p, &t))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
-        groups = g.sets * t.inner * (up(p.w.len[3], lines) // lines) * g.workers
+        groups = g.sets * t.inner * ceil_div(p.w.len[3], lines) * g.workers
         return Solution([Step(spec, args, (groups * GROUP,), (GROUP,)),
                          sum_partial(p, g.workers, 0, columns, 1, p.w.len[1])],
                         self.workspace_bytes(dev, p))

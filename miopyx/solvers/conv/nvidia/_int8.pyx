@@ -8,13 +8,14 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport real_token, stride_of, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (
     ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
-    stride_of, struct_arg, tensor_cores, up,
+    struct_arg, tensor_cores,
 )
 
 cdef enum:
@@ -57,7 +58,7 @@ cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_
     """Copy a tensor with channels last to byte `to` of the workspace; `channels` are of one group."""
     cdef mx_nv_bytes g
     cdef int64_t pixels = t.len[3] * t.len[4]
-    cdef int64_t tiles = up(pixels, 64) // 64 * (up(reduced, 64) // 64) * groups * t.len[0]
+    cdef int64_t tiles = ceil_div(pixels, 64) * ceil_div(reduced, 64) * groups * t.len[0]
     g.images, g.groups, g.pixels, g.w = <int> t.len[0], <int> groups, <int> pixels, <int> t.len[4]
     g.channels, g.reduced = <int> channels, <int> reduced
     g.from_n, g.from_c = <int> stride_of(t, 0), <int> stride_of(t, 1)
@@ -118,12 +119,12 @@ cdef class NvInt8Fwd(_NvSolver):
         set_y(&g, &p.y, g.filters)
 
         cdef bint last = g.y_c == 1 and g.filters > 1, wide = wide_scalars(dev, p.y.type)
-        slices = up(g.taps_h * g.taps_w * g.reduced, DEPTH) // DEPTH
+        slices = ceil_div(g.taps_h * g.taps_w * g.reduced, DEPTH)
         for i in range(3):
             tiles = (up(g.pixels, TILES[i].pixels) // TILES[i].pixels
                      * (up(g.filters, TILES[i].filters) // TILES[i].filters) * g.groups)
             at_once = max(1, dev.compute_units) * TILES[i].resident
-            cost = ((tiles + at_once - 1) // at_once * TILES[i].resident
+            cost = (ceil_div(tiles, at_once) * TILES[i].resident
                     * (2.0 * slices * DEPTH * TILES[i].pixels * TILES[i].filters / TILES[i].speed + 1))
             if best < 0 or cost < best:
                 best, best_tiles, chosen = cost, tiles, i
@@ -134,7 +135,7 @@ cdef class NvInt8Fwd(_NvSolver):
             steps.append(_pack(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
         spec = KernelSpec(
             "conv/nvidia/mma.cl", "conv_nvidia_mma", X_TYPE="int8", Y_TYPE=type_token(p.y.type), ACC="int",
-            CHANNELS_LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR="double" if wide else "float",
+            CHANNELS_LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR=real_token(wide),
             **TILE_DEFINES[chosen])
         args = (
             Arg.slot_of(SLOT_WORKSPACE if k.x else SLOT_X, 1, k.x_offset if k.x else 0),

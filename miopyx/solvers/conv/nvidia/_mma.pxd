@@ -3,8 +3,10 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Solution, Step
+from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
-from ._common cimport _NvSolver, mx_nv_conv, mx_nv_divisor
+from ._common cimport _NvSolver, mx_nv_conv, mx_divisor
+from miopyx.solvers.conv._base cimport span
 
 cdef enum:
     DEPTH = 64             # pixels of a slice of backward weights in 16 bits
@@ -40,18 +42,18 @@ cdef extern from "miopyx/kernels/conv/nvidia/pack_args.h" nogil:
         int h, w, p, q, step_h, step_w
         int stride_n, stride_c, stride_h
         int item_planes
-        mx_nv_divisor by_runs, by_row, by_channels, by_step_h, by_step_w
+        mx_divisor by_runs, by_row, by_channels, by_step_h, by_step_w
 
     ctypedef struct mx_nv_pixels:
         int images, groups, h, w, channels, reduced
         int from_n, from_g, from_c, from_h, from_w
         int tile_pixels, blocks
-        mx_nv_divisor by_image, by_row, by_blocks
+        mx_divisor by_image, by_row, by_blocks
 
     ctypedef struct mx_nv_bytes:
         int images, groups, pixels, w, channels, reduced
         int from_n, from_g, from_c, from_h, from_w
-        mx_nv_divisor by_w
+        mx_divisor by_w
 
 # x of up to 4 channels as pack_narrow copies it: chunks of two pixels of 4 channels each.
 cdef struct narrow_t:

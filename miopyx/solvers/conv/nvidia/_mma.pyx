@@ -9,13 +9,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport is_pointwise, type_token
+from miopyx.solvers.conv._base cimport is_pointwise, stride_of, type_token
 from ._common cimport (
     ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, int_arg, mx_nv_conv, refuse_sizes, set_packed_w,
-    set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, tensor_cores, up, weight_count,
+    set_phase, set_taps, set_x, set_y, struct_arg, sum_partial, tensor_cores, weight_count,
 )
 
 cdef enum:
@@ -53,7 +54,7 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
     cdef narrow_t n
     memset(&n, 0, sizeof(n))
     n.used = p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
-    n.taps = (p.w.len[4] + 1) // 2
+    n.taps = ceil_div(p.w.len[4], 2)
     n.chunk_step = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
     n.step, n.tap = p.step[2] // n.chunk_step, 2 * p.dilation[2] // n.chunk_step
     n.planes = p.step[1] if whole_rows else 1
@@ -184,8 +185,8 @@ cdef class _Pixels:
                 self.run = 4
             elif together % 2 == 0:
                 self.run = 2
-        blocks = groups * (up(reduced, 64) // 64)
-        self.tiles = up(images * image, pixels) // pixels * blocks
+        blocks = groups * ceil_div(reduced, 64)
+        self.tiles = ceil_div(images * image, pixels) * blocks
         cdef mx_nv_pixels* o = &self.geometry
         o.images, o.groups, o.h, o.w = <int> images, <int> groups, <int> h, <int> w
         o.channels, o.reduced, o.tile_pixels, o.blocks = <int> channels, <int> reduced, <int> pixels, <int> blocks
@@ -313,7 +314,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
             filters_tile = 64
             defines.update(WARPS_M=4, WARPS_N=1, WM=32)
         defines.update(X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last))
-    groups = (up(g.pixels, pixels_tile) // pixels_tile) * (up(g.filters, filters_tile) // filters_tile) * g.groups
+    groups = (ceil_div(g.pixels, pixels_tile)) * ceil_div(g.filters, filters_tile) * g.groups
     return Step(KernelSpec(f"conv/nvidia/{name}.cl", f"conv_nvidia_{name}", VEC=vector, **defines), operand_args(r, g),
                 (groups * threads,), (threads,))
 
@@ -357,8 +358,8 @@ cdef class _NvImplicitGemm(_NvSolver):
         cdef int64_t units = max(1, dev.compute_units), filters_tile = 128, reduced = g.taps_h * g.taps_w * g.reduced
         if g.filters <= 64 or r.size == 4 and reduced <= 128:
             filters_tile = 64
-        cdef int64_t groups = up(g.pixels, 128) // 128 * (up(g.filters, filters_tile) // filters_tile) * g.groups
-        cdef int64_t rounds = (groups + units - 1) // units, slices = (reduced + 15) // 16
+        cdef int64_t groups = ceil_div(g.pixels, 128) * ceil_div(g.filters, filters_tile) * g.groups
+        cdef int64_t rounds = ceil_div(groups, units), slices = ceil_div(reduced, 16)
         t.launch += 1
         if filters_tile == 64:
             t.small_rounds += rounds
@@ -565,7 +566,7 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     are written and read.
     """
     cdef split_k_t s = split_k_operands(p, False)
-    cdef int64_t filters = p.w.len[0] // p.groups, slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t filters = p.w.len[0] // p.groups, slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
     cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each, least
     cdef double slice, cost, best = -1
     cdef int i
@@ -575,14 +576,14 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
         at_once = units * TILES[i].resident
         slice = TILES[i].resident * max(2.0 * DEPTH * TILES[i].down * TILES[i].across / 2.9e6,
                                         2.0 * DEPTH * (TILES[i].down + TILES[i].across) / 42e3)
-        least = up(slices * DEPTH, LONGEST) // LONGEST
-        for splits in range(least, max(least, min(4 * at_once // number + 2, (slices + 1) // 2)) + 1):
-            each = (slices + splits - 1) // splits
+        least = ceil_div(slices * DEPTH, LONGEST)
+        for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
+            each = ceil_div(slices, splits)
             cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
             if best < 0 or cost < best:
                 best, s.tile, s.tiles, s.split_slices = cost, i, number, each
-    s.splits = (slices + s.split_slices - 1) // s.split_slices
+    s.splits = ceil_div(slices, s.split_slices)
     s.workspace = s.partial_offset + s.splits * p.w.len[0] * s.columns * 4
     return s
 
@@ -709,7 +710,7 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
 cdef int64_t _weight_tiles(const mx_conv_problem* p) noexcept nogil:
     cdef int64_t filters = p.w.len[0] // p.groups, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
     cdef int64_t down = 64 if filters <= 64 else 128, across = 256 if filters <= 64 else 128
-    return up(filters, down) // down * (up(columns, across) // across) * p.groups
+    return ceil_div(filters, down) * ceil_div(columns, across) * p.groups
 
 
 cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
@@ -717,11 +718,11 @@ cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
 
     A compute unit works through ceil(tiles * splits / units) of them; beginning and ending one costs OVERHEAD slices.
     """
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, tiles = _weight_tiles(p)
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], 16), tiles = _weight_tiles(p)
     cdef int64_t units = max(1, dev.compute_units), splits, each, cost, best = 0, best_each = slices
-    cdef int64_t least = up(slices * 16, LONGEST) // LONGEST
-    for splits in range(least, max(least, min(4 * units // tiles + 2, (slices + OVERHEAD - 1) // OVERHEAD)) + 1):
-        each = (slices + splits - 1) // splits
+    cdef int64_t least = ceil_div(slices * 16, LONGEST)
+    for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(slices, OVERHEAD))) + 1):
+        each = ceil_div(slices, splits)
         cost = (tiles * splits + units - 1) // units * (each + OVERHEAD)
         if best == 0 or cost < best:
             best, best_each = cost, each
@@ -729,5 +730,5 @@ cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
 
 
 cdef int64_t _splits(Device dev, const mx_conv_problem* p) noexcept:
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], 16) // 16, each = _split_slices(dev, p)
-    return (slices + each - 1) // each
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], 16), each = _split_slices(dev, p)
+    return ceil_div(slices, each)

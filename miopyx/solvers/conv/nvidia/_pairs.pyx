@@ -11,14 +11,15 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv,
-    mx_nv_divisor, refuse_sizes, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, taps_of,
-    taps_t, tensor_cores, up,
+    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, float_arg, has_wgmma, int_arg, mx_nv_conv, mx_divisor,
+    refuse_sizes, set_phase, set_taps, set_x, set_y, struct_arg, sum_partial, taps_of, taps_t, tensor_cores,
 )
+from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
 cdef enum:
     DEPTH = 64             # of a slice: channels, or pixels of backward weights
@@ -42,7 +43,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         int y_n, y_c, y_h, y_w
         int step_h, step_w, plane_rows, plane_columns
         int vector, plane
-        mx_nv_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
+        mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
         uint64_t met_h, met_w
 
 # What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
@@ -83,13 +84,13 @@ cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
         s.w_row, s.w_reduced = stride_of(&p.w, 1), stride_of(&p.w, 0)
     s.packs = up(p.groups * s.filters * 4, ALIGN)
     # The packed weights begin at a multiple of 16 bytes, wherever the workspace does.
-    s.planes = s.packs + ALIGN + (p.groups * (up(s.filters, 64) // 64) * p.w.len[3] * p.w.len[4]
-                                  * (up(s.channels, DEPTH) // DEPTH) * BLOCK_BYTES)
+    s.planes = s.packs + ALIGN + (p.groups * ceil_div(s.filters, 64) * p.w.len[3] * p.w.len[4]
+                                  * ceil_div(s.channels, DEPTH) * BLOCK_BYTES)
     s.workspace = s.planes
     s.joins = p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1
     if s.joins:
-        s.plane_rows = (p.x.len[3] + p.step[1] - 1) // p.step[1]
-        s.plane_columns = (p.x.len[4] + p.step[2] - 1) // p.step[2]
+        s.plane_rows = ceil_div(p.x.len[3], p.step[1])
+        s.plane_columns = ceil_div(p.x.len[4], p.step[2])
         s.plane_count = _met(p, 1, &s.met_h) * _met(p, 2, &s.met_w)
         s.workspace += s.plane_count * p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns * 4
     return s
@@ -125,12 +126,12 @@ cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
 cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
     """`to`: where y begins in the workspace, in bytes, if it is there."""
     cdef mx_nv_conv* g = &o.g
-    cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
+    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
     cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = down * (up(g.filters, 64) // 64), many = down * (up(g.filters, 128) // 128)
+    cdef int64_t few = down * ceil_div(g.filters, 64), many = down * ceil_div(g.filters, 128)
     # Microseconds of a slice, and of a tile's beginning and end.
-    cdef double few_cost = (few + units - 1) // units * (1.15 * slices + 1.7)
-    cdef double many_cost = (many + units - 1) // units * (1.6 * slices + 2.4)
+    cdef double few_cost = ceil_div(few, units) * (1.15 * slices + 1.7)
+    cdef double many_cost = ceil_div(many, units) * (1.6 * slices + 2.4)
     defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
     spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if divides(2, g, False) else 1,
                       **defines)
@@ -163,10 +164,10 @@ cdef double _megabytes(const mx_tensor* t) noexcept nogil:
 cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
     cdef data_terms_t* t = <data_terms_t*> terms
-    cdef int64_t units = max(1, dev.compute_units), down = up(g.pixels, TILE) // TILE * g.groups
+    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
     cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = (down * (up(g.filters, 64) // 64) + units - 1) // units
-    cdef int64_t many = (down * (up(g.filters, 128) // 128) + units - 1) // units
+    cdef int64_t few = (down * ceil_div(g.filters, 64) + units - 1) // units
+    cdef int64_t many = (down * ceil_div(g.filters, 128) + units - 1) // units
     t.launch += 1
     if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
         t.many_rounds += many
@@ -251,7 +252,7 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4),
             struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
     return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases"), args,
-                (up(p.x.len[4] // g.vector * p.x.len[3] * (up(g.images, 8) // 8), 256),), (256,))
+                (up(p.x.len[4] // g.vector * p.x.len[3] * ceil_div(g.images, 8), 256),), (256,))
 
 
 cdef class NvPairsBwd(_NvPairs):
@@ -316,20 +317,20 @@ cdef struct splits_t:
 cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
     """The splits that should take least time: each takes 4 us to begin and end, and is written and read."""
     cdef splits_t s
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
     cdef int64_t units = max(1, dev.compute_units), splits, each
     cdef double cost, best = -1
     s.reduced = up(p.w.len[1], 64)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    s.tiles = up(p.w.len[0] // p.groups, 128) // 128 * (up(s.columns, TILE) // TILE) * p.groups
-    cdef int64_t least = up(slices * DEPTH, LONGEST) // LONGEST
-    for splits in range(least, max(least, min(4 * units // s.tiles + 2, (slices + 1) // 2)) + 1):
-        each = (slices + splits - 1) // splits
+    s.tiles = ceil_div(p.w.len[0] // p.groups, 128) * ceil_div(s.columns, TILE) * p.groups
+    cdef int64_t least = ceil_div(slices * DEPTH, LONGEST)
+    for splits in range(least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2))) + 1):
+        each = ceil_div(slices, splits)
         cost = (s.tiles * splits + units - 1) // units * (each * 2.3 + 4)
         cost += splits * p.w.len[0] * s.columns * 8 / 3e6
         if best < 0 or cost < best:
             best, s.split_slices = cost, each
-    s.splits = (slices + s.split_slices - 1) // s.split_slices
+    s.splits = ceil_div(slices, s.split_slices)
     return s
 
 

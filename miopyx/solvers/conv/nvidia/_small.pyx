@@ -10,13 +10,12 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step
 from miopyx.problem._problem cimport ConvProblem
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, type_token
-from ._common cimport (
-    LONGEST, _NvSolver, divisor, has_wgmma, mx_nv_divisor, refuse_sizes, stride_of, struct_arg, tensor_cores,
-)
+from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of, type_token
+from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, struct_arg, tensor_cores
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -51,9 +50,9 @@ cdef extern from "miopyx/kernels/conv/nvidia/small_args.h" nogil:
         int image_rows, tall, local_rows, local_c, local_h, local_w, line, line_first, chunks
         int local_a, local_a_k, piece
         int a_copied, b_copied
-        mx_nv_divisor by_places, by_chunks, by_image_rows, by_piece
-        mx_nv_divisor by_m_tiles, by_n_tiles, by_groups
-        mx_nv_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
+        mx_divisor by_places, by_chunks, by_image_rows, by_piece
+        mx_divisor by_m_tiles, by_n_tiles, by_groups
+        mx_divisor by_image, by_row, by_inner, by_taps_w, by_outs, by_block_w
 
 # A work-group's tile: blocks of a warp along m and n, warps along m, n and k.
 cdef struct tile_t:
@@ -63,6 +62,7 @@ cdef struct tile_t:
 cdef struct plan_t:
     tile_t tile
     bint last, masked, m_contiguous, vector, inside
+    bint long_sums         # if nothing fits: because of these
     int a_read, b_read, prefetch
     int a_chunk, b_chunk   # of IN_LOCAL: elements that are copied at once; 0: it cannot be
     int64_t local_words
@@ -79,14 +79,14 @@ cdef axis_t _axis(const mx_conv_problem* p, int axis, int64_t block) noexcept no
     cdef axis_t a
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], pad = p.pad[axis], taps = p.w.len[2 + axis], low
     if p.direction == MX_FORWARD:
-        a = axis_t((p.y.len[2 + axis] + block - 1) // block, block * step, -pad, dilation, taps, 0, -step, 1)
+        a = axis_t(ceil_div(p.y.len[2 + axis], block), block * step, -pad, dilation, taps, 0, -step, 1)
         if block > 1:
             a.taps += (block - 1) * step
     elif dilation > 1:
         a = axis_t(p.x.len[2 + axis], 1, pad - (taps - 1) * dilation, dilation, taps, taps - 1, 0, -1)
     else:
         low = -((taps - 1 - pad) // step) if taps - 1 >= pad else (pad - taps + step) // step
-        a = axis_t((p.x.len[2 + axis] + block - 1) // block, block // step, low, 1,
+        a = axis_t(ceil_div(p.x.len[2 + axis], block), block // step, low, 1,
                    (block - 1 + pad) // step - low + 1, pad - low * step, 1, -step)
     return a
 
@@ -287,7 +287,7 @@ cdef void _settle_local(mx_nv_small* g, plan_t* k, const tile_t* t, bint weights
             g.local_a_k = g.piece + 4
             number = channels * g.local_a_k
         words += number + 4
-    k.local_words = (words + 2047) // 2048 * 2048
+    k.local_words = up(words, 2048)
 
 
 cdef int64_t _entries(const plan_t* k, int64_t each) noexcept nogil:
@@ -320,7 +320,7 @@ cdef double _bytes(const mx_nv_small* g, const plan_t* k, int64_t high, int64_t 
     if k.b_read == IN_LOCAL:
         rows = g.local_rows
     else:
-        rows = (wide + g.q - 1) // g.q * g.step_h + (g.taps_h - 1) * g.tap_h + 1 - g.step_h
+        rows = ceil_div(wide, g.q) * g.step_h + (g.taps_h - 1) * g.tap_h + 1 - g.step_h
         if wide < g.q:
             columns = min(columns, (wide - 1.0) * g.step_w + (g.taps_w - 1) * g.tap_w + 1)
     return (a + channels * rows * columns) * k.size
@@ -334,13 +334,13 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
     """
     cdef int64_t wide = 8 * t.nb * t.warps_n, high = 16 * t.mb * t.warps_m, warps = t.warps_m * t.warps_n * t.warps_k
     cdef int64_t resident, rounds, tiles
-    cdef int64_t steps = (g.k + k.step_k - 1) // k.step_k, each
+    cdef int64_t steps = ceil_div(g.k, k.step_k), each
     cdef double slots, products, step, a, b, turns, cost, wait, issue, l2
     k.tile, k.workspace = t[0], 0
-    each = (steps + splits - 1) // splits
+    each = ceil_div(steps, splits)
     g.split_length = <int> (each * k.step_k)
-    k.splits = (steps + each - 1) // each
-    g.m_tiles, g.n_tiles = <int> ((g.m + high - 1) // high), <int> ((g.n + wide - 1) // wide)
+    k.splits = ceil_div(steps, each)
+    g.m_tiles, g.n_tiles = <int> ceil_div(g.m, high), <int> ceil_div(g.n, wide)
     g.splits = <int> k.splits
     k.work_groups = g.m_tiles * <int64_t> g.n_tiles * g.groups * k.splits
     k.table_entries, k.local_words = _entries(k, g.split_length), 0
@@ -354,13 +354,13 @@ cdef bint _settle(mx_nv_small* g, plan_t* k, const tile_t* t, int64_t splits, bi
         return False
     resident = max(1, min(min(REGISTERS // (32 * warps * max(32, _registers(k, t))), 2048 // (32 * warps)),
                           k.local_mem // _local_bytes(t, k.table_entries, k.local_words)))
-    rounds = (k.work_groups + k.units - 1) // k.units
+    rounds = ceil_div(k.work_groups, k.units)
     resident = min(resident, rounds)
-    rounds = (rounds + resident - 1) // resident
-    turns = (each + t.warps_k - 1) // t.warps_k
+    rounds = ceil_div(rounds, resident)
+    turns = ceil_div(each, t.warps_k)
     if k.splits > 1:
         tiles = k.work_groups // k.splits
-        k.workspace = (tiles + 1) // 2 * 16 + k.work_groups * high * wide * 4
+        k.workspace = ceil_div(tiles, 2) * 16 + k.work_groups * high * wide * 4
     if k.size == 4:  # within 6 % in the mean of 105 tiles of 15 problems on an H200
         a = 2 * t.mb * (3.0 if k.a_read == RUNS else (8.0 if k.a_read == IN_LOCAL else 16.0) * (1 + 0.5 * k.masked))
         b = t.nb * ((7.0 - 4 * k.inside) if k.b_read == RUNS else 10.0 if k.b_read == IN_LOCAL else 20.0)
@@ -406,7 +406,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     cdef mx_nv_small trial
     cdef tile_t t
     cdef int64_t block_h, block_w, least_h = 1, least_w = 1, splits, outs, tiles
-    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits
+    cdef bint weights = p.direction == MX_BACKWARD_WEIGHTS, fits, long_sums = False
     cdef int i, j, warps, o, full, near, ahead, a_read, b_read
     memset(&k, 0, sizeof(k))
     memset(&best, 0, sizeof(best))
@@ -419,7 +419,7 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
     if p.direction == MX_BACKWARD_DATA:
         least_h, least_w = p.step[1], p.step[2]
     for o in range(7):     # 1 x 1, 1 x 2, 2 x 2 and so on times the stride
-        block_h, block_w = least_h << (o // 2), least_w << ((o + 1) // 2)
+        block_h, block_w = least_h << (o // 2), least_w << ceil_div(o, 2)
         if o > 0 and (weights or outs * block_h * block_w > ROWS or block_h > 8 * least_h):
             break
         if o > 0 and ((block_h > 1 and p.dilation[1] > 1) or (block_w > 1 and p.dilation[2] > 1)):
@@ -457,9 +457,12 @@ cdef plan_t _plan(Device dev, const mx_conv_problem* p, mx_nv_small* g) noexcept
                             fits = _settle(&trial, &k, &t, splits, near, weights)
                             if full == 0:
                                 tiles = k.work_groups
+                            if fits and k.splits * <double> LONGEST * t.warps_k < trial.k:
+                                long_sums, fits = True, False
                             if fits and (best.cost < 0 or k.cost < best.cost):
                                 best, g[0] = k, trial
     if best.cost < 0:
+        best.long_sums = long_sums
         return best
     g.by_m_tiles, g.by_n_tiles, g.by_groups = divisor(g.m_tiles), divisor(g.n_tiles), divisor(g.groups)
     g.by_image, g.by_row = divisor(g.p * <int64_t> g.q), divisor(g.q)
@@ -510,12 +513,10 @@ cdef class _SmallOffer(ConvOffer):
         cdef const mx_conv_problem* p = self.p
         cdef const plan_t* k = &self.k
         if k.cost < 0:
-            return "a large filter or stride"
+            return "a long sum" if k.long_sums else "a large filter or stride"
         if p.w.type == MX_FLOAT and (self.g.k if p.direction == MX_BACKWARD_WEIGHTS else
                                      self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        if k.splits * <double> LONGEST * k.tile.warps_k < self.g.k:
-            return "a long sum"
         if k.cost > LARGEST * CLOCKS:
             return "a large problem"
         return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
@@ -527,7 +528,7 @@ cdef class _SmallOffer(ConvOffer):
         cdef int64_t high = 16 * k.tile.mb * k.tile.warps_m, wide = 8 * k.tile.nb * k.tile.warps_n
         cdef int64_t threads = 32 * k.tile.warps_m * k.tile.warps_n * k.tile.warps_k
         cdef int64_t steps = (self.g.split_length + k.step_k * k.tile.warps_k - 1) // (k.step_k * k.tile.warps_k)
-        cdef double rounds = (k.work_groups + k.units - 1) // k.units
+        cdef double rounds = ceil_div(k.work_groups, k.units)
         cdef double read = _bytes(&self.g, k, high, wide, self.p.direction == MX_BACKWARD_WEIGHTS)
         t.launch = 1
         t.single = own if k.a_read == SINGLE and k.b_read == SINGLE else 0

@@ -4,16 +4,17 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step
+from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport type_token
+from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of, type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, megabytes,
     mx_nv_merged, mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k,
     pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, ceil_div, divisor, has_wgmma, mx_nv_conv, mx_nv_divisor, set_grid,
-    set_packed_w, set_taps, stride_of, struct_arg, up,
+    ALIGN, LONGEST, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_divisor, set_grid, set_packed_w, set_taps,
+    struct_arg,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
@@ -22,7 +23,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 
     ctypedef struct mx_nv_tiles:
         int tiles, across, down
-        mx_nv_divisor by_tiles, by_across, by_down
+        mx_divisor by_tiles, by_across, by_down
         mx_nv_phase phases[16]
 
     ctypedef struct mx_nv_rows:
@@ -36,7 +37,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int filters, columns, reduced, folded, taps_across
         int down, across, tiles, slices, splits
         int w_k, w_c, w_h, w_w
-        mx_nv_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
+        mx_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
 
 cdef enum:
     WEIGHT_TILES = 8
@@ -145,7 +146,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
         o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
         o.low = h0 * o.pitch + w0
         o.span = h1 * o.pitch + w1 - o.low
-    o.depths = up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    o.depths = ceil_div(g.taps_h * g.taps_w * g.reduced, 64)
     w_bytes = o.depths * o.filters * 128
     o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position)
                    - mirrored)
@@ -156,7 +157,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
 
 cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
     cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
-    cdef int64_t tiles = up(images * o.rows * o.pitch, 256) // 256, each = (tiles + units - 1) // units
+    cdef int64_t tiles = ceil_div(images * o.rows * o.pitch, 256), each = ceil_div(tiles, units)
     cdef list args = list(operand_args(r, g))
     cdef mx_nv_rows rows
     rows.conv = g[0]
@@ -169,7 +170,7 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
         VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
         PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths,
         W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue))
-    return Step(spec, tuple(args), ((tiles + each - 1) // each * 640,), (640,))
+    return Step(spec, tuple(args), (ceil_div(tiles, each) * 640,), (640,))
 
 
 cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
@@ -245,8 +246,8 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
     if phases == 1:
         whole = _rows_of(r, g)
         if whole.used:
-            tiles = up(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256) // 256
-            tiles = (tiles + units - 1) // units
+            tiles = ceil_div(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256)
+            tiles = ceil_div(tiles, units)
             t.row_positions += tiles
             t.row_depths += tiles * whole.depths
             return
@@ -255,8 +256,8 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
         t.shared += best.cost
     else:
         t.counted += best.cost
-    t.rounds += (best.tiles + best.groups - 1) // best.groups
-    t.unrounded += best.cost * (<double> best.tiles / units / ((best.tiles + units - 1) // units))
+    t.rounds += ceil_div(best.tiles, best.groups)
+    t.unrounded += best.cost * (<double> best.tiles / units / ceil_div(best.tiles, units))
     t.narrow += (g.pixels * <double> g.filters * g.groups * phases * 2e-6
                  * (8 // widest(g, g.y_c == 1 and g.filters > 1) - 1))
     if r.x_pixels == 4:
@@ -327,7 +328,7 @@ cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t
 
 
 cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
-    return up(g.taps_h * g.taps_w * g.reduced, 64) // 64
+    return ceil_div(g.taps_h * g.taps_w * g.reduced, 64)
 
 
 cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
@@ -395,7 +396,7 @@ cdef Step _stepped(Device dev, const mx_conv_problem* p, const mx_tensor* stride
     g.by_step_h, g.by_step_w = divisor(step_h), divisor(step_w)
     spec = KernelSpec("conv/nvidia/pack.cl", name, X_TYPE=type_token(p.w.type), VEC=vector, STEP=step)
     return Step(spec, slots + (struct_arg(&g, sizeof(g)),) + scaling,
-                (up((planes + each - 1) // each * runs, 256),), (256,))
+                (up(ceil_div(planes, each) * runs, 256),), (256,))
 
 
 cdef int64_t _packed_bytes(const mx_tensor* x) noexcept nogil:
@@ -475,10 +476,10 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
     m.used = (p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
               and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
     m.filters = up(a * b * p.w.len[1], 8)
-    m.p, m.q = (p.x.len[3] + a - 1) // a, (p.x.len[4] + b - 1) // b
+    m.p, m.q = ceil_div(p.x.len[3], a), ceil_div(p.x.len[4], b)
     # Phase r meets dy at (r + pad - tap) / stride from its place.
     m.first_h, m.first_w = ceil_div(p.pad[1] - p.w.len[3] + 1, a), ceil_div(p.pad[2] - p.w.len[4] + 1, b)
-    m.taps_h, m.taps_w = (p.pad[1] + a - 1) // a - m.first_h + 1, (p.pad[2] + b - 1) // b - m.first_w + 1
+    m.taps_h, m.taps_w = ceil_div(p.pad[1], a) - m.first_h + 1, ceil_div(p.pad[2], b) - m.first_w + 1
     return m
 
 
@@ -682,8 +683,8 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     that they should fit into the L2.  Partial sums are written and read.
     """
     cdef split_k_t s = split_k_operands(p, True), t
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH, units = max(1, dev.compute_units)
-    cdef int64_t number, splits, at_once, least = up(slices * DEPTH, LONGEST) // LONGEST
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH), units = max(1, dev.compute_units)
+    cdef int64_t number, splits, at_once, least = ceil_div(slices * DEPTH, LONGEST)
     cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
     cdef double cost, best = -1, part, end
     cdef int i
@@ -696,12 +697,12 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
         at_once = units * TILES[i].resident
         part, end = TILES[i].down * TILES[i].across * 8 / PARTIAL_SPEED, TILES[i].end
         t.tile, t.tiles = i, number
-        for splits in range(least, max(least, min(4 * at_once // number + 2, (slices + 1) // 2)) + 1):
-            t.split_slices = (slices + splits - 1) // splits
-            t.splits = (slices + t.split_slices - 1) // t.split_slices
+        for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
+            t.split_slices = ceil_div(slices, splits)
+            t.splits = ceil_div(slices, t.split_slices)
             t.groups = number * t.splits
             t.slots = t.groups
-            cost = max((t.groups + at_once - 1) // at_once * (t.split_slices * TILES[i].slice + end),
+            cost = max(ceil_div(t.groups, at_once) * (t.split_slices * TILES[i].slice + end),
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
@@ -730,7 +731,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = self.split_k(dev, &read)
         cdef const tile_t* tile = &TILES[s.tile]
-        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = (s.groups + at_once - 1) // at_once
+        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
         t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
                     + (s.x_slot == SLOT_WORKSPACE))
         if s.narrow.used:
@@ -786,14 +787,14 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t*
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
-    cdef int64_t slices = up(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH) // DEPTH
-    cdef int64_t summed = s.splits if s.splits else (slices + s.split_slices - 1) // s.split_slices + 1
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
+    cdef int64_t summed = s.splits if s.splits else ceil_div(slices, s.split_slices) + 1
     cdef int64_t shares = 8 if summed > 16 else 4 if summed > 8 else 1
     cdef mx_nv_tile_sum g
     g.channels, g.taps_w, g.filters, g.columns = (
         <int> p.w.len[1], <int> p.w.len[4], <int> filters, <int> s.columns)
     g.reduced, g.folded, g.taps_across = <int> s.reduced, <int> folded, <int> taps_across
-    g.down, g.across = <int> (up(filters, tile.down) // tile.down), <int> (up(s.columns, tile.across) // tile.across)
+    g.down, g.across = <int> ceil_div(filters, tile.down), <int> ceil_div(s.columns, tile.across)
     g.tiles, g.slices, g.splits = <int> s.tiles, <int> slices, <int> s.splits
     g.w_k, g.w_c, g.w_h, g.w_w = (
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))

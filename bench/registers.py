@@ -41,6 +41,8 @@ def entries(info) -> Iterator[tuple[str, str, bytes]]:
         lines = path.read_bytes().split(b"\n", 40)
         fields = dict(line.decode().split(": ", 1) for line in lines if b": " in line[:40])
         file, options = (ast.literal_eval(fields[name]) for name in ("file", "options"))
+        if not (programs.KERNELS / file).exists():  # another build's
+            continue
         binary = programs.read_entry(path, programs.header(info, file, options))
         if binary is not None:
             yield file, options, binary

@@ -1,6 +1,9 @@
 """What all tests share: a cache folder of their own, the devices to run on, and random numbers that can be repeated."""
 
 import collections
+import contextlib
+import ctypes
+import gc
 import itertools
 import os
 import random
@@ -20,12 +23,14 @@ os.environ["TESTS_FOLDER"] = CACHE
 DRAW = int(os.environ.setdefault("TESTS_DRAW", str(secrets.randbits(32))))
 os.environ["MIOPYX_CACHE_DIR"] = os.path.join(CACHE, "cache")
 os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
+# Handles that end would write their programs, which takes a third of the time.  PoCL keeps its own.
+os.environ["MIOPEN_DISABLE_CACHE"] = "1"
 
 import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from problems import write_costs  # noqa: E402
+from problems import resident, write_costs  # noqa: E402
 
 import miopyx  # noqa: E402
 from miopyx.choose import _costs  # noqa: E402
@@ -61,7 +66,7 @@ def pytest_addoption(parser):
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
     group.addoption("--long", action="store_true",
-                    help="all cases of tests marked `pairwise` or `each`, whole loops, and tests marked `long`")
+                    help="all cases of tests marked `pairwise`, `each` or `some`, whole loops, tests marked `long`")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
 
 
@@ -69,6 +74,7 @@ def pytest_configure(config):
     for line in ("long: takes long and finds what others seldom miss; runs with --long only",
                  "pairwise: without --long a random few of the cases that hold every pair of two parameters' values",
                  "each: without --long a random few of the cases that hold every value of every parameter",
+                 "some(number): without --long so many of the cases, on each device, drawn at random",
                  "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
         config.addinivalue_line("markers", line)
 
@@ -93,6 +99,15 @@ def _draw(items, size):
     return kept
 
 
+def _slow_ones_first(items):
+    """Let each of xdist's processes, which get equal shares of the list, end with short tests, easily shared out."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.path.stem in SLOW_FILES]
+    quick = [item for item in items if item.path.stem not in SLOW_FILES]
+    items[:] = [item for i in range(count) for part in (slow, quick)
+                for item in part[i * len(part) // count:(i + 1) * len(part) // count]]
+
+
 def pytest_collection_modifyitems(config, items):
     functions = collections.defaultdict(list)
     for item in items:
@@ -105,12 +120,17 @@ def pytest_collection_modifyitems(config, items):
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
     for cases in functions.values():
+        some = cases[0].get_closest_marker("some")
+        if some:
+            left_out |= set(cases) - set(random.Random(f"{DRAW} {cases[0].nodeid}").sample(
+                cases, min(some.args[0], len(cases))))
         for size, marker in ((1, "each"), (2, "pairwise")):
             if len(cases) > 1 and cases[0].get_closest_marker(marker):
                 left_out |= set(cases) - _draw(cases, size)
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+    _slow_ones_first(items)
 
 
 def pytest_unconfigure():
@@ -162,6 +182,12 @@ def setting(monkeypatch):
 
 
 @pytest.fixture
+def keep_programs(setting):
+    """Let handles of this test keep their programs on disk, as they do outside of tests."""
+    setting(MIOPEN_DISABLE_CACHE=0)
+
+
+@pytest.fixture
 def user_folder(tmp_path, setting):
     """Let this test begin with empty databases of the user's; return their folder."""
     folder = tmp_path / "databases"
@@ -169,43 +195,53 @@ def user_folder(tmp_path, setting):
     return folder
 
 
-def _destroy(handles):
-    """Destroy handles at the end without writing their programs, which takes minutes."""
-    shutil.rmtree(CACHE, ignore_errors=True)
-    for handle in handles:
+SHARED = {}  # the handles of `handles` and `pretend`
+MEMORY = 600 << 20  # bytes of a process, above which shared handles are made anew for the next file
+
+
+def _let_go():
+    """Destroy the shared handles, and return what they had to the system."""
+    for handle in SHARED.values():
         miopyx.miopenDestroy(handle)
+    SHARED.clear()
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # a C library without it
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _not_too_much():
+    yield
+    if resident() > MEMORY:
+        _let_go()
 
 
 @pytest.fixture(scope="session")
 def handles():
     """Return a function from a device's name to a handle that all tests share, so that each program is built once."""
-    made = {}
-
     def handle_of(name):
-        if name not in made:
-            made[name] = miopyx.Handle(name)
-        return made[name]
+        if name not in SHARED:
+            SHARED[name] = miopyx.Handle(name)
+        return SHARED[name]
 
     yield handle_of
-    _destroy(made.values())
+    _let_go()
 
 
 @pytest.fixture(scope="session")
 def pretend():
     """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them."""
-    made = {}
-
     def handle_of(name, /, **fields):
         key = name, *sorted(fields.items())
-        if key not in made:
+        if key not in SHARED:
             info = devices.find(name)._replace(**fields)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(devices, "find", lambda _: info)
-                made[key] = miopyx.Handle(name)
-        return made[key]
+                SHARED[key] = miopyx.Handle(name)
+        return SHARED[key]
 
     yield handle_of
-    _destroy(made.values())
+    _let_go()
 
 
 @pytest.fixture(scope="session")

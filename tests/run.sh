@@ -38,7 +38,8 @@ phase "build and install, with what the tests need" python -m pip install --disa
 phase "OpenCL runtime" python tests/install_runtime.py
 phase "lint" lint
 phase "stubs" stubs
-phase "tests" pytest -n "${JOBS:-$cores}" --dist worksteal "$@"
+# The code in pages is run with the documents.
+phase "tests" pytest -n "${JOBS:-$cores}" --dist worksteal --ignore tests/test_docs.py "$@"
 phase "documents" env PYTHON=python bash docs/build.sh
 
 printf '\n== seconds\n'

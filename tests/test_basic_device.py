@@ -47,6 +47,7 @@ def test_which_one_is_meant(capsys):
 
 
 @needs_it
+@pytest.mark.some(1)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_calls_with_host_memory_and_buffers(handles, rng, direction):
     problem = Problem(handles(BASIC.name), rng)
@@ -61,6 +62,7 @@ def test_calls_with_host_memory_and_buffers(handles, rng, direction):
 
 
 @needs_it
+@pytest.mark.some(5)
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("case", conv_cases("smoke"), ids=lambda case: case.text.replace(" ", ","))
 def test_solvers_run_on_it(handles, host, rng, case, layout):
@@ -69,9 +71,10 @@ def test_solvers_run_on_it(handles, host, rng, case, layout):
     example = Example(case, "float32", layout, rng, host)
     for direction in DIRECTIONS:
         problem = example.problem(direction)
-        for solver in registry.CONV:
-            if solver.why_not(handle.device, problem) is None:
-                check(handle, example, direction, solver, rng)
+        able = [s for s in registry.CONV if s.why_not(handle.device, problem) is None]
+        assert able
+        for solver in able:
+            check(handle, example, direction, solver, rng)
 
 
 def names_seen(**environment):

@@ -22,6 +22,7 @@ from miopyx.errors import BadParmError, InvalidValueError
 from miopyx.runtime import _opencl, programs
 from miopyx.values import config
 
+pytestmark = pytest.mark.usefixtures("keep_programs")
 TINY = """
 __kernel void tiny(__global int *y)
 {

@@ -306,12 +306,10 @@ def test_tolerances(arguments, limit):
     assert verify.tolerance(*arguments) == pytest.approx(limit)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("convint8")])
 def test_magnitudes_bound_the_sums(case):
     """Of each element's products, and they are not many times more."""
     problem = make(parse_line(case))
-    if problem.dtype == "int8":
-        return
     for direction in problem.directions:
         views, computed = the_three(problem, direction), problem.computes(direction)
         exact = by_definition(problem.geometry, **{role: np.abs(view) for role, view in views.items()})
@@ -404,12 +402,14 @@ def test_lines_of_a_run(device_name, capsys):
         assert re.fullmatch(pattern, line), line
 
 
+@pytest.mark.each
+@pytest.mark.parametrize("more", [[], ["-m", "trans", "-u", "2", "-v", "2", "-Y", "1"],
+                                  ["-g", "2", "-O", "NHWC", "-I", "NHWC"]], ids=["plain", "transposed", "groups"])
 @pytest.mark.parametrize("operation", ["conv", "convfp16", "convbfp16", "convfp64", "convint8"])
-def test_types_and_modes(operation, device_name):
-    for more in ([], ["-m", "trans", "-u", "2", "-v", "2", "-Y", "1"], ["-g", "2", "-O", "NHWC", "-I", "NHWC"]):
-        if operation == "convint8" and "-m" in more:
-            continue
-        assert main([operation, *SMALL, *more, "-i", "1", "--device", device_name]) == 0
+def test_types_and_modes(operation, more, device_name):
+    if operation == "convint8" and "-m" in more:
+        more = []
+    assert main([operation, *SMALL, *more, "-i", "1", "--device", device_name]) == 0
 
 
 def test_three_dimensions(device_name):

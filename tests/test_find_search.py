@@ -19,7 +19,7 @@ def struct_of(problem, direction=0):
 
 
 @pytest.fixture
-def again(opencl_name, user_folder, setting, tmp_path):
+def again(opencl_name, user_folder, keep_programs, setting, tmp_path):
     """Return a function that makes a fresh handle, as another process would have one; searches are short."""
     setting(MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="3", MIOPEN_COMPILE_PARALLEL_LEVEL="1")
     shutil.rmtree(config.cache_dir() / "searches", ignore_errors=True)  # what another test did not end

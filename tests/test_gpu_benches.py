@@ -39,6 +39,7 @@ def test_what_ptxas_reports_is_read(bench):
         "second": {"registers": 30, "local_memory": 0, "spilled": 0}}
 
 
+@pytest.mark.usefixtures("keep_programs")
 def test_entries_of_the_cache_are_those_of_the_device(bench, opencl_handle, monkeypatch):
     """A program that was just built is found with its binary; a damaged entry is not."""
     from miopyx.runtime import programs
@@ -47,6 +48,11 @@ def test_entries_of_the_cache_are_those_of_the_device(bench, opencl_handle, monk
     monkeypatch.setattr(programs, "_later", {})  # what other tests left takes minutes to write
     programs.build(opencl_handle.device, "layers/activation.cl", "-D TYPE=float")
     programs.store()
+    # One of a kernel that another build had.
+    made = next(path for path in Path(config.cache_dir(), "programs").glob("*/*.bin")
+                if b"\nfile: 'layers/activation.cl'" in path.read_bytes())
+    other = made.with_name("0" * len(made.stem) + ".bin")
+    other.write_bytes(made.read_bytes().replace(b"layers/activation.cl", b"layers/no_kernel_it.cl", 1))
     found = {(file, options) for file, options, _ in bench("registers").entries(opencl_handle.device.info)}
     assert ("layers/activation.cl", "-D TYPE=float") in found
     for path in Path(config.cache_dir(), "programs").glob("*/*.bin"):
@@ -57,7 +63,7 @@ def test_entries_of_the_cache_are_those_of_the_device(bench, opencl_handle, monk
     assert "layers/activation.cl" not in found
 
 
-def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle):
+def test_find_lists_fills_a_find_db(tmp_path, bench, opencl_handle, keep_programs):
     commands = tmp_path / "list.txt"
     commands.write_text("conv -n 2 -c 8 -H 7 -W 7 -k 4 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 0\n"
                         "convfp16 -n 1 -c 4 -H 5 -W 5 -k 4 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -F 1\n")

@@ -1,6 +1,6 @@
 """Nothing stays behind: objects, memory and OpenCL's references over many cycles of making, using and destroying.
 
-LEAK_CYCLES sets the number of cycles (default 1000), for example:
+LEAK_CYCLES sets the number of cycles (default 500), for example:
 
     LEAK_CYCLES=100000 pytest tests/test_leaks.py -k cycles -s
 
@@ -25,7 +25,7 @@ from problems import DIRECTIONS, Problem
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, TensorDescriptor
 
-CYCLES = int(os.environ.get("LEAK_CYCLES", "1000"))
+CYCLES = int(os.environ.get("LEAK_CYCLES", "500"))
 C = ctypes.CDLL(None)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -162,10 +162,9 @@ def cycles_of(handle, problem):
     # How much of the cycles each is worth: an OpenCL context takes milliseconds to make.
     shares = {descriptors: 1, handles: 1, new_plans: 1, plan_calls: 1, buffers: 1, arrays: 1, immediate: 1,
               algorithm: 1, queries: 1, changed_descriptors: 1, profiling: 1, errors: 1}
-    if queue is not None:
-        shares[handles_and_contexts] = 10
-        if not handle.device.shares_memory:
-            del shares[arrays]
+    shares[handles_and_contexts] = 1 if queue is None else 10
+    if queue is not None and not handle.device.shares_memory:
+        del shares[arrays]
     return shares
 
 
@@ -177,11 +176,12 @@ WAYS = ("descriptors", "handles", "handles_and_contexts", "new_plans", "plan_cal
 def test_cycles_leave_nothing_behind(device_name, way, rng):
     with miopyx.Handle(device_name) as handle:
         shares = {cycle.__name__: (cycle, share) for cycle, share in cycles_of(handle, small(handle, rng)).items()}
-        if way in shares:
-            cycle, share = shares[way]
-            # Each setting of a descriptor is new to a handle, which remembers thousands of them.
-            check_level(f"{handle.device.name} {way}", cycle, handle.finish, CYCLES // share,
-                        6000 if way == "changed_descriptors" else 100)
+        if way not in shares:
+            pytest.skip("the device has memory of its own")
+        cycle, share = shares[way]
+        # Each setting of a descriptor is new to a handle, which remembers thousands of them.
+        check_level(f"{handle.device.name} {way}", cycle, handle.finish, CYCLES // share,
+                    6000 if way == "changed_descriptors" else 100)
 
 
 # OpenCL's own counts

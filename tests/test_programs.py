@@ -17,6 +17,7 @@ from miopyx.runtime import _opencl, programs
 from miopyx.values import config, logs
 
 FILE, OPTIONS = "layers/bias.cl", "-D ROWS=1"
+pytestmark = pytest.mark.usefixtures("keep_programs")
 FIELDS = ("file", "options", "platform", "platform version", "device", "isa", "driver", "library", "source", "binary")
 
 

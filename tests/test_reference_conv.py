@@ -436,7 +436,7 @@ def test_alpha_zero_keeps_nan_and_beta_zero_reads_nothing():
 # ---- Threads, forks, variants ----
 
 def test_callers_at_the_same_time():
-    case = Case(FORWARD, 2, 30, 40, (1, 20, 20), (1, 3, 3), (0, 1, 1), threads=2)
+    case = Case(FORWARD, 2, 30, 40, (1, 10, 10), (1, 3, 3), (0, 1, 1), threads=2)
     errors = []
 
     def work(seed):

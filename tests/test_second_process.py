@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("keep_programs")
 CHILD = textwrap.dedent("""
     import json, sys, time
     import numpy as np

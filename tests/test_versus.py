@@ -118,6 +118,7 @@ def test_errors_on_a_device_are_found_everywhere(convolutions, handles, rng, mon
         assert found[1] > 1e-3
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("plain", [False, True])
 def test_one_layer_beside_pytorch(tmp_path, plain):
     pytest.importorskip("torch")

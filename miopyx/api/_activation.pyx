@@ -11,7 +11,7 @@ from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationDescriptor, as_activation, read_backward,
 )
-from ._operation cimport Signature, arg_t, require_plain_scalars
+from ._operation cimport Signature, arg_t, require_handle, require_plain_scalars
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import UnknownError
@@ -105,6 +105,7 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     MIOpenNotImplementedError
         Where lengths or types differ, or for another type.
     """
+    require_handle(handle)
     cdef arg_t[3] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
     cdef double[4] numbers
@@ -155,6 +156,7 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     UnknownError, BadParmError, MIOpenNotImplementedError
         As for miopenActivationForward.
     """
+    require_handle(handle)
     cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
     cdef arg_t[5] descriptors = [<arg_t> activ, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[4] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx]

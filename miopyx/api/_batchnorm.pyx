@@ -8,7 +8,7 @@ from miopyx.values._args cimport to_double, to_flag
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING
 from miopyx.problem._batchnorm cimport BatchNormProblem, derive, to_mode
-from ._operation cimport Signature, arg_t, require_plain_scalars
+from ._operation cimport Signature, arg_t, require_handle, require_plain_scalars
 
 from miopyx.errors import BadParmError, UnknownError
 
@@ -73,6 +73,7 @@ cdef inline bint _both(arg_t* buffers, int first, str name, str other) except -1
 cdef int _train(Signature signature, object handle, object bn_mode, object alpha, object beta, arg_t* descriptors,
                 arg_t* buffers, object factor, object epsilon) except -1:
     """`buffers` are the eight of training."""
+    require_handle(handle)
     cdef int mode = to_mode(bn_mode)
     cdef bint running = _both(buffers, 4, "resultRunningMean", "resultRunningVariance")
     cdef bint save = _both(buffers, 6, "resultSaveMean", "resultSaveInvVariance")
@@ -85,6 +86,7 @@ cdef int _train(Signature signature, object handle, object bn_mode, object alpha
 cdef int _infer(Signature signature, Signature training, object handle, object bn_mode, object alpha, object beta,
                 arg_t* descriptors, arg_t* buffers, object epsilon) except -1:
     """`buffers` are the six of inference, and room for two."""
+    require_handle(handle)
     cdef int mode = to_mode(bn_mode)
     cdef double[4] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0]
     if <object> buffers[4] is None or <object> buffers[5] is None:  # statistics of the batch itself
@@ -97,6 +99,7 @@ cdef int _infer(Signature signature, Signature training, object handle, object b
 cdef int _backward(Signature signature, object handle, object bn_mode, object alpha, object beta,
                    object alpha_parameters, object beta_parameters, arg_t* descriptors, arg_t* buffers,
                    object epsilon) except -1:
+    require_handle(handle)
     cdef int mode = to_mode(bn_mode)
     cdef bint saved = _both(buffers, 6, "savedMean", "savedInvVariance")
     cdef double[4] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0]

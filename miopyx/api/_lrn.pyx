@@ -7,7 +7,7 @@ from miopyx.values._args cimport to_double, to_flag
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
-from ._operation cimport Signature, arg_t
+from ._operation cimport Signature, arg_t, require_handle
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import UnknownError
@@ -123,6 +123,7 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
     MIOpenNotImplementedError
         For another type.
     """
+    require_handle(handle)
     cdef bint save = to_flag(do_backward, "do_backward")
     cdef arg_t[3] descriptors = [<arg_t> lrnDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workSpace]
@@ -154,6 +155,7 @@ def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, be
     UnknownError, BadParmError, MIOpenNotImplementedError
         As for miopenLRNForward.
     """
+    require_handle(handle)
     cdef arg_t[5] descriptors = [<arg_t> lrnDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[5] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx, <arg_t> workSpace]
     _require_unscaled(alpha, beta)

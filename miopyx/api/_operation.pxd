@@ -4,7 +4,7 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from miopyx.engine._handle cimport STAMPS, Handle
+from miopyx.engine._handle cimport STAMPS, Handle, check_handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._problem cimport Problem
@@ -33,6 +33,13 @@ cdef class Signature:
 cdef Invoker prepare(Handle handle, Problem problem, const uint64_t* stamp, int count, int64_t call)
 cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyObject** data, tuple names,
                 const double* scalars) except -1
+cdef inline int require_handle(object handle) except -1:
+    """What a function looks at first; `run` sees whether the handle is alive."""
+    if not isinstance(handle, Handle):
+        check_handle(handle)
+    return 0
+
+
 cdef int check_plain_scalars(object alpha, object beta, type error) except -1
 
 

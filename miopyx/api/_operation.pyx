@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 from miopyx.values._args cimport to_double
-from miopyx.engine._handle cimport STAMPS, Handle, as_handle, check_handle, memo_mix, memo_start, recall_by
+from miopyx.engine._handle cimport STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
 from miopyx.engine._binding cimport OWN, call_t
 from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
@@ -62,13 +62,12 @@ cdef class Signature:
                  unsigned left_out) except -1:
         """A call: find what runs the problem, or prepare it, check and bind the buffers, and enqueue.
 
-        `numbers` are MX_SCALARS.  Bit i of `left_out`: buffer i goes nowhere and is not looked at.
+        `handle` was checked by require_handle.  `numbers` are MX_SCALARS.  Bit i of `left_out`: buffer i goes nowhere
+        and is not looked at.
         """
         cdef call_t call
         cdef int order[MX_SLOTS]
         cdef int i
-        if not isinstance(handle, Handle):
-            check_handle(handle)
         call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, OWN
         if left_out:
             for i in range(self.buffers):

@@ -9,7 +9,7 @@ from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD
 from miopyx.problem._pooling cimport (
     POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size,
 )
-from ._operation cimport Signature, arg_t, require_plain_scalars
+from ._operation cimport Signature, arg_t, require_handle, require_plain_scalars
 
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import BadParmError, UnknownError
@@ -291,6 +291,7 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     MIOpenNotImplementedError
         For other types, or types that differ.
     """
+    require_handle(handle)
     cdef arg_t[3] descriptors = [<arg_t> poolDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workSpace]
     cdef PoolingDescriptor pool = as_pooling(poolDesc, "poolDesc")
@@ -350,6 +351,7 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
     MIOpenNotImplementedError
         For other types, or types that differ.
     """
+    require_handle(handle)
     cdef arg_t[5] descriptors = [<arg_t> poolDesc, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[3] buffers = [<arg_t> dy, <arg_t> dx, <arg_t> workSpace]
     cdef bint indexed = as_pooling(poolDesc, "poolDesc").mode == POOL_MAX

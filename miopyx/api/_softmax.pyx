@@ -4,13 +4,12 @@ Names and argument order are the header's; output pointers became return values 
 """
 
 from miopyx.values._args cimport to_double
-from miopyx.engine._handle cimport as_handle
 from miopyx.values._types cimport MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD
 from miopyx.problem._softmax cimport (
     ACCURATE, CHANNEL, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxDescriptor, as_softmax, to_algorithm,
     to_mode,
 )
-from ._operation cimport Signature, arg_t
+from ._operation cimport Signature, arg_t, require_handle
 
 from miopyx.problem._softmax import SoftmaxProblem
 
@@ -73,6 +72,7 @@ cdef int _backward(object handle, object alpha, object y_desc, object y, object 
 
 def miopenSoftmaxForward(handle, alpha, xDesc, x, beta, yDesc, y):
     """y = alpha * softmax(x) + beta * y over channels: miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
+    require_handle(handle)
     _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(ACCURATE, CHANNEL))
 
 
@@ -108,12 +108,13 @@ def miopenSoftmaxForward_V2(handle, alpha, xDesc, x, beta, yDesc, y, algorithm, 
     MIOpenNotImplementedError
         For another type.
     """
-    as_handle(handle)
+    require_handle(handle)
     _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(to_algorithm(algorithm), to_mode(mode)))
 
 
 def miopenSoftmaxBackward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
     """dx = alpha * gradient + beta * dx over channels: miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
+    require_handle(handle)
     _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(ACCURATE, CHANNEL))
 
 
@@ -143,7 +144,7 @@ def miopenSoftmaxBackward_V2(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, 
     BadParmError, MIOpenNotImplementedError
         As for miopenSoftmaxForward_V2, and where the strides of y and dy differ.
     """
-    as_handle(handle)
+    require_handle(handle)
     _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(to_algorithm(algorithm), to_mode(mode)))
 
 

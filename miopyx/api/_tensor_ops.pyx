@@ -17,7 +17,7 @@ from miopyx.values._types cimport (
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_RAW, TensorProblem, copies_only,
 )
-from ._operation cimport Signature, arg_t
+from ._operation cimport Signature, arg_t, require_handle
 
 from operator import index
 
@@ -76,6 +76,7 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
     MIOpenNotImplementedError
         For other types.
     """
+    require_handle(handle)
     cdef int op = to_member(tensorOp, "miopenTensorOp_t", "tensorOp")
     cdef arg_t[3] descriptors = [<arg_t> aDesc, <arg_t> bDesc, <arg_t> cDesc]
     cdef arg_t[3] buffers = [<arg_t> A, <arg_t> B, <arg_t> C]
@@ -105,6 +106,7 @@ def miopenSetTensor(handle, yDesc, y, alpha):
     MIOpenNotImplementedError
         For other types.
     """
+    require_handle(handle)
     cdef TensorDescriptor desc = as_tensor(yDesc, "yDesc")
     cdef arg_t[1] descriptors = [<arg_t> desc], buffers = [<arg_t> y]
     cdef double[4] numbers = [0, 0, 0, 0]
@@ -130,6 +132,7 @@ def miopenScaleTensor(handle, yDesc, y, alpha):
     UnknownError
         Beyond 5 dimensions.
     """
+    require_handle(handle)
     cdef arg_t[1] descriptors = [<arg_t> yDesc], buffers = [<arg_t> y]
     cdef double[4] numbers = [to_double(alpha, "alpha"), 0, 0, 0]
     _SCALE.run(handle, descriptors, buffers, numbers, 0, 0)
@@ -162,6 +165,7 @@ def miopenTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     MIOpenNotImplementedError
         For int8 and int64 with another alpha or beta.
     """
+    require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> xDesc, <arg_t> yDesc], buffers = [<arg_t> x, <arg_t> y]
     cdef double[4] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
     cdef int flags = TENSOR_COPY if numbers[0] == 1 and numbers[1] == 0 else 0
@@ -186,6 +190,7 @@ def copy_tensor(handle, src_desc, src, dst_desc, dst):
     UnknownError
         Beyond 5 dimensions.
     """
+    require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
     cdef double[4] numbers = [1, 0, 0, 0]
     _COPY.run(handle, descriptors, buffers, numbers, TENSOR_COPY | TENSOR_RAW, 0)
@@ -216,6 +221,7 @@ def cast_tensor(handle, alpha, clamping, src_desc, src, dst_desc, dst):
     UnknownError
         Beyond 5 dimensions.
     """
+    require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
     cdef double[4] numbers = [to_double(alpha, "alpha"), 0, 0, 0]
     _CAST.run(handle, descriptors, buffers, numbers, _clamping(clamping), 0)

@@ -144,13 +144,14 @@ def read(path):
 
 cdef tuple _parsed(bytes data, crc32):
     cdef bytes first, body
+    cdef Py_ssize_t seal = max(0, len(data) - 10)
     first, _, _ = data.partition(b"\n")
     if not first.startswith(_FIRST + b" "):
         raise ValueError("another kind of file")
     if first != b"%b %d" % (_FIRST, VERSION):
         raise ValueError(f"version {first[len(_FIRST) + 1:][:20].decode('ascii', 'replace')}")
-    body = data[:-10]
-    if data[-10:] != b"#%08x\n" % crc32(body):
+    body = data[:seal]
+    if data[seal:] != b"#%08x\n" % crc32(body):
         raise ValueError("its checksum is another")
     lines = body.decode().splitlines()
     found = []

@@ -30,6 +30,11 @@ cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
         int y_first, y_g, y_n, y_c, y_h, y_w
         mx_divisor by_image, by_row
 
+    ctypedef struct mx_nv_volume:
+        mx_nv_conv conv
+        int x_d, w_d, y_d
+        mx_divisor by_plane
+
     ctypedef struct mx_nv_sum:
         int rows, channels, taps_h, taps_w
         int splits, pitch, partial_c, partial_tap
@@ -49,7 +54,12 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
 cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil
 cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t taps_w) noexcept nogil
-cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
+cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t o, int64_t a, int64_t b) noexcept nogil
+cdef bint is_volume(const mx_conv_problem* p) noexcept nogil
+cdef mx_conv_problem folded(const mx_conv_problem* p) noexcept nogil
+cdef int64_t plane_rows(const mx_tensor* t) noexcept nogil
+cdef int deep(int64_t depth, int64_t rows) noexcept nogil
+cdef int64_t both(int64_t member) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil
 cdef int64_t stride_of(const mx_tensor* t, int axis) noexcept nogil
@@ -62,7 +72,7 @@ cdef Arg int_arg(int64_t value)
 cdef Arg float_arg(float value)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
-cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)
+cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=*)
 
 
 cdef class _NvSolver(ConvSolver):

@@ -274,7 +274,7 @@ cdef class NvPairsBwd(_NvPairs):
             for b in range(min(p.step[2], p.x.len[4])):
                 if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
                     o = whole
-                    set_phase(&o.g, p, a, b)
+                    set_phase(&o.g, p, 0, a, b)
                     _count(dev, &o.g, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
@@ -298,7 +298,7 @@ cdef class NvPairsBwd(_NvPairs):
                 if th.count == 0 or tw.count == 0:
                     continue
                 o = whole
-                set_phase(&o.g, p, a, b)
+                set_phase(&o.g, p, 0, a, b)
                 o.tap = <int> (th.first * whole.tap_row + tw.first)
                 o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
                 steps.append(_multiply(dev, &s, &o, to))

@@ -594,10 +594,10 @@ cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_c
     cdef mx_nv_conv y
     memset(g, 0, sizeof(g[0]))
     memset(&y, 0, sizeof(y))
-    set_taps(g, p)
     g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
     y.groups, g.reduced = g.groups, <int> s.reduced
     set_x(g, &p.x, g.channels, up(g.channels, 8) if s.packs_x else 0)
+    set_taps(g, p)
     set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
     steps, tensors = [], []

@@ -1,6 +1,8 @@
 /* What conv/nvidia/hopper.cl and conv/nvidia/hopper_weights.cl share, after conv/nvidia/wgmma.h: slices of 64 numbers
  * of the summed axis, in a ring of STAGES that 128 work-items copy them into and the others multiply from.
  */
+#include "conv/nvidia/volume.h"
+
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 
@@ -25,11 +27,6 @@
 
 #define MX_NO_TAP 0x80000000u
 #if AXES == 3
-/* What a member of mx_nv_volume.conv holds along the depth and along the rows, and their product. */
-#define MX_DEEP(member) ((member) >> 16)
-#define MX_ROW(member) ((int)(short)(member))
-#define MX_BOTH(member) (MX_DEEP(member) * MX_ROW(member))
-
 /* Which taps of a pixel are inside x: bit i says so of tap i across, bit 10 + i down, bit 20 + i along the depth; for
  * up to 10 taps each way.  A tap asks for three bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP_IN_DEPTH(tap_d, tap_h, tap_w) (1u << 20 << (tap_d) | 1u << 10 << (tap_h) | 1u << (tap_w))
@@ -50,8 +47,6 @@ static inline uint mx_taps_in_depth(int d, int h, int w, int taps_h, int taps_w,
            | mx_taps_along(w, g->w, taps_w, g->tap_w);
 }
 #else
-#define MX_BOTH(member) (member)
-
 /* Which taps of a pixel are inside x: bit i says so of tap i across, bit 16 + i down; for less than 16 taps either way.
  * A tap asks for two bits, MX_NO_TAP for one that no pixel has. */
 #define MX_TAP(tap_h, tap_w) (65536u << (tap_h) | 1u << (tap_w))

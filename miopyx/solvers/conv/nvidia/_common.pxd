@@ -58,6 +58,7 @@ cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t o, int64_t 
 cdef bint is_volume(const mx_conv_problem* p) noexcept nogil
 cdef mx_conv_problem folded(const mx_conv_problem* p) noexcept nogil
 cdef int64_t plane_rows(const mx_tensor* t) noexcept nogil
+cdef mx_nv_volume volume(const mx_nv_conv* g, const mx_tensor* x, const mx_tensor* y) noexcept nogil
 cdef int deep(int64_t depth, int64_t rows) noexcept nogil
 cdef int64_t both(int64_t member) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil

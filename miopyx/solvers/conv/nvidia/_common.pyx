@@ -70,6 +70,14 @@ cdef int deep(int64_t depth, int64_t rows) noexcept nogil:
     return <int> (depth << 16 | rows & 0xffff)
 
 
+cdef mx_nv_volume volume(const mx_nv_conv* g, const mx_tensor* x, const mx_tensor* y) noexcept nogil:
+    """What backward weights of a volume take, whose x and dy are read as they lie, or as copies of theirs."""
+    cdef mx_nv_volume v
+    v.conv, v.by_plane, v.w_d = g[0], divisor(g.p & 0xffff), 0
+    v.x_d, v.y_d = g.x_h * <int> plane_rows(x), g.y_h * <int> plane_rows(y)
+    return v
+
+
 cdef int64_t both(int64_t member) noexcept nogil:
     """The rows or taps of a plane, or of all planes."""
     return member if member >> 16 == 0 else (member >> 16) * (member & 0xffff)

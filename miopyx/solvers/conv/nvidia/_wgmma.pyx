@@ -13,7 +13,7 @@ from ._mma cimport (
 )
 from ._common cimport (
     ALIGN, INT_LIMIT, LONGEST, WGMMA_PEAK, both, ceil_div, divisor, gcd, has_wgmma, is_volume, mx_nv_conv,
-    mx_divisor, mx_nv_volume, plane_rows, set_grid,
+    mx_divisor, mx_nv_volume, plane_rows, set_grid, volume,
     set_packed_w, set_taps, stride_of, struct_arg, up,
 )
 
@@ -804,8 +804,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
             X_THROUGH_L1=int(s.narrow.used), **_axes(&g), **TILE_DEFINES[s.tile])
         args = split_k_args(&s, &g)
         if g.p >> 16:
-            v.conv, v.by_plane = g, divisor(g.p & 0xffff)
-            v.x_d, v.y_d, v.w_d = g.x_h * <int> plane_rows(&read.x), g.y_h * <int> plane_rows(&read.y), 0
+            v = volume(&g, &read.x, &read.y)
             args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
         steps.append(Step(spec, args, (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))

@@ -41,11 +41,14 @@ VOLUMES = {
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("name", VOLUMES)
 def test_every_volume(handle, host, rng, name, layout, direction):
+    """Backward data with a stride is left to others."""
+    if registry.BY_NAME["NvPairsFwd"].why_not(handle.device, problem_of(VOLUMES["3x3x3"])) is not None:
+        pytest.skip("needs a Hopper GPU")
     solver, problem = registry.BY_NAME[SOLVERS[direction]], problem_of(VOLUMES[name], "float32", layout, direction)
-    why = solver.why_not(handle.device, problem)
-    if why in ("needs wgmma", "strides of a volume"):
-        pytest.skip(why)
-    check_twice(handle, Example(VOLUMES[name], "float32", layout, rng, host), direction, solver, rng)
+    if name == "strides" and direction == 1:
+        assert solver.why_not(handle.device, problem) == "strides of a volume"
+    else:
+        check_twice(handle, Example(VOLUMES[name], "float32", layout, rng, host), direction, solver, rng)
 
 
 class Problem:

@@ -14,8 +14,9 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, type_token
 from ._common cimport (
-    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, folded, int_arg, is_volume, mx_nv_conv, plane_rows,
-    refuse_sizes, set_packed_w, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial, tensor_cores, up, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, float_arg, folded, int_arg, is_volume, mx_nv_conv,
+    plane_rows, refuse_sizes, set_packed_w, set_phase, set_taps, set_x, set_y, stride_of, struct_arg, sum_partial,
+    tensor_cores, up, weight_count,
 )
 
 cdef enum:
@@ -31,7 +32,8 @@ cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
 cdef int contiguous_pixels(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
     """How many pixels of a 1x1 convolution are copied at a time, 8, 4 or 0: contiguous, whole images, aligned."""
     cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
-    if not is_volume(p) and is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
+    if (not is_volume(p) and is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1)
+            and (t.len[3] == 1 or t.stride[3] == t.len[4])):
         return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
     return 0
 

@@ -175,7 +175,8 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
 
 cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
     """Whether pixel m of y reads pixel m of x alone, and x has no gaps between pixels."""
-    return (g.p >> 16 == 0 and g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1 and g.first_h == 0 and g.first_w == 0
+    return (g.p >> 16 == 0 and g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1
+            and g.first_h == 0 and g.first_w == 0
             and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
 
 
@@ -362,8 +363,8 @@ cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
     """Whether x, of a 1x1 filter, has gaps between columns and would be read by contiguous pixels without them."""
     cdef mx_conv_problem o
-    if (is_volume(p) or p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
-            or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
+    if (is_volume(p) or p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1
+            or p.x.stride[4] == 1 or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
         return False
     o = _gathered(p)
     return contiguous_pixels(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
@@ -505,8 +506,9 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
 cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
     """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels are contiguous."""
     cdef const mx_tensor* x = &p.x
-    return (not is_volume(p) and p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
-            and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
+    return (not is_volume(p) and p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1
+            and p.pad[1] == 0 and p.pad[2] == 0 and (x.len[4] == 1 or x.stride[4] == 1)
+            and (x.len[3] == 1 or x.stride[3] == x.len[4])
             and x.len[3] * x.len[4] > 1 and x.stride[1] != 1)
 
 

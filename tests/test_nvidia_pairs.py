@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from solver_checks import plan
+from cases_reader import conv_case
+from solver_checks import Example, check_twice, plan, problem_of
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
@@ -20,6 +21,34 @@ CASES = {  # n c h w, k r s, pad, stride
     "1x1": ((3, 130, 8, 8), (130, 130, 1, 1), 0, 1),
     "strided": ((2, 66, 10, 10), (70, 66, 3, 3), 1, 2),
 }
+
+VOLUMES = {
+    "3x3x3": conv_case(2, 64, 64, (6, 8, 10), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, many filters": conv_case(2, 72, 330, (4, 9, 7), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, many pixels": conv_case(3, 32, 136, (16, 24, 40), (3, 3, 3), (1, 1, 1)),
+    "uneven filters and pads": conv_case(2, 64, 72, (7, 6, 9), (2, 3, 1), (1, 0, 2)),
+    "strides": conv_case(2, 65, 96, (6, 8, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "dilations": conv_case(2, 40, 64, (9, 8, 7), (3, 2, 3), (2, 1, 3), (1, 1, 1), (2, 1, 3)),
+    "groups": conv_case(2, 128, 64, (5, 6, 7), (3, 3, 3), (1, 1, 1), groups=4),
+    "one plane": conv_case(2, 64, 64, (1, 9, 8), (3, 3, 3), (1, 1, 1)),
+    "flat filters": conv_case(2, 64, 64, (5, 9, 8), (1, 3, 3), (0, 1, 1)),
+    "along the depth": conv_case(2, 64, 72, (8, 6, 5), (3, 1, 1), (1, 0, 0)),
+    "1x1x1": conv_case(3, 64, 128, (4, 6, 8)),
+}
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("name", VOLUMES)
+def test_every_volume(handle, host, rng, name, layout, direction):
+    """Backward data with a stride is left to others."""
+    if registry.BY_NAME["NvPairsFwd"].why_not(handle.device, problem_of(VOLUMES["3x3x3"])) is not None:
+        pytest.skip("needs a Hopper GPU")
+    solver, problem = registry.BY_NAME[SOLVERS[direction]], problem_of(VOLUMES[name], "float32", layout, direction)
+    if name == "strides" and direction == 1:
+        assert solver.why_not(handle.device, problem) == "strides of a volume"
+    else:
+        check_twice(handle, Example(VOLUMES[name], "float32", layout, rng, host), direction, solver, rng)
 
 
 class Problem:

@@ -37,6 +37,30 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "single pixels": conv_case(3, 64, 65, (1, 1), (1, 1), (0, 0)),
     "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
 }
+VOLUMES = {
+    "3x3x3": conv_case(2, 64, 64, (6, 8, 10), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, many filters": conv_case(2, 64, 328, (4, 9, 8), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, many pixels": conv_case(3, 32, 136, (16, 24, 40), (3, 3, 3), (1, 1, 1)),
+    "odd volumes": conv_case(3, 72, 96, (5, 7, 9), (3, 3, 3), (1, 1, 1)),
+    "uneven filters and pads": conv_case(2, 64, 72, (7, 6, 9), (2, 3, 1), (1, 0, 2)),
+    "odd channels of volumes": conv_case(2, 17, 65, (5, 7, 6), (3, 3, 3), (1, 1, 1)),
+    "3 channels": conv_case(2, 3, 64, (9, 14, 16), (3, 5, 5), (1, 2, 2), (1, 2, 2)),
+    "to 3 channels": conv_case(2, 64, 3, (5, 8, 8), (3, 3, 3), (1, 1, 1)),
+    "strides": conv_case(2, 64, 96, (6, 8, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "strides, many channels": conv_case(2, 128, 64, (4, 8, 6), (4, 4, 4), (1, 1, 1), (2, 2, 2)),
+    "odd strides": conv_case(2, 40, 64, (7, 9, 8), (3, 3, 3), (1, 0, 1), (2, 1, 3)),
+    "dilations": conv_case(2, 64, 64, (9, 8, 7), (3, 2, 3), (2, 1, 3), (1, 1, 1), (2, 1, 3)),
+    "strides and dilations": conv_case(1, 32, 72, (11, 10, 9), (3, 3, 3), (2, 2, 2), (2, 2, 2), (3, 2, 1)),
+    "groups of volumes": conv_case(2, 128, 64, (5, 6, 7), (3, 3, 3), (1, 1, 1), groups=4),
+    "one plane": conv_case(2, 64, 64, (1, 9, 8), (3, 3, 3), (1, 1, 1)),
+    "one row": conv_case(2, 64, 64, (9, 1, 8), (3, 1, 3), (1, 0, 1)),
+    "flat filters": conv_case(2, 64, 64, (5, 9, 8), (1, 3, 3), (0, 1, 1)),
+    "along the depth": conv_case(2, 64, 72, (8, 6, 5), (3, 1, 1), (1, 0, 0)),
+    "1x1x1": conv_case(3, 64, 128, (4, 6, 8)),
+    "1x1x1 with strides": conv_case(2, 64, 128, (6, 7, 8), (1, 1, 1), (0, 0, 0), (2, 2, 2)),
+    "1x1x1 with a stride of the depth": conv_case(2, 64, 128, (6, 7, 8), (1, 1, 1), (0, 0, 0), (2, 1, 1)),
+    "ten taps": conv_case(1, 8, 72, (12, 5, 11), (10, 1, 10), (4, 0, 5)),
+}
 
 
 @pytest.fixture
@@ -50,11 +74,22 @@ def gpu(handle):
 @pytest.mark.parametrize("layout", ["packed", "padded", "channels last"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape(gpu, host, rng, name, layout, direction):
+    every_way(gpu, host, rng, SHAPES[name], layout, direction)
+
+
+def every_way(gpu, host, rng, case, layout, direction):
     """In float16 from any address, too."""
     solver = SOLVERS[direction]
-    check_twice(gpu, Example(SHAPES[name], "float16", layout, rng, host, copied=True), direction, solver, rng)
+    check_twice(gpu, Example(case, "float16", layout, rng, host, copied=True), direction, solver, rng)
     for dtype, shift in (("float16", 1), ("bfloat16", 0)):
-        check(gpu, Example(SHAPES[name], dtype, layout, rng, host, shift=shift, copied=True), direction, solver, rng)
+        check(gpu, Example(case, dtype, layout, rng, host, shift=shift, copied=True), direction, solver, rng)
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("name", VOLUMES)
+def test_every_volume(gpu, host, rng, name, layout, direction):
+    every_way(gpu, host, rng, VOLUMES[name], layout, direction)
 
 
 LOCAL_MEMORY = 226 * 1024  # of a work-group, which the driver does not report
@@ -81,7 +116,7 @@ def test_local_memory_is_within_what_there_is(cpu, pretend, layout):
     info = cpu.device.info
     handle = pretend(cpu.device.name, kind="gpu", runtime="nvidia", isa="sm90", compute_units=132, local_mem=49152,
                      extensions=info.extensions | {"cl_nv_device_attribute_query"})
-    cases = list(SHAPES.values())
+    cases = [*SHAPES.values(), *VOLUMES.values()]
     for line in (Path(__file__).parent.parent / "bench" / "convolutions.txt").read_text().splitlines():
         if line.startswith(("resnet50", "googlenet", "grouped")):
             cases += [case_of_line(line.partition(" ")[2], n=n) for n in (1, 32, 256)]

@@ -22,6 +22,14 @@ typedef struct {
     mx_divisor by_image, by_row; /* p * q, q */
 } mx_nv_conv;
 
+/* Three spatial axes: p, taps_h, h, step_h, first_h and tap_h of `conv` hold two axes, the depth in the upper 16 bits;
+ * by_image divides by the pixels of a whole image, and rows are counted through all of its planes. */
+typedef struct {
+    mx_nv_conv conv;
+    int x_d, w_d, y_d; /* strides along the depth */
+    mx_divisor by_plane; /* the rows of a plane of the grid */
+} mx_nv_volume;
+
 /* The sum of the partial sums of split-K, for conv/nvidia/sum.cl. */
 typedef struct {
     int rows, channels, taps_h, taps_w; /* of dw; rows: filters of all groups */

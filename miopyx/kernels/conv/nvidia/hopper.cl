@@ -74,6 +74,9 @@
 #ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels and gets them through local memory, not from registers */
 #define LOCAL_EPILOGUE 0
 #endif
+#ifndef AXES /* 2, or 3: neither FLAT nor X_TRANSPOSED then */
+#define AXES 2
+#endif
 #ifndef PHASES /* of backward data's stride, whose tiles follow each other; they have equal grids */
 #define PHASES 1
 #endif
@@ -140,22 +143,40 @@ static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
     return found;
 }
 
-#define SLICES(tile) (((tile).phase.taps_h * (tile).phase.taps_w * g.reduced + 63) / 64)
+#define SLICES(tile) ((MX_BOTH((tile).phase.taps_h) * (tile).phase.taps_w * g.reduced + 63) / 64)
 
 /* Offsets in y of a pixel and of a filter, -1 behind the last. */
+#if AXES == 3
+#define MX_PROBLEM mx_nv_volume
+#define MX_GIVEN volume
+#define MX_CONV(problem) (&(problem)->conv)
+
+static inline int mx_pixel_in_y(int m, const mx_nv_volume *v)
+{
+    const mx_nv_conv *g = &v->conv;
+    const int n = mx_quotient(m, g->by_image), rest = m - n * (MX_BOTH(g->p) * g->q);
+    const int row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
+    const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
+    return m < g->pixels ? n * g->y_n + o * v->y_d + p * g->y_h + q * g->y_w : -1;
+}
+#else
+#define MX_PROBLEM mx_nv_conv
+#define MX_GIVEN g
+#define MX_CONV(problem) (problem)
+
 static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
 {
     const int n = mx_quotient(m, g->by_image), rest = m - n * (g->p * g->q);
     const int p = mx_quotient(rest, g->by_row), q = rest - p * g->q;
     return m < g->pixels ? n * g->y_n + p * g->y_h + q * g->y_w : -1;
 }
+#endif
 
-static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
+static inline int mx_filter_in_y(int k, const MX_PROBLEM *g)
 {
-    return k < g->filters ? k * g->y_c : -1;
+    return k < MX_CONV(g)->filters ? k * MX_CONV(g)->y_c : -1;
 }
 
-#define MX_PROBLEM mx_nv_conv
 #define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
@@ -164,13 +185,16 @@ static inline int mx_filter_in_y(int k, const mx_nv_conv *g)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
+    __global ushort *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
     const float beta)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
 #if LOCAL_EPILOGUE
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
+#endif
+#if AXES == 3
+    const mx_nv_conv g = volume.conv;
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int tiles = PHASES * order.tiles;
@@ -202,6 +226,41 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     bool has_filters = false;
     int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
 
+#if AXES == 3
+    int tap_d = 0;
+#define TAPS_D MX_DEEP(own.phase.taps_h)
+#define TAPS_H MX_ROW(own.phase.taps_h)
+#define TAP MX_TAP_IN_DEPTH(tap_d, tap_h, tap_w)
+#define ROWS_IN_X (tap_d * MX_DEEP(g.tap_h) * volume.x_d + tap_h * MX_ROW(g.tap_h) * g.x_h)
+#define ROWS_IN_W (tap_d * volume.w_d + tap_h * g.w_h)
+#if TAPS_INNER
+#define NEXT_SLICE()                                                                                                  \
+    if (++tap_w == own.phase.taps_w) {                                                                                \
+        tap_w = 0;                                                                                                    \
+        if (++tap_h == TAPS_H) {                                                                                      \
+            tap_h = 0;                                                                                                \
+            if (++tap_d == TAPS_D)                                                                                    \
+                tap_d = 0, c += 64;                                                                                   \
+        }                                                                                                             \
+    }
+#define SOME true
+#else
+#define NEXT_SLICE()                                                                                                  \
+    c += 64;                                                                                                          \
+    while (c >= g.reduced && tap_d < TAPS_D) {                                                                        \
+        c -= g.reduced;                                                                                               \
+        if (++tap_w == own.phase.taps_w) {                                                                            \
+            tap_w = 0;                                                                                                \
+            if (++tap_h == TAPS_H)                                                                                    \
+                tap_h = 0, tap_d++;                                                                                   \
+        }                                                                                                             \
+    }
+#define SOME (tap_d < TAPS_D)
+#endif
+#else
+#define TAP MX_TAP(tap_h, tap_w)
+#define ROWS_IN_X tap_h * g.tap_h * g.x_h
+#define ROWS_IN_W tap_h * g.w_h
 #if TAPS_INNER
 #define NEXT_SLICE()                                                                                                  \
     if (++tap_w == own.phase.taps_w) {                                                                              \
@@ -219,6 +278,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             tap_w = 0, tap_h++;                                                                                       \
     }
 #define SOME (tap_h < own.phase.taps_h)
+#endif
 #endif
 
 /* The offsets of a tile's pixels, at their first tap. */
@@ -248,6 +308,22 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY16(to + (stage)*STAGE_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, x_from + (long)g.x_w * (i * ROWS_AT_ONCE),    \
                i * ROWS_AT_ONCE < some_pixels);
 #else
+#if AXES == 3
+#define BEGIN_PIXELS(group, m0)                                                                                        \
+    tap_d = 0;                                                                                                         \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                            \
+    for (int i = chunk; i < X_ROWS; i += 8) {                                                                          \
+        const int m = (m0) + row0 + i * ROWS_AT_ONCE, n = mx_quotient(m, g.by_image);                                  \
+        const int rest = m - n * (MX_BOTH(g.p) * g.q), row = mx_quotient(rest, g.by_row), q = rest - row * g.q;        \
+        const int o = mx_quotient(row, volume.by_plane), p = row - o * MX_ROW(g.p);                                    \
+        const int d = o * MX_DEEP(g.step_h) + MX_DEEP(own.phase.first_h);                                              \
+        const int h = p * MX_ROW(g.step_h) + MX_ROW(own.phase.first_h), w = q * g.step_w + own.phase.first_w;          \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2] = (int2)(                                                    \
+            (group)*g.x_g + n * g.x_n + d * volume.x_d + h * g.x_h + w * g.x_w,                                        \
+            m < g.pixels ? mx_taps_in_depth(d, h, w, own.phase.taps_h, own.phase.taps_w, &g) : 0);                     \
+    }                                                                                                                  \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#else
 #define BEGIN_PIXELS(group, m0)                                                                                        \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                            \
     for (int i = chunk; i < X_ROWS; i += 8) {                                                                          \
@@ -259,6 +335,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                    m < g.pixels ? mx_taps_inside(h, w, own.phase.taps_h, own.phase.taps_w, &g) : 0);                   \
     }                                                                                                                  \
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#endif
 /* The next four pixels' places come from local memory before the copies of these four. */
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
     const uint at = to + (stage)*STAGE_BYTES;                                                                         \
@@ -303,15 +380,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* What is not copied is not read either, wherever its address points. */
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                      \
     do {                                                                                                               \
-        const uint tap = SOME ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;                                                      \
-        __global const ushort *x_from = X + (tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w + c);                   \
+        const uint tap = SOME ? TAP : MX_NO_TAP;                                                                       \
+        __global const ushort *x_from = X + (ROWS_IN_X + tap_w * g.tap_w * g.x_w + c);                   \
         COPY_PIXELS(COPY16X, stage, slice)                                                                             \
         if (!has_filters) {                                                                                            \
             int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                      \
             MX_OPAQUE(some_left);                                                                                      \
             MX_OPAQUE(w_k);                                                                                            \
             __global const ushort *w_from =                                                                            \
-                W + (w_base + tap_h * g.w_h + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
+                W + (w_base + ROWS_IN_W + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
             COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                      \
         }                                                                                                              \
     } while (0)
@@ -393,12 +470,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);
             if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
 #if LOCAL_EPILOGUE
-                mx_store_runs(sums, y, m0, n0, &g, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
+                mx_store_runs(sums, y, m0, n0, &MX_GIVEN, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
 #else
-                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, true, warpgroup);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup);
 #endif
             else
-                mx_store_tile(sums, y, m0, n0, &g, alpha, beta, false, warpgroup);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, false, warpgroup);
         }
     }
 }

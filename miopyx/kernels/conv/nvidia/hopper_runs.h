@@ -85,18 +85,18 @@ static inline __attribute__((always_inline)) void mx_store_runs(
         }
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         int row = lane * VEC / WN;
-        __global ushort *row_at = y + (filter + row) * g->y_c;
+        __global ushort *row_at = y + (filter + row) * MX_CONV(g)->y_c;
 #pragma unroll 4
         for (int l = 0; l < 8 / RUN_ROWS; l++) {
 #pragma unroll
             for (int run = 0; run < RUN_PLACES; run++) {
                 VECTOR found;
                 MX_LOAD_RUN(found, base + row * (2 * WN) + ((run * 32 + lane) * VEC % WN * 2 ^ row << 4));
-                if (filter + row < g->filters && pixel_at[run] >= 0)
+                if (filter + row < MX_CONV(g)->filters && pixel_at[run] >= 0)
                     *(__global VECTOR *)(row_at + pixel_at[run]) = found;
             }
             row += RUN_ROWS;
-            row_at += RUN_ROWS * g->y_c;
+            row_at += RUN_ROWS * MX_CONV(g)->y_c;
         }
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
     }

@@ -30,6 +30,9 @@
 #ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
 #define FLAT 0
 #endif
+#ifndef AXES /* 2, or 3: neither FLAT nor CONTIGUOUS_PIXELS then */
+#define AXES 2
+#endif
 #ifndef DILATED /* 1: taps are not next to each other */
 #define DILATED 0
 #endif
@@ -93,6 +96,22 @@ typedef struct {
     uint taps;
 } mx_nv_places;
 
+#if AXES == 3
+static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const mx_nv_volume *v)
+{
+    const mx_nv_conv *g = &v->conv;
+    const int n = mx_quotient(pixel, g->by_image), rest = pixel - n * (MX_BOTH(g->p) * g->q);
+    const int row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
+    const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
+    const int d = o * MX_DEEP(g->step_h) + MX_DEEP(g->first_h), h = p * MX_ROW(g->step_h) + MX_ROW(g->first_h);
+    const int w = q * g->step_w + g->first_w;
+    const uint taps = mx_taps_in_depth(d, h, w, g->taps_h, g->taps_w, g);
+    const mx_nv_places found = {pixel < g->pixels ? y_group + n * g->y_n + o * v->y_d + p * g->y_h + q * g->y_w : -1,
+                                x_group + n * g->x_n + d * v->x_d + h * g->x_h + w * g->x_w,
+                                pixel < g->pixels ? taps : 0};
+    return found;
+}
+#else
 static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const mx_nv_conv *g)
 {
     const int n = mx_quotient(pixel, g->by_image), rest = pixel - n * (g->p * g->q);
@@ -103,15 +122,27 @@ static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const 
                                 x_group + n * g->x_n + h * g->x_h + w * g->x_w, pixel < g->pixels ? taps : 0};
     return found;
 }
+#endif
+
+#if AXES == 3
+#define MX_PROBLEM mx_nv_volume
+#define MX_GIVEN volume
+#else
+#define MX_PROBLEM mx_nv_conv
+#define MX_GIVEN g
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int split_slices)
+    __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
+#if AXES == 3
+    const mx_nv_conv g = volume.conv;
+#endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int columns = g.taps_h * g.taps_w * g.reduced;
+    const int columns = MX_BOTH(g.taps_h) * g.taps_w * g.reduced;
     const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN, tiles = down * across * g.groups;
     const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
     /* The first tile and slice of this group, and how many slices it has. */
@@ -155,14 +186,22 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #pragma unroll
             for (int b = 0; b < X_BLOCKS; b++) {
                 const int column = n0 + b * 64 + chunk * 8, tap = column / g.reduced;
+#if AXES == 3
+                const int row = tap / g.taps_w, tap_w = tap - row * g.taps_w;
+                const int tap_d = row / MX_ROW(g.taps_h), tap_h = row - tap_d * MX_ROW(g.taps_h);
+                column_at[b] = column - tap * g.reduced + tap_d * MX_DEEP(g.tap_h) * volume.x_d
+                               + tap_h * MX_ROW(g.tap_h) * g.x_h + tap_w * g.tap_w * g.x_w;
+                tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP_IN_DEPTH(tap_d, tap_h, tap_w) : MX_NO_TAP;
+#else
                 const int tap_h = tap / g.taps_w, tap_w = tap - tap_h * g.taps_w;
                 column_at[b] = column - tap * g.reduced + tap_h * g.tap_h * g.x_h + tap_w * g.tap_w * g.x_w;
                 tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
+#endif
             }
             __global const ushort *y_filters = Y + (m0 + chunk * 8);
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
-            mx_nv_places places = mx_places(pixel, y_group, x_group, &g);
+            mx_nv_places places = mx_places(pixel, y_group, x_group, &MX_GIVEN);
 #endif
 #endif
             for (int slice = first; slice < end; slice++) {
@@ -232,7 +271,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 y_from += g.y_w * DEPTH;
                 x_from += g.x_w * DEPTH;
 #elif !CONTIGUOUS_PIXELS
-                places = mx_places(pixel, y_group, x_group, &g); /* while the copies are under way */
+                places = mx_places(pixel, y_group, x_group, &MX_GIVEN); /* while the copies are under way */
 #endif
                 if (++stage == STAGES)
                     stage = 0, parity ^= 1;

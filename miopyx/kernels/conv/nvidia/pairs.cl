@@ -25,6 +25,9 @@
 #ifndef VEC /* neighbouring pixels that are stored at once where y's address allows: 1 or 2 */
 #define VEC 1
 #endif
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
+#endif
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
@@ -48,14 +51,88 @@
 #define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
 #define TILES_IN_FLIGHT (STAGES + 1)
 
+#if AXES == 3
+#define MX_PROBLEM mx_nv_deep_pairs
+#define MX_GIVEN volume
+#define MX_GRID volume
+#else
+#define MX_PROBLEM mx_nv_pairs
+#define MX_GIVEN o
+#define MX_GRID g
+#endif
+
 /* Where a producer is: its pixel and what it loads next. */
 typedef struct {
     int tile, c, tap_h, tap_w;
     int base, h, w, place;
+#if AXES == 3
+    int d, tap_d;
+#endif
     int filters, count; /* blocks of filters: the first of all groups, how many */
     bool inside;
 } mx_loader;
 
+#if AXES == 3
+static inline void mx_begin_tile(mx_loader *at, const mx_nv_deep_pairs *v, int down, int across, int item)
+{
+    const mx_nv_conv *g = &v->rows.g;
+    const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
+    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->by_image);
+    const int rest = m - n * (MX_BOTH(g->p) * g->q), row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
+    const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
+    at->filters = group * blocks + first;
+    at->count = min(F_BLOCKS, blocks - first);
+    at->inside = m < g->pixels;
+    at->d = o * MX_DEEP(g->step_h) + MX_DEEP(g->first_h);
+    at->h = p * MX_ROW(g->step_h) + MX_ROW(g->first_h);
+    at->w = q * g->step_w + g->first_w;
+    at->base = group * g->x_g + n * g->x_n + at->d * v->x_d + at->h * g->x_h + at->w * g->x_w;
+    at->place = at->inside ? group * g->y_g + n * g->y_n + o * v->y_d + p * g->y_h + q * g->y_w : -1;
+    at->c = at->tap_d = at->tap_h = at->tap_w = 0;
+}
+
+/* Returns whether a tile ended. */
+static inline bool mx_next_slice(mx_loader *at, const mx_nv_conv *g)
+{
+    if (++at->tap_w == g->taps_w) {
+        at->tap_w = 0;
+        if (++at->tap_h == MX_ROW(g->taps_h)) {
+            at->tap_h = 0;
+            if (++at->tap_d == MX_DEEP(g->taps_h)) {
+                at->tap_d = 0;
+                at->c += 64;
+            }
+        }
+    }
+    return at->c >= g->channels;
+}
+
+/* The sum for one output as floats give it, for pixel m and filter k of a group. */
+static inline float mx_exactly(__global const float *X, __global const float *W, const mx_nv_deep_pairs *v, int group,
+                               int m, int k)
+{
+    const mx_nv_conv *g = &v->rows.g;
+    const int n = mx_quotient(m, g->by_image), rest = m - n * (MX_BOTH(g->p) * g->q);
+    const int row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
+    const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
+    float sum = 0;
+    for (int l = 0; l < MX_DEEP(g->taps_h); l++)
+        for (int i = 0; i < MX_ROW(g->taps_h); i++)
+            for (int j = 0; j < g->taps_w; j++) {
+                const int d = o * MX_DEEP(g->step_h) + MX_DEEP(g->first_h) + l * MX_DEEP(g->tap_h);
+                const int h = p * MX_ROW(g->step_h) + MX_ROW(g->first_h) + i * MX_ROW(g->tap_h);
+                const int w = q * g->step_w + g->first_w + j * g->tap_w;
+                if ((uint)d >= (uint)MX_DEEP(g->h) || (uint)h >= (uint)MX_ROW(g->h) || (uint)w >= (uint)g->w)
+                    continue;
+                __global const float *x = X + group * g->x_g + n * g->x_n + d * v->x_d + h * g->x_h + w * g->x_w;
+                __global const float *f = W + group * g->w_g + k * g->w_k + l * v->w_d + i * g->w_h + j * g->w_w;
+#pragma unroll 1
+                for (int c = 0; c < g->channels && sum == sum; c++)
+                    sum = fma(x[c * g->x_c], f[c * v->rows.w_c], sum);
+            }
+    return sum;
+}
+#else
 static inline void mx_begin_tile(mx_loader *at, const mx_nv_conv *g, int down, int across, int item)
 {
     const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
@@ -105,6 +182,7 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
         }
     return sum;
 }
+#endif
 
 /* The usual way, and short: pairs of neighbours without alpha and beta.  `below`: elements to the row 8 down. */
 static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y, int below)
@@ -136,17 +214,20 @@ static inline void mx_store(const float *sums, __local const int *places, __glob
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs(
     __global const float *restrict X, long x_offset, __global const float *restrict W, long w_offset,
     __global float *restrict packs, long packs_offset, __global const float *restrict scales, long scales_offset,
-    __global float *restrict Y, long y_offset, const mx_nv_pairs o, const float alpha, const float beta)
+    __global float *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const float alpha, const float beta)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BP]; /* what takes the products of a pixel back */
     __local int places[TILES_IN_FLIGHT][BP]; /* of pixels in y, -1: none */
     __local ulong barriers[2 * STAGES]; /* full, empty */
+#if AXES == 3
+    const mx_nv_pairs o = volume.rows;
+#endif
     const mx_nv_conv g = o.g;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
     const int blocks = (g.filters + 63) / 64, c_slices = (g.channels + 63) / 64;
-    const int slices_all = g.taps_h * g.taps_w * c_slices;
+    const int slices_all = MX_BOTH(g.taps_h) * g.taps_w * c_slices;
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
     X += x_offset;
@@ -170,13 +251,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         at.tile = get_group_id(0);
         if (at.tile >= tiles)
             return;
-        mx_begin_tile(&at, &g, down, across, row);
+        mx_begin_tile(&at, &MX_GRID, down, across, row);
+#if AXES == 3
+#define TAP o.tap + at.tap_d * volume.tap_plane + at.tap_h * o.tap_row + at.tap_w * o.tap_column
+#define TAP_IN_X dd * volume.x_d + dh * g.x_h + dw * g.x_w
+#define HERE                                                                                                           \
+    const int dd = at.tap_d * MX_DEEP(g.tap_h), dh = at.tap_h * MX_ROW(g.tap_h), dw = at.tap_w * g.tap_w;              \
+    const int rest = at.tile < tiles ? g.channels - at.c : 0;                                                          \
+    const bool here = at.inside && (uint)(at.d + dd) < (uint)MX_DEEP(g.h) && (uint)(at.h + dh) < (uint)MX_ROW(g.h)     \
+                      && (uint)(at.w + dw) < (uint)g.w;
+#else
+#define TAP o.tap + at.tap_h * o.tap_row + at.tap_w * o.tap_column
+#define TAP_IN_X dh * g.x_h + dw * g.x_w
+#define HERE                                                                                                          \
+    const int dh = at.tap_h * g.tap_h, dw = at.tap_w * g.tap_w, rest = at.tile < tiles ? g.channels - at.c : 0;       \
+    const bool here = at.inside && (uint)(at.h + dh) < (uint)g.h && (uint)(at.w + dw) < (uint)g.w;
+#endif
 /* What follows the current slice, or nothing; four pointers, so that four additions are under way. */
 #define LOCATE()                                                                                                      \
-    const int dh = at.tap_h * g.tap_h, dw = at.tap_w * g.tap_w, rest = at.tile < tiles ? g.channels - at.c : 0;       \
-    const bool here = at.inside && (uint)(at.h + dh) < (uint)g.h && (uint)(at.w + dw) < (uint)g.w;                    \
+    HERE                                                                                                              \
     ulong from[4];                                                                                                    \
-    from[0] = (ulong)(X + (here ? at.base + dh * g.x_h + dw * g.x_w + at.c * g.x_c : 0));                             \
+    from[0] = (ulong)(X + (here ? at.base + TAP_IN_X + at.c * g.x_c : 0));                             \
     from[1] = from[0] + x_step;                                                                                       \
     from[2] = from[1] + x_step;                                                                                       \
     from[3] = from[2] + x_step;
@@ -195,7 +290,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             at.tile += get_num_groups(0);                                                                              \
             if (++slot == TILES_IN_FLIGHT)                                                                             \
                 slot = 0;                                                                                              \
-            mx_begin_tile(&at, &g, down, across, row);                                                                 \
+            mx_begin_tile(&at, &MX_GRID, down, across, row);                                                           \
         }                                                                                                              \
     while (0)
         int slot = 0, stage = 0, parity = 1;
@@ -211,7 +306,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             }
         }
         while (at.tile < tiles) {
-            const int block = at.filters * o.taps + o.tap + at.tap_h * o.tap_row + at.tap_w * o.tap_column;
+            const int block = at.filters * o.taps + TAP;
             const int count = at.count, c_slice = at.c / 64, place = at.place, place_slot = slot;
             mx_barrier_wait(empty + 8 * stage, parity);
             if (row == 0) {
@@ -310,7 +405,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                     const int k = k0 + (j & 2) * 4, column = column0 + j / 4 * 8 + pair + (j & 1);
                     const int m = (above - group * down) * BP + column;
                     if (k < g.filters && m < g.pixels && !(fabs(copy[j]) < INFINITY))
-                        copy[j] = mx_exactly(X, W, &o, group, m, k);
+                        copy[j] = mx_exactly(X, W, &MX_GIVEN, group, m, k);
                 }
 #pragma unroll
                 for (int j = 0; j < COLUMNS / 2; j++)

@@ -3,6 +3,7 @@
  * up to 2^29 times less keeps all 22 bits, and below that an error of 2^-50 of the largest is left.
  * After conv/nvidia/ptx.h, and conv/nvidia/wgmma.h where they are multiplied.
  */
+#include "conv/nvidia/volume.h"
 
 #define BLOCK_BYTES (64 * ROW_BYTES)
 #define MX_LO 2048.0f

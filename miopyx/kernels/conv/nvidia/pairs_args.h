@@ -9,6 +9,13 @@ typedef struct {
     int tap, tap_row, tap_column, taps; /* of the packed weights: the first, to the next down and right, all */
 } mx_nv_pairs;
 
+/* Three spatial axes, as in mx_nv_volume. */
+typedef struct {
+    mx_nv_pairs rows;
+    int x_d, w_d, y_d, tap_plane; /* strides along the depth, of the packed weights' taps too */
+    mx_divisor by_plane;
+} mx_nv_deep_pairs;
+
 /* pack_pairs */
 typedef struct {
     int rows, channels, taps_h, taps_w;

@@ -17,6 +17,9 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
+#endif
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
@@ -40,7 +43,37 @@ static inline uint mx_most(uint value)
     return most;
 }
 
+#if AXES == 3
+#define MX_PROBLEM mx_nv_volume
+#define MX_GIVEN volume
+#else
+#define MX_PROBLEM mx_nv_conv
+#define MX_GIVEN g
+#endif
+
 /* The sum for one weight as floats give it, over the pixels from `first` up to `end`. */
+#if AXES == 3
+static inline float mx_exactly(__global const float *X, __global const float *Y, const mx_nv_volume *v, int k, int c,
+                               int tap, int first, int end)
+{
+    const mx_nv_conv *g = &v->conv;
+    const int tap_row = tap / g->taps_w, tap_d = tap_row / MX_ROW(g->taps_h);
+    const int dd = tap_d * MX_DEEP(g->tap_h) + MX_DEEP(g->first_h), dw = tap % g->taps_w * g->tap_w + g->first_w;
+    const int dh = (tap_row - tap_d * MX_ROW(g->taps_h)) * MX_ROW(g->tap_h) + MX_ROW(g->first_h);
+    float sum = 0;
+#pragma unroll 1
+    for (int m = first; m < end && sum == sum; m++) {
+        const int n = mx_quotient(m, g->by_image), rest = m - n * (MX_BOTH(g->p) * g->q);
+        const int row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
+        const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p), d = o * MX_DEEP(g->step_h) + dd;
+        const int h = p * MX_ROW(g->step_h) + dh, w = q * g->step_w + dw;
+        if ((uint)d < (uint)MX_DEEP(g->h) && (uint)h < (uint)MX_ROW(g->h) && (uint)w < (uint)g->w)
+            sum = fma(X[n * g->x_n + c * g->x_c + d * v->x_d + h * g->x_h + w * g->x_w],
+                      Y[n * g->y_n + k * g->y_c + o * v->y_d + p * g->y_h + q * g->y_w], sum);
+    }
+    return sum;
+}
+#else
 static inline float mx_exactly(__global const float *X, __global const float *Y, const mx_nv_conv *g, int k, int c,
                                int tap, int first, int end)
 {
@@ -56,16 +89,20 @@ static inline float mx_exactly(__global const float *X, __global const float *Y,
     }
     return sum;
 }
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs_weights(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
-    __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
+    __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BM + BN]; /* what takes the products of a row, and of a column, back */
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
-    const int columns = g.taps_h * g.taps_w * g.reduced;
+#if AXES == 3
+    const mx_nv_conv g = volume.conv;
+#endif
+    const int columns = MX_BOTH(g.taps_h) * g.taps_w * g.reduced;
     MX_SPLIT_K_TILE(g.filters, columns, g.groups);
     const int own_slices = min(slices, (g.pixels + DEPTH - 1) / DEPTH - split * slices);
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
@@ -81,7 +118,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         /* This warp has 32 filters, or 32 channels of one tap. */
         const bool of_y = role == CONSUMERS;
         const int k0 = m0 + warp * 32, column = n0 + warp * 32, tap = column / g.reduced, c0 = column - tap * g.reduced;
+#if AXES == 3
+        const int tap_row = tap / g.taps_w, tap_d = tap_row / MX_ROW(g.taps_h);
+        const int dd = tap_d * MX_DEEP(g.tap_h) + MX_DEEP(g.first_h), dw = tap % g.taps_w * g.tap_w + g.first_w;
+        const int dh = (tap_row - tap_d * MX_ROW(g.taps_h)) * MX_ROW(g.tap_h) + MX_ROW(g.first_h);
+#else
         const int dh = tap / g.taps_w * g.tap_h + g.first_h, dw = tap % g.taps_w * g.tap_w + g.first_w;
+#endif
         const int rest = of_y ? g.filters - k0 : column < columns ? g.channels - c0 : 0;
         const long step = (long)(of_y ? g.y_c : g.x_c) * 4;
         const uint bias = of_y ? 0 : 28, place = (of_y ? 0 : BM) + warp * 32;
@@ -91,6 +134,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         ulong from[2]; /* of the slice that is loaded */
         bool valid[2];
         uint a[32], b[32];
+#if AXES == 3
+#define LOCATE()                                                                                                       \
+    _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                    \
+        const int m = pixel + l * 32, n = mx_quotient(m, g.by_image), rest = m - n * (MX_BOTH(g.p) * g.q);             \
+        const int row = mx_quotient(rest, g.by_row), q = rest - row * g.q, o = mx_quotient(row, volume.by_plane);      \
+        const int p = row - o * MX_ROW(g.p), d = o * MX_DEEP(g.step_h) + dd, h = p * MX_ROW(g.step_h) + dh;            \
+        const int w = q * g.step_w + dw;                                                                               \
+        if (of_y) {                                                                                                    \
+            valid[l] = m < end;                                                                                        \
+            from[l] = (ulong)(Y + (valid[l] ? n * g.y_n + row * g.y_h + q * g.y_w + k0 * g.y_c : 0));                  \
+        } else {                                                                                                       \
+            valid[l] = m < end && (uint)d < (uint)MX_DEEP(g.h) && (uint)h < (uint)MX_ROW(g.h) && (uint)w < (uint)g.w;  \
+            from[l] = (ulong)(X                                                                                        \
+                + (valid[l] ? n * g.x_n + d * volume.x_d + h * g.x_h + w * g.x_w + c0 * g.x_c : 0));                   \
+        }                                                                                                              \
+    }                                                                                                                  \
+    pixel += DEPTH;
+#else
 #define LOCATE()                                                                                                       \
     _Pragma("unroll") for (int l = 0; l < 2; l++) {                                                                    \
         const int m = pixel + l * 32, n = mx_quotient(m, g.by_image), rest = m - n * (g.p * g.q);                      \
@@ -104,6 +165,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         }                                                                                                              \
     }                                                                                                                  \
     pixel += DEPTH;
+#endif
 #define LOAD_SLICE()                                                                                                  \
     if (rest >= 32) {                                                                                                 \
         _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
@@ -188,7 +250,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                 const int k = m0 + row + (j & 2) * 4, n = n0 + j / 4 * 8 + pair + (j & 1), tap = n / g.reduced;
                 const int c = n - tap * g.reduced;
                 if (k < g.filters && n < columns && c < g.channels && !(fabs(copy[j]) < INFINITY))
-                    copy[j] = mx_exactly(X, Y, &g, k, c, tap, split * slices * DEPTH,
+                    copy[j] = mx_exactly(X, Y, &MX_GIVEN, k, c, tap, split * slices * DEPTH,
                                          min(g.pixels, (split + 1) * slices * DEPTH));
             }
 #pragma unroll

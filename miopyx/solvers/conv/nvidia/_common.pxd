@@ -29,6 +29,11 @@ cdef extern from "miopyx/kernels/conv/nvidia/conv_args.h" nogil:
         int y_first, y_g, y_n, y_c, y_h, y_w
         mx_divisor by_image, by_row
 
+    ctypedef struct mx_nv_volume:
+        mx_nv_conv conv
+        int x_d, w_d, y_d
+        mx_divisor by_plane
+
     ctypedef struct mx_nv_sum:
         int rows, channels, taps_h, taps_w
         int splits, pitch, partial_c, partial_tap
@@ -45,7 +50,13 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil
 cdef void set_y(mx_nv_conv* g, const mx_tensor* y, int64_t filters) noexcept nogil
 cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t taps_w) noexcept nogil
-cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil
+cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t o, int64_t a, int64_t b) noexcept nogil
+cdef bint is_volume(const mx_conv_problem* p) noexcept nogil
+cdef mx_conv_problem folded(const mx_conv_problem* p) noexcept nogil
+cdef int64_t plane_rows(const mx_tensor* t) noexcept nogil
+cdef mx_nv_volume volume(const mx_nv_conv* g, const mx_tensor* x, const mx_tensor* y) noexcept nogil
+cdef int deep(int64_t depth, int64_t rows) noexcept nogil
+cdef int64_t both(int64_t member) noexcept nogil
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil
@@ -53,7 +64,7 @@ cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
-cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied)
+cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=*)
 
 
 cdef class _NvSolver(ConvSolver):

@@ -52,21 +52,99 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
     g.by_image, g.by_row = divisor(p * q), divisor(q)
 
 
+cdef int deep(int64_t depth, int64_t rows) noexcept nogil:
+    """What a member of mx_nv_volume.conv holds."""
+    return <int> (depth << 16 | rows & 0xffff)
+
+
+cdef mx_nv_volume volume(const mx_nv_conv* g, const mx_tensor* x, const mx_tensor* y) noexcept nogil:
+    """What backward weights of a volume take, whose x and dy are read as they lie, or as copies of theirs."""
+    cdef mx_nv_volume v
+    v.conv, v.by_plane, v.w_d = g[0], divisor(g.p & 0xffff), 0
+    v.x_d, v.y_d = g.x_h * <int> plane_rows(x), g.y_h * <int> plane_rows(y)
+    return v
+
+
+cdef int64_t both(int64_t member) noexcept nogil:
+    """The rows or taps of a plane, or of all planes."""
+    return member if member >> 16 == 0 else (member >> 16) * (member & 0xffff)
+
+
+cdef bint is_volume(const mx_conv_problem* p) noexcept nogil:
+    return p.x.len[2] != 1 or p.w.len[2] != 1 or p.y.len[2] != 1
+
+
+cdef int64_t plane_rows(const mx_tensor* t) noexcept nogil:
+    """Of a tensor of `folded`."""
+    return t.len[3] // t.len[2]
+
+
+cdef bint _single(const mx_conv_problem* p, int axis) noexcept nogil:
+    """Whether the filter has one tap along an axis, and meets each pixel once."""
+    return (p.w.len[2 + axis] == 1 and p.step[axis] == 1 and p.pad[axis] == 0
+            and p.x.len[2 + axis] == p.y.len[2 + axis])
+
+
+cdef bint _planes_are_images(const mx_tensor* t) noexcept nogil:
+    return t.len[0] == 1 or t.len[2] == 1 or t.stride[0] == t.len[2] * t.stride[2]
+
+
+cdef bint planes_follow(const mx_tensor* t) noexcept nogil:
+    """Whether rows are equally far from each other through all planes."""
+    return t.len[2] == 1 or t.len[3] == 1 or t.stride[2] == t.len[3] * t.stride[3]
+
+
+cdef mx_conv_problem folded(const mx_conv_problem* p) noexcept nogil:
+    """The problem with the planes of a volume below each other: rows are counted through all of them.
+
+    Where the filter is flat, planes are images, or the rows of one, and the problem has two axes.  What is a volume
+    still keeps the lengths along its depth.
+    """
+    cdef mx_conv_problem o = p[0]
+    cdef mx_tensor* t
+    cdef int i
+    if p.spatial != 3:
+        return o
+    o.spatial = 2
+    cdef bint rows = (_single(p, 0) and _single(p, 1) and planes_follow(&p.x) and planes_follow(&p.y)
+                      and p.x.len[2] * p.x.len[3] <= SIDE_LIMIT)
+    cdef bint images = _single(p, 0) and _planes_are_images(&p.x) and _planes_are_images(&p.y) and not rows
+    for i in range(3):
+        t = &o.x if i == 0 else &o.w if i == 1 else &o.y
+        if images:
+            if i != 1 and t.len[2] > 1:
+                t.stride[0] = t.stride[2]
+                t.len[0] *= t.len[2]
+            t.len[2] = 1
+            continue
+        if t.len[3] == 1:
+            t.stride[3] = t.stride[2]
+        t.len[3] *= t.len[2]
+        if rows:
+            t.len[2] = 1
+    return o
+
+
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil:
     """Whether runs of `vector` elements of y, along its channels or its pixels, stay whole and equally aligned."""
     if (g.y_first | g.y_g | g.y_n) % vector:
         return False
+    cdef int64_t rows = both(g.p)
     if last:
         return g.y_c == 1 and (g.filters | g.y_h | g.y_w) % vector == 0
-    return (g.y_w == 1 or g.p * g.q == 1) and (g.y_h == g.q or g.p == 1) and (g.y_c | g.p * g.q) % vector == 0
+    return (g.y_w == 1 or rows * g.q == 1) and (g.y_h == g.q or rows == 1) and (g.y_c | rows * g.q) % vector == 0
 
 
 cdef void set_taps(mx_nv_conv* g, const mx_conv_problem* p) noexcept nogil:
-    """The pixels of p.y, and the taps of each in p.x."""
+    """The pixels of p.y, and the taps of each in p.x, in two axes or of a volume that is folded."""
     set_grid(g, p.y.len[0], p.y.len[3], p.y.len[4])
     g.taps_h, g.taps_w = <int> p.w.len[3], <int> p.w.len[4]
     g.step_h, g.step_w, g.tap_h, g.tap_w = <int> p.step[1], <int> p.step[2], <int> p.dilation[1], <int> p.dilation[2]
     g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+    if is_volume(p):
+        g.p, g.h = deep(p.y.len[2], plane_rows(&p.y)), deep(p.x.len[2], plane_rows(&p.x))
+        g.taps_h, g.tap_h = deep(p.w.len[2], plane_rows(&p.w)), deep(p.dilation[0], p.dilation[1])
+        g.step_h, g.first_h = deep(p.step[0], p.step[1]), deep(-p.pad[0], -p.pad[1])
 
 
 cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t packed) noexcept nogil:
@@ -76,7 +154,7 @@ cdef void set_x(mx_nv_conv* g, const mx_tensor* x, int64_t channels, int64_t pac
         g.x_c, g.x_g = 1, <int> packed
         g.x_w = g.groups * g.x_g
         g.x_h = g.x_w * g.w
-        g.x_n = g.x_h * g.h
+        g.x_n = g.x_h * <int> x.len[3]
     else:
         g.x_n, g.x_c, g.x_h, g.x_w = (
             <int> stride_of(x, 0), <int> stride_of(x, 1), <int> stride_of(x, 3), <int> stride_of(x, 4))
@@ -96,30 +174,39 @@ cdef void set_packed_w(mx_nv_conv* g, int64_t reduced, int64_t taps_h, int64_t t
     g.w_g = g.w_k * g.filters
 
 
-cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t a, int64_t b) noexcept nogil:
-    """The pixels of dx of phase (a, b) of the stride, and the taps of each in dy; g has w's strides as they are."""
-    cdef taps_t th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
-    set_grid(g, p.x.len[0], (p.x.len[3] - a + p.step[1] - 1) // p.step[1],
-             (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
+cdef void set_phase(mx_nv_conv* g, const mx_conv_problem* p, int64_t o, int64_t a, int64_t b) noexcept nogil:
+    """The pixels of dx of phase (o, a, b) of the stride, and the taps of each in dy; g has w's strides as they are."""
+    cdef taps_t td = taps_of(p, 0, o), th = taps_of(p, 1, a), tw = taps_of(p, 2, b)
+    cdef int64_t planes = (p.x.len[2] - o + p.step[0] - 1) // p.step[0]
+    cdef int64_t rows = (plane_rows(&p.x) - a + p.step[1] - 1) // p.step[1]
+    cdef int w_d = g.w_h * <int> plane_rows(&p.w)
+    set_grid(g, p.x.len[0], planes * rows, (p.x.len[4] - b + p.step[2] - 1) // p.step[2])
     g.step_h = g.step_w = 1
     g.taps_h, g.taps_w = <int> th.count, <int> tw.count
     if th.count == 0 or tw.count == 0:
         g.taps_h = g.taps_w = 0
     g.first_h, g.first_w, g.tap_h, g.tap_w = <int> th.start, <int> tw.start, <int> th.move, <int> tw.move
-    g.w_first = <int> th.first * g.w_h + <int> tw.first * g.w_w
+    if is_volume(p):
+        g.p, g.h = deep(planes, rows), deep(p.y.len[2], plane_rows(&p.y))
+        g.taps_h = deep(td.count, th.count) if td.count * th.count * tw.count else 0
+        g.step_h, g.first_h, g.tap_h = deep(1, 1), deep(td.start, th.start), deep(td.move, th.move)
+        if g.taps_h == 0:
+            g.taps_w = 0
+    g.w_first = <int> td.first * w_d + <int> th.first * g.w_h + <int> tw.first * g.w_w
     g.w_h, g.w_w = <int> th.every * g.w_h, <int> tw.every * g.w_w
 
 
 cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept nogil:
     cdef taps_t t
     cdef int64_t step = p.step[axis], dilation = p.dilation[axis], tap
+    cdef int64_t taps = plane_rows(&p.w) if axis == 1 and p.spatial < 3 else p.w.len[2 + axis]
     memset(&t, 0, sizeof(t))
     t.every = step // gcd(step, dilation)
     t.move = -(dilation * t.every // step)
-    for tap in range(min(t.every, p.w.len[2 + axis])):
+    for tap in range(min(t.every, taps)):
         if (phase + p.pad[axis] - tap * dilation) % step == 0:
             t.first = tap
-            t.count = (p.w.len[2 + axis] - tap + t.every - 1) // t.every
+            t.count = (taps - tap + t.every - 1) // t.every
             t.start = (phase + p.pad[axis] - tap * dilation) // step
             break
     return t
@@ -156,12 +243,14 @@ cdef bint has_wgmma(Device dev):
     return dev.info.isa[2:] == "90"
 
 
-cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied):
+cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=False):
     """Why the kernels' coordinates and offsets cannot hold a problem's, or `copied` elements, or None."""
     cdef int i
-    if p.spatial > 2:
+    if p.spatial > 2 and not volumes:
         return "three spatial axes"
-    for i in range(1, 3):
+    if not (planes_follow(&p.x) and planes_follow(&p.w) and planes_follow(&p.y)):
+        return "gaps between the planes"
+    for i in range(3):
         if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
                 or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
             return "an axis is too long"
@@ -169,6 +258,6 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied):
         return "a long sum"
     # Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum ends behind them.
     if (max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2
-            or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * p.y.len[3] * p.y.len[4] > INT_LIMIT // 4)):
+            or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * spatial_size(&p.y) > INT_LIMIT // 4)):
         return "a tensor is too large for 32-bit offsets"
     return None

@@ -15,8 +15,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, stride_of, type_token
 from ._common cimport (
-    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w,
-    set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, folded, is_volume, mx_nv_conv, plane_rows, refuse_sizes,
+    set_packed_w, set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,
 )
 
 cdef enum:
@@ -32,18 +32,20 @@ cdef bint in_place(const mx_tensor* t, int64_t channels) noexcept nogil:
 cdef int contiguous_pixels(const mx_conv_problem* p, const mx_tensor* t) noexcept nogil:
     """How many pixels of a 1x1 convolution are copied at a time, 8, 4 or 0: contiguous, whole images, aligned."""
     cdef int64_t together = t.len[3] * t.len[4] | stride_of(t, 0) | stride_of(t, 1)
-    if is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1) and (t.len[3] == 1 or t.stride[3] == t.len[4]):
+    if (not is_volume(p) and is_pointwise(p, 1) and (t.len[4] == 1 or t.stride[4] == 1)
+            and (t.len[3] == 1 or t.stride[3] == t.len[4])):
         return 8 if together % 8 == 0 else 4 if together % 4 == 0 else 0
     return 0
 
 
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil:
-    """The problem with the pixels of x that a 1x1 filter steps over left out."""
-    cdef mx_conv_problem o = p[0]
+    """The problem with the pixels of x that a 1x1 filter steps over left out, volumes folded."""
+    cdef mx_conv_problem o = folded(p)
     cdef int i
-    if p.direction != MX_BACKWARD_DATA and p.w.len[3] * p.w.len[4] == 1 and p.pad[1] == 0 and p.pad[2] == 0:
+    if (p.direction != MX_BACKWARD_DATA and not is_volume(&o) and o.w.len[3] * o.w.len[4] == 1 and p.pad[1] == 0
+            and p.pad[2] == 0):
         for i in range(1, 3):
-            o.x.len[2 + i] = p.y.len[2 + i]
+            o.x.len[2 + i] = o.y.len[2 + i]
             o.x.stride[2 + i] *= p.step[i]
             o.step[i] = 1
     return o
@@ -53,7 +55,7 @@ cdef narrow_t narrow_of(const mx_conv_problem* p, bint whole_rows) noexcept nogi
     """How x of few channels is copied; `whole_rows` as conv/nvidia/hopper_rows.cl wants it, if it takes the problem."""
     cdef narrow_t n
     memset(&n, 0, sizeof(n))
-    n.used = p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
+    n.used = not is_volume(p) and p.groups == 1 and p.w.len[1] <= NARROW and p.w.len[4] > 1
     n.taps = ceil_div(p.w.len[4], 2)
     n.chunk_step = 2 if p.step[2] % 2 == 0 and p.dilation[2] == 1 else 1
     n.step, n.tap = p.step[2] // n.chunk_step, 2 * p.dilation[2] // n.chunk_step
@@ -141,8 +143,8 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
-    r.unpacks_y = (wgmma and r.y.stride[1] != 1 and r.filters >= 8 and p.direction == MX_BACKWARD_DATA
-                   and p.step[1] * p.step[2] > 1)
+    r.unpacks_y = (wgmma and r.y.stride[1] != 1 and (r.filters >= 8 or is_volume(p)) and p.direction == MX_BACKWARD_DATA
+                   and p.step[0] * p.step[1] * p.step[2] > 1)
     r.y_offset = r.workspace
     if r.unpacks_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
@@ -393,7 +395,7 @@ cdef class _NvImplicitGemm(_NvSolver):
             return "data type"
         if p.w.type == MX_FLOAT and _products(p) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        why = refuse_sizes(p, self.copied(p))
+        why = refuse_sizes(p, self.copied(p), self.volumes)
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > dev.max_alloc:
@@ -468,7 +470,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         self.id, self.name, self.direction = 1102, "NvImplicitGemmBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if p.step[1] * p.step[2] > MAX_PHASES:
+        if p.step[0] * p.step[1] * p.step[2] > MAX_PHASES:
             return "too many phases of the stride"
         return _NvImplicitGemm.refuse(self, dev, p)
 
@@ -501,15 +503,16 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
         """Fill `g` with each phase of the stride, return how many there are."""
         cdef mx_nv_conv whole = operands(p, r)
-        cdef int64_t a, b
+        cdef int64_t o, a, b, rows = plane_rows(&p.x)
         cdef int count = 0
-        for a in range(min(p.step[1], p.x.len[3])):
-            for b in range(min(p.step[2], p.x.len[4])):
-                g[count] = whole
-                set_phase(&g[count], p, a, b)
-                g[count].y_first = <int> (a * whole.y_h + b * whole.y_w)
-                g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
-                count += 1
+        for o in range(min(p.step[0], p.x.len[2])):
+            for a in range(min(p.step[1], rows)):
+                for b in range(min(p.step[2], p.x.len[4])):
+                    g[count] = whole
+                    set_phase(&g[count], p, o, a, b)
+                    g[count].y_first = <int> ((o * rows + a) * whole.y_h + b * whole.y_w)
+                    g[count].y_h, g[count].y_w = <int> p.step[1] * whole.y_h, <int> p.step[2] * whole.y_w
+                    count += 1
         return count
 
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
@@ -593,10 +596,10 @@ cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_c
     cdef mx_nv_conv y
     memset(g, 0, sizeof(g[0]))
     memset(&y, 0, sizeof(y))
-    set_taps(g, p)
     g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
     y.groups, g.reduced = g.groups, <int> s.reduced
     set_x(g, &p.x, g.channels, up(g.channels, 8) if s.packs_x else 0)
+    set_taps(g, p)
     set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
     steps, tensors = [], []
@@ -669,9 +672,10 @@ cdef class NvImplicitGemmWrw(_NvImplicitGemm):
         if p.w.type == MX_FLOAT:
             return 0
         cdef mx_conv_problem read = only_read(p)
-        return max(p.x.len[0] * read.x.len[3] * read.x.len[4] * p.groups * up(p.w.len[1], 8),
+        p = &read
+        return max(p.x.len[0] * p.x.len[3] * p.x.len[4] * p.groups * up(p.w.len[1], 8),
                    p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(p.w.len[0] // p.groups, 8),
-                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8), narrow_of(&read, False).bytes // 2)
+                   p.w.len[0] * p.w.len[3] * p.w.len[4] * up(p.w.len[1], 8), narrow_of(p, False).bytes // 2)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         if p.w.type == MX_FLOAT:

@@ -16,8 +16,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, divides, divisor, has_wgmma, mx_nv_conv, mx_divisor,
-    refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t, tensor_cores,
+    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, both, divides, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
+    mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t,
+    tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -33,6 +34,11 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         mx_nv_conv g
         int w_c
         int tap, tap_row, tap_column, taps
+
+    ctypedef struct mx_nv_deep_pairs:
+        mx_nv_pairs rows
+        int x_d, w_d, y_d, tap_plane
+        mx_divisor by_plane
 
     ctypedef struct mx_nv_filters:
         int rows, channels, taps_h, taps_w
@@ -123,21 +129,28 @@ cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
                 (p.groups * up(s.filters, 64) * 128,), (128,))
 
 
-cdef Step _multiply(Device dev, const sides_t* s, mx_nv_pairs* o, int64_t to):
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int64_t to):
     """`to`: where y begins in the workspace, in bytes, if it is there."""
     cdef mx_nv_conv* g = &o.g
     cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
+    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
     cdef int64_t few = down * ceil_div(g.filters, 64), many = down * ceil_div(g.filters, 128)
     # Microseconds of a slice, and of a tile's beginning and end.
     cdef double few_cost = ceil_div(few, units) * (1.15 * slices + 1.7)
     cdef double many_cost = ceil_div(many, units) * (1.6 * slices + 2.4)
+    cdef mx_nv_deep_pairs v
     defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
+    problem = struct_arg(o, sizeof(o[0]))
+    if is_volume(p):
+        v.rows, v.by_plane, v.tap_plane = o[0], divisor(g.p & 0xffff), o.tap_row * <int> plane_rows(&p.w)
+        v.x_d, v.y_d = g.x_h * <int> plane_rows(s.x), g.y_h * <int> plane_rows(s.y)
+        v.w_d = g.w_h * <int> plane_rows(&p.w)
+        defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
     spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if divides(2, g, False) else 1,
                       **defines)
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
-            struct_arg(o, sizeof(o[0])),
+            problem,
             Arg.real(1, False) if s.joins else Arg.alpha(False),
             Arg.real(0, False) if s.joins else Arg.beta(False))
     return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
@@ -165,7 +178,7 @@ cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
     cdef data_terms_t* t = <data_terms_t*> terms
     cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = g.taps_h * g.taps_w * g.reduced // DEPTH
+    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
     cdef int64_t few = (down * ceil_div(g.filters, 64) + units - 1) // units
     cdef int64_t many = (down * ceil_div(g.filters, 128) + units - 1) // units
     t.launch += 1
@@ -173,12 +186,12 @@ cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
         t.many_rounds += many
         t.many_slices += many * slices
         if g.channels % DEPTH:
-            t.partial += many * g.taps_h * g.taps_w
+            t.partial += many * both(g.taps_h) * g.taps_w
     else:
         t.few_rounds += few
         t.few_slices += few * slices
         if g.channels % DEPTH:
-            t.partial += few * g.taps_h * g.taps_w
+            t.partial += few * both(g.taps_h) * g.taps_w
     if not divides(2, g, False):
         t.narrow += g.pixels * <double> g.filters * g.groups * 4e-6
 
@@ -194,7 +207,7 @@ cdef class _NvPairs(_NvSolver):
             return "data type"
         if self.products(p) < LEAST:
             return "too few products for pairs of halves"
-        why = refuse_sizes(p, 0)
+        why = refuse_sizes(p, 0, True)
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
@@ -203,10 +216,11 @@ cdef class _NvPairs(_NvSolver):
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         """Of an element of the output, at least, padding aside."""
-        return _sides(p).channels
+        return _sides(p).channels  # the same of a volume that is not folded
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return _sides(p).workspace
+        cdef mx_conv_problem f = folded(p)
+        return _sides(&f).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef sides_t s = _sides(p)
@@ -219,6 +233,8 @@ cdef class NvPairsFwd(_NvPairs):
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
@@ -230,10 +246,12 @@ cdef class NvPairsFwd(_NvPairs):
         self.id, self.name, self.direction = 1107, "NvPairsFwd", MX_FORWARD
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        return Solution([_pack(p, &s), _multiply(dev, &s, &o, 0)], s.workspace)
+        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 0)], s.workspace)
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
@@ -262,12 +280,16 @@ cdef class NvPairsBwd(_NvPairs):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if p.spatial > 2 and p.step[0] * p.step[1] * p.step[2] > 1:
+            return "strides of a volume"
         if p.step[1] * p.step[2] > 64:
             return "too many phases of the stride"
         return _NvPairs.refuse(self, dev, p)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs whole = _operands(p, &s), o
         cdef int64_t a, b
@@ -275,13 +297,15 @@ cdef class NvPairsBwd(_NvPairs):
             for b in range(min(p.step[2], p.x.len[4])):
                 if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
                     o = whole
-                    set_phase(&o.g, p, a, b)
+                    set_phase(&o.g, p, 0, a, b)
                     _count(dev, &o.g, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
         t.planes = (s.workspace - s.planes) * 1e-6
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs whole = _operands(p, &s), o
         cdef mx_nv_conv* g = &whole.g
@@ -299,10 +323,10 @@ cdef class NvPairsBwd(_NvPairs):
                 if th.count == 0 or tw.count == 0:
                     continue
                 o = whole
-                set_phase(&o.g, p, a, b)
+                set_phase(&o.g, p, 0, a, b)
                 o.tap = <int> (th.first * whole.tap_row + tw.first)
                 o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
-                steps.append(_multiply(dev, &s, &o, to))
+                steps.append(_multiply(dev, p, &s, &o, to))
                 to += p.x.len[0] * plane * 4
         if s.joins:
             steps.append(_join(p, &s))
@@ -343,6 +367,8 @@ cdef class NvPairsWrw(_NvPairs):
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef splits_t s = _split(dev, p)
         cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
         t.launch, t.rounds, t.slices = 2, rounds, rounds * s.split_slices
@@ -350,10 +376,11 @@ cdef class NvPairsWrw(_NvPairs):
         t.x, t.y, t.splits = _megabytes(&p.x), _megabytes(&p.y), s.splits
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
-        return p.y.len[0] * p.y.len[3] * p.y.len[4]
+        return p.y.len[0] * p.y.len[2] * p.y.len[3] * p.y.len[4]
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef splits_t s = _split(dev, p)
+        cdef mx_conv_problem f = folded(p)
+        cdef splits_t s = _split(dev, &f)
         return s.splits * p.w.len[0] * s.columns * 4
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -361,18 +388,25 @@ cdef class NvPairsWrw(_NvPairs):
                 * min(1.0, p.w.len[0] // p.groups / 128.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem f = folded(p)
+        p = &f
         cdef splits_t s = _split(dev, p)
         cdef mx_nv_conv g
+        cdef mx_nv_volume v
         memset(&g, 0, sizeof(g))
-        set_taps(&g, p)
         g.filters, g.channels, g.groups = <int> (p.w.len[0] // p.groups), <int> p.w.len[1], <int> p.groups
         g.reduced = <int> s.reduced
         set_x(&g, &p.x, p.w.len[1], 0)
         set_y(&g, &p.y, g.filters)
-        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4),
-                struct_arg(&g, sizeof(g)), Arg.int32(s.split_slices))
+        set_taps(&g, p)
+        defines, problem = {}, struct_arg(&g, sizeof(g))
+        if is_volume(p):
+            v = volume(&g, &p.x, &p.y)
+            defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
+        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
+                Arg.int32(s.split_slices))
         return Solution([
-            Step(KernelSpec("conv/nvidia/pairs_weights.cl", "conv_nvidia_pairs_weights", SM_90A=1), args,
+            Step(KernelSpec("conv/nvidia/pairs_weights.cl", "conv_nvidia_pairs_weights", SM_90A=1, **defines), args,
                  (THREADS * s.tiles * s.splits,), (THREADS,)),
             sum_partial(p, s.splits, 0, s.columns, 1, s.reduced),
         ], self.workspace_bytes(dev, p))

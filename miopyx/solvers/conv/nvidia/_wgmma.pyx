@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of, type_token
 from ._mma cimport (
@@ -13,7 +13,8 @@ from ._mma cimport (
     pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, mx_divisor, set_grid, set_packed_w, set_taps,
+    ALIGN, LONGEST, WGMMA_PEAK, both, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows,
+    set_grid, set_packed_w, set_taps, volume,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
@@ -126,7 +127,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     cdef rows_t o
     cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
     memset(&o, 0, sizeof(o))
-    if g.filters == 1 or g.filters > 64 or g.groups != 1:
+    if g.filters == 1 or g.filters > 64 or g.groups != 1 or g.p >> 16:
         return o
     o.local_epilogue = g.y_c != 1
     o.filters = 32 if g.filters <= 32 and not r.w_transposed else 64
@@ -174,7 +175,8 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
 
 cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
     """Whether pixel m of y reads pixel m of x alone, and x has no gaps between pixels."""
-    return (g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1 and g.first_h == 0 and g.first_w == 0
+    return (g.p >> 16 == 0 and g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1
+            and g.first_h == 0 and g.first_w == 0
             and g.h == g.p and g.w == g.q and g.x_h == g.w * g.x_w and g.x_n == g.h * g.x_h)
 
 
@@ -187,13 +189,13 @@ cdef struct chosen_t:
 
 cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
     """Filters of 64: what taps share comes through the L1, and tiles of many pixels share most."""
-    return g.taps_h * g.taps_w > 1 and g.filters <= 64
+    return both(g.taps_h) * g.taps_w > 1 and g.filters <= 64
 
 
 cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
-    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and both(g.p) * g.q % 64 != 0
     cdef double cost
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
@@ -263,6 +265,23 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
         t.across += best.cost
 
 
+cdef dict _axes(const mx_nv_conv* g):
+    return {"AXES": 3} if g.p >> 16 else {}
+
+
+cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g):
+    """`g` of a volume, with the strides along its depth."""
+    cdef mx_nv_conv whole = operands(p, r)
+    cdef mx_nv_volume v
+    v.conv, v.by_plane = g[0], divisor(g.p & 0xffff)
+    v.x_d, v.y_d = g.x_h * <int> plane_rows(r.x), whole.y_h * <int> plane_rows(r.y)
+    v.w_d = whole.w_h * <int> plane_rows(&p.w)
+    if p.direction == MX_BACKWARD_DATA:
+        v.y_d *= <int> p.step[0]
+        v.w_d *= <int> (p.step[0] // gcd(p.step[0], p.dilation[0]))
+    return struct_arg(&v, sizeof(v))
+
+
 cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef rows_t whole
@@ -273,7 +292,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t slices = _slices(g)
     cdef int64_t down, across, vector = 8
-    cdef bint shared = _shared(g), local_epilogue = not last and g.p * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and both(g.p) * g.q % 64 != 0
     cdef int i
     cdef chosen_t best = _choose(dev, r, g, phases)
     cdef int chosen = best.choice
@@ -294,7 +313,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
-        LOCAL_EPILOGUE=int(local_epilogue),
+        LOCAL_EPILOGUE=int(local_epilogue), **_axes(g),
     )
     down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
     across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
@@ -305,6 +324,8 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         order.phases[i].first_h, order.phases[i].first_w = g[i].first_h, g[i].first_w
         order.phases[i].w_first, order.phases[i].y_first = g[i].w_first - g.w_first, g[i].y_first - g.y_first
     args = operand_args(r, g)
+    if g.p >> 16:
+        args = args[:3] + (_volume(p, r, g),) + args[4:]
     # The kernel has room for the phases that there are.
     args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
     return Step(spec, args, (best.groups * 384,), (384,))
@@ -327,7 +348,7 @@ cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t
 
 
 cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
-    return ceil_div(g.taps_h * g.taps_w * g.reduced, 64)
+    return ceil_div(both(g.taps_h) * g.taps_w * g.reduced, 64)
 
 
 cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
@@ -342,8 +363,8 @@ cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint 
 cdef bint _gathers(const mx_conv_problem* p) noexcept nogil:
     """Whether x, of a 1x1 filter, has gaps between columns and would be read by contiguous pixels without them."""
     cdef mx_conv_problem o
-    if (p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1 or p.x.stride[4] == 1
-            or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
+    if (is_volume(p) or p.w.len[3] * p.w.len[4] != 1 or p.direction == MX_BACKWARD_DATA or p.x.len[4] == 1
+            or p.x.stride[4] == 1 or p.x.stride[1] < p.x.stride[4] or in_place(&p.x, p.w.len[1])):
         return False
     o = _gathered(p)
     return contiguous_pixels(&o, &o.x) == 8 if p.direction == MX_FORWARD else (
@@ -406,7 +427,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
     """Forward in 16 bits by wgmma: persistent implicit GEMM, ping-pong or cooperative, after launches that pack."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1104, "NvWgmmaFwd", WGMMA_PEAK
+        self.id, self.name, self.peak, self.volumes = 1104, "NvWgmmaFwd", WGMMA_PEAK, True
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
@@ -472,7 +493,7 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
     cdef merged_t m
     cdef int64_t a = p.step[1], b = p.step[2]
     memset(&m, 0, sizeof(m))
-    m.used = (p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
+    m.used = (not is_volume(p) and p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
               and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
     m.filters = up(a * b * p.w.len[1], 8)
     m.p, m.q = ceil_div(p.x.len[3], a), ceil_div(p.x.len[4], b)
@@ -485,8 +506,9 @@ cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
 cdef bint _steps_over(const mx_conv_problem* p) noexcept nogil:
     """Whether most of dx is zero, since a 1x1 filter with a stride never meets it, and its pixels are contiguous."""
     cdef const mx_tensor* x = &p.x
-    return (p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1 and p.pad[1] == 0 and p.pad[2] == 0
-            and (x.len[4] == 1 or x.stride[4] == 1) and (x.len[3] == 1 or x.stride[3] == x.len[4])
+    return (not is_volume(p) and p.w.len[3] * p.w.len[4] == 1 and p.step[1] * p.step[2] > 1
+            and p.pad[1] == 0 and p.pad[2] == 0 and (x.len[4] == 1 or x.stride[4] == 1)
+            and (x.len[3] == 1 or x.stride[3] == x.len[4])
             and x.len[3] * x.len[4] > 1 and x.stride[1] != 1)
 
 
@@ -513,8 +535,8 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 
 cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
     """Whether phases of one size are one launch."""
-    return (1 < count <= MAX_PHASES and g.filters > 64 and p.x.len[3] % p.step[1] == 0
-            and p.x.len[4] % p.step[2] == 0)
+    return (1 < count <= MAX_PHASES and g.filters > 64 and p.x.len[2] % p.step[0] == 0
+            and plane_rows(&p.x) % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0)
 
 
 cdef void _sort_phases(mx_nv_conv* g, int count) noexcept nogil:
@@ -550,7 +572,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1105, "NvWgmmaBwd", WGMMA_PEAK
+        self.id, self.name, self.peak, self.volumes = 1105, "NvWgmmaBwd", WGMMA_PEAK, True
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
@@ -567,10 +589,11 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
-        cdef merged_t m = _merged_of(p)
+        cdef mx_conv_problem read = only_read(p), met
+        cdef merged_t m = _merged_of(&read)
         cdef roles_t r
         cdef mx_nv_conv g
-        cdef mx_conv_problem met
+        p = &read
         if not m.used and _steps_over(p):
             met = _without_steps(p)
             r = roles_of(&met, True)
@@ -595,10 +618,12 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
         # The workspace holds 16 bits, and what spreads or unpacks them rounds again where alpha and beta scale.
-        return 2 if _merged_of(p).used or _steps_over(p) or self.roles(p).unpacks_y else 1
+        cdef mx_conv_problem read = only_read(p)
+        return 2 if _merged_of(&read).used or _steps_over(&read) or self.roles(&read).unpacks_y else 1
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef merged_t m = _merged_of(p)
+        cdef mx_conv_problem read = only_read(p)
+        cdef merged_t m = _merged_of(&read)
         return self.peak * m.filters / 64.0 if m.used else NvImplicitGemmBwd.index(self, dev, p)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
@@ -629,10 +654,11 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return [_multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p), met
+        p = &read
         cdef merged_t m = _merged_of(p)
         cdef roles_t r
         cdef mx_nv_conv g
-        cdef mx_conv_problem met
         cdef mx_nv_merged weights
         cdef mx_nv_scatter x
         cdef int64_t a = p.step[1], b = p.step[2]
@@ -722,7 +748,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1106, "NvWgmmaWrw", WGMMA_PEAK
+        self.id, self.name, self.peak, self.volumes = 1106, "NvWgmmaWrw", WGMMA_PEAK, True
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -764,6 +790,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = self.split_k(dev, &read)
         cdef mx_nv_conv g
+        cdef mx_nv_volume v
         cdef const tile_t* tile = &TILES[s.tile]
         steps = []
         if s.x_slot == SLOT_WORKSPACE:
@@ -775,9 +802,13 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
             "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
             BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
             FLAT=int(not s.contiguous_pixels and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
-            DILATED=int(g.tap_h != 1 or g.tap_w != 1),
-            X_THROUGH_L1=int(s.narrow.used), **TILE_DEFINES[s.tile])
-        steps.append(Step(spec, split_k_args(&s, &g), (tile.threads * s.groups,), (tile.threads,)))
+            DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
+            X_THROUGH_L1=int(s.narrow.used), **_axes(&g), **TILE_DEFINES[s.tile])
+        args = split_k_args(&s, &g)
+        if g.p >> 16:
+            v = volume(&g, &read.x, &read.y)
+            args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
+        steps.append(Step(spec, args, (tile.threads * s.groups,), (tile.threads,)))
         steps.append(_sum_tiles(&read, &s, tile))
         return Solution(steps, s.workspace)
 
@@ -809,6 +840,7 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t*
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
     if not has_wgmma(dev):
         return "needs wgmma"
-    if p.w.len[3] > 15 or p.w.len[4] > 15:
+    cdef int64_t longest = 10 if p.spatial > 2 else 15
+    if max(p.w.len[2], p.w.len[3], p.w.len[4]) > longest:
         return "filter size"
     return "data type" if p.w.type == MX_FLOAT else None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from long_sums import DATA, DIRECTIONS, Case, cases, main, problem_terms, run
 
+import miopyx
 from miopyx.solvers import registry
 
 U = 2.0 ** -24
@@ -47,7 +48,8 @@ def check(handle, host, kind, terms, rng, most, solvers=registry.CONV):
 
 
 def test_on_a_cpu(cpu, host, rng):
-    seen = check(cpu, host, "cpu", 1_000_000, rng, 2)
+    with miopyx.Handle(cpu.device.name) as handle:  # its workspaces go with it
+        seen = check(handle, host, "cpu", 1_000_000, rng, 2)
     families = {name.removesuffix(end) for name in seen for end in ("Fwd", "Bwd", "Wrw") if name.endswith(end)}
     assert families >= {"CpuGrouped", "CpuImplicitGemm", "CpuImplicitGemmNhwc", "CpuWinogradF2", "CpuWinogradF4",
                         "ConvDirectNaiveConv", "FFTConv"}

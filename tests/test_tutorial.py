@@ -67,7 +67,8 @@ def package(tmp_path_factory):
         [sys.executable, "-P", "-m", "cython", "-3", "-I", str(ROOT), "--module-name", module, "-X", "cdivision=True",
          str(source), "-o", str(c_file)],
         [*sysconfig.get_config_var("CC").split(), "-O1", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}",
-         f"-I{ROOT}", str(c_file), "-o", str(source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX")))],
+         f"-I{ROOT}", f"-I{ROOT / 'miopyx' / 'kernels'}", str(c_file), "-o",
+         str(source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX")))],
     )
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True)

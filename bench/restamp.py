@@ -66,7 +66,7 @@ def plain(binary: bytes) -> bytes:
 
 
 def start(name: str | None) -> None:
-    """Begin a process that builds."""
+    """Begin a process that asks solvers and builds."""
     global handle
     handle = miopyx.Handle(name) if name else miopyx.Handle()
 
@@ -79,37 +79,35 @@ def build(job: tuple[str, str]) -> str:
         return f"failed: {e}"[:300]
 
 
-def measured(file: Path, device: Any) -> dict[str, dict[str, list[tuple[str, str]] | None]]:
-    """Of each record: the solvers that offer themselves, with file and options of each program if they were timed."""
-    solvers = {solver.name: solver for solver in registry.CONV if not solver.last_resort}
-    found: dict[str, dict[str, list[tuple[str, str]] | None]] = {}
-    for key, items in RecordFile(file):
-        problem = parse_find_key(key)
-        timed = {item.solver for item in records.read_find(items).items}
-        row = found[key.decode()] = {}
-        for name, solver in solvers.items():
-            offer = solver.offer(device, problem)
-            if not isinstance(offer, str):
-                row[name] = ([(step.spec.file, step.spec.options) for step in offer.solution().steps if step.spec]
-                             if name in timed else None)
+def measured(record: tuple[bytes, bytes]) -> dict[str, list[tuple[str, str]] | None]:
+    """Of a record: the solvers that offer themselves, with file and options of each program if they were timed."""
+    key, items = record
+    problem = parse_find_key(key)
+    timed = {item.solver for item in records.read_find(items).items}
+    found: dict[str, list[tuple[str, str]] | None] = {}
+    for solver in registry.CONV:
+        offer = "a last resort" if solver.last_resort else solver.offer(handle.device, problem)
+        if not isinstance(offer, str):
+            found[solver.name] = ([(step.spec.file, step.spec.options) for step in offer.solution().steps if step.spec]
+                                  if solver.name in timed else None)
     return found
 
 
 def write_programs(arguments: argparse.Namespace) -> None:
-    start(arguments.device)
     before = json.loads(arguments.beside.read_text()) if arguments.beside else {"records": {}, "texts": {}}
-    rows = measured(arguments.file, handle.device)
-    texts = {file: text_digest(file) for row in rows.values() for steps in row.values() for file, _ in steps or ()}
-    jobs: set[tuple[str, str]] = set()
-    for key, row in rows.items():
-        for name, steps in row.items():
-            there = before["records"].get(key, {}).get(name) or ()
-            for job, other in zip(steps or (), there, strict=False):
-                if (texts[job[0]], job[1]) != (before["texts"][other[0]], other[1]):
-                    jobs.add(job)
-    ordered = sorted(jobs)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.processes, spawn, initializer=start, initargs=(arguments.device,)) as pool:
+        lines = list(RecordFile(arguments.file))
+        rows = {key.decode(): row for (key, _), row in zip(lines, pool.map(measured, lines, chunksize=8), strict=True)}
+        texts = {file: text_digest(file) for row in rows.values() for steps in row.values() for file, _ in steps or ()}
+        jobs: set[tuple[str, str]] = set()
+        for key, row in rows.items():
+            for name, steps in row.items():
+                there = before["records"].get(key, {}).get(name) or ()
+                for job, other in zip(steps or (), there, strict=False):
+                    if (texts[job[0]], job[1]) != (before["texts"][other[0]], other[1]):
+                        jobs.add(job)
+        ordered = sorted(jobs)
         binaries = dict(zip(ordered, pool.map(build, ordered, chunksize=2), strict=True))
     config.write_atomically(arguments.out, json.dumps({
         "build": paths.build(), "texts": texts, "records": rows,

@@ -154,7 +154,9 @@ def stamp(arguments: argparse.Namespace) -> None:
                                       record.failed).rstrip(b"\n")
         lines.append(line + b"\n")
     content = b"".join(lines)
+    mode = arguments.file.stat().st_mode
     config.write_atomically(arguments.file, bz2.compress(content, 9) if packed else content)
+    arguments.file.chmod(mode)
     for why, count in counts.most_common():
         print(f"{count:6d}  {why}")
 

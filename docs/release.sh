@@ -22,7 +22,8 @@ set_version() {
   [ "$1" != "$(version)" ] || die "the version is $1 already"
   git rev-parse -q --verify "refs/tags/v$1" > /dev/null && die "the tag v$1 is there already"
   [ "$(sed -n 's/^## //p' CHANGELOG.md | head -1)" = Unreleased ] || die "CHANGELOG.md does not begin with Unreleased"
-  sed -n '/^## Unreleased/,/^## [0-9]/p' CHANGELOG.md | grep -q "^- " || die "CHANGELOG.md lists nothing under Unreleased"
+  # Not grep -q, which ends before sed does: a long list would count as none.
+  [ "$(sed -n '/^## Unreleased/,/^## [0-9]/p' CHANGELOG.md | grep -c "^- ")" -gt 0 ] || die "CHANGELOG.md lists nothing under Unreleased"
   sed -i "s/^__version__ = \".*\"$/__version__ = \"$1\"/" miopyx/__init__.py
   sed -i "0,/^## Unreleased$/s//## $1, $(date -u +%Y-%m-%d)/" CHANGELOG.md
   git commit -q -m "Version $1" -m "What is new stands in CHANGELOG.md." -- miopyx/__init__.py CHANGELOG.md

@@ -42,6 +42,13 @@ def test_a_version_is_set_and_tagged(clone):
     assert "already" in release(clone, "set", "7.8.9")[1]
 
 
+def test_a_long_list_of_changes(clone):
+    """More than a pipe holds: what reads it must not end before what writes it."""
+    (clone / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n" + "- A line of what is new.\n" * 20000)
+    subprocess.run(["git", "commit", "-qam", "Change"], cwd=clone, check=True)
+    assert release(clone, "set", "7.8.9")[0] == 0
+
+
 @pytest.mark.parametrize(("change", "arguments", "why"), [
     ({}, ["set", "1.x"], "not a version"),
     ({"CHANGELOG.md": "# Changelog\n\n## Unreleased\n"}, ["set", "7.8.9"], "lists nothing"),

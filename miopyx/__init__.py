@@ -46,7 +46,7 @@ from .values import logs as _logs
 from .values.structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t
 from .values.structs import miopenConvSolution_t as miopenConvSolution_t
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Some versions of logging drop what is logged inside a filter: what does not parse is reported now.
 for _name in ("MIOPEN_LOG_LEVEL", "MIOPEN_ENABLE_LOGGING_MPMT", "MIOPEN_ENABLE_LOGGING_ELAPSED_TIME"):

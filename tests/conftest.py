@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import random
+import resource
 import secrets
 import shutil
 import tempfile
@@ -35,6 +36,7 @@ from problems import resident, write_costs  # noqa: E402
 import miopyx  # noqa: E402
 from miopyx.choose import _costs  # noqa: E402
 from miopyx.device import devices  # noqa: E402
+from miopyx.runtime import programs  # noqa: E402
 from miopyx.values import config  # noqa: E402
 
 hypothesis.configuration.set_hypothesis_home_dir(os.path.join(CACHE, "hypothesis"))
@@ -81,6 +83,14 @@ def pytest_configure(config):
 
 def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
+
+
+MOST = []  # bytes of memory that xdist's workers and their children took at most
+
+
+def _most_memory():
+    """Return the bytes of memory that this process, or a child of its that has ended, took at most."""
+    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) << 10
 
 
 def _draw(items, size):
@@ -131,6 +141,19 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     _slow_ones_first(items)
+
+
+def pytest_sessionfinish(session):
+    if WORKER:
+        session.config.workeroutput["most"] = _most_memory()
+
+
+def pytest_testnodedown(node):
+    MOST.append(getattr(node, "workeroutput", {}).get("most", 0))
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"largest process: {max(MOST, default=_most_memory()) >> 20} MiB of memory")
 
 
 def pytest_unconfigure():
@@ -229,18 +252,34 @@ def handles():
 
 
 @pytest.fixture(scope="session")
-def pretend():
-    """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them."""
+def pretend(request):
+    """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them.
+
+    Kernels for GPUs that a CPU builds are not optimised without --long: half of the time of their tests was that.
+    """
+    pretended = set()
+    build = programs.build
+
+    def build_quickly(device, file, options):
+        return build(device, file, options + " -cl-opt-disable" * (device.info in pretended))
+
+    if not request.config.getoption("--long"):
+        programs.build = build_quickly
+
     def handle_of(name, /, **fields):
         key = name, *sorted(fields.items())
         if key not in SHARED:
-            info = devices.find(name)._replace(**fields)
+            known = devices.find(name)
+            info = known._replace(**fields)
+            if known.kind == "cpu" and info.kind == "gpu":
+                pretended.add(info)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(devices, "find", lambda _: info)
                 SHARED[key] = miopyx.Handle(name)
         return SHARED[key]
 
     yield handle_of
+    programs.build = build
     _let_go()
 
 

@@ -76,7 +76,7 @@ def pytest_configure(config):
     for line in ("long: takes long and finds what others seldom miss; runs with --long only",
                  "pairwise: without --long a random few of the cases that hold every pair of two parameters' values",
                  "each: without --long a random few of the cases that hold every value of every parameter",
-                 "some(number): without --long so many of the cases, on each device, drawn at random",
+                 "some(number, host=number): without --long so many of the cases, on each device, drawn at random",
                  "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
         config.addinivalue_line("markers", line)
 
@@ -132,8 +132,11 @@ def pytest_collection_modifyitems(config, items):
     for cases in functions.values():
         some = cases[0].get_closest_marker("some")
         if some:
+            parameters = cases[0].callspec.params
+            on_host = "host" in (parameters.get(name) for name in DEVICES)
+            number = some.kwargs.get("host", some.args[0]) if on_host else some.args[0]
             left_out |= set(cases) - set(random.Random(f"{DRAW} {cases[0].nodeid}").sample(
-                cases, min(some.args[0], len(cases))))
+                cases, min(number, len(cases))))
         for size, marker in ((1, "each"), (2, "pairwise")):
             if len(cases) > 1 and cases[0].get_closest_marker(marker):
                 left_out |= set(cases) - _draw(cases, size)

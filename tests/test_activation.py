@@ -207,7 +207,7 @@ SLOPES = {
 }
 
 
-@pytest.mark.pairwise
+@pytest.mark.each
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_special_numbers(handle, mode, dtype):

@@ -61,7 +61,7 @@ def cases(gpu: miopyx.Handle, rng: np.random.Generator) -> list[tuple[str, str, 
     return every if gpu.device.info.runtime != "pocl" else [every[rng.integers(len(every))]]
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape(gpu, host, rng, name):
     """Half of them in buffers that begin at an odd element."""
@@ -127,6 +127,7 @@ def test_local_memory_that_is_enough_without_rows_on_their_way(opencl_name, pret
                         assert SOLVERS[direction].why_not(device, problem_of(case, dtype, layout, direction)) is None
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("direction", range(3))
 def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     """What a tap does not meet must not count, infinite filters and gradients included."""

@@ -26,6 +26,7 @@ def example():
     return module
 
 
+@pytest.mark.some(1)
 def test_training(example, device_name, tmp_path):
     """Five epochs learn the digits, on every device, with any first weights; the picture is one."""
     seed, picture = int(np.random.default_rng().integers(1 << 30)), tmp_path / "digits.png"

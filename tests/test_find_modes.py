@@ -79,6 +79,7 @@ def again(device_name, user_folder, any_costs):
         handle.destroy()
 
 
+@pytest.mark.each
 @pytest.mark.parametrize("direction", [0, 1, 2])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("by", ["environment", "descriptor"])
@@ -179,6 +180,7 @@ def write_record(handle, problem, stamp, solvers=None, partial=False, direction=
         file.write(line)
 
 
+@pytest.mark.each
 @pytest.mark.parametrize("flaw", ["none", "stamp", "foreign", "partial", "solver missing"])
 def test_normal_trusts_whole_records_of_this_version_only(again, counts, rng, setting, flaw):
     handle = again()

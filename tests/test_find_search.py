@@ -62,6 +62,7 @@ def tunable(problem, direction=0):
             if not s.last_resort and s.parameters(problem.handle.device, p)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("direction", [0, 1, 2])
 def test_searched_stored_and_used(again, searches, rng, direction):
     problem = Problem(again(), rng)
@@ -124,6 +125,7 @@ def test_override_and_bad_values(again, rng, setting, caplog):
     assert Problem(again(), rng).plan(0, solution_id=solver.id).invoker.config == default
 
 
+@pytest.mark.some(4, host=8)
 @pytest.mark.parametrize(("value", "flag", "searched"), [
     ("NONE", False, False), ("NONE", True, False), ("DB_UPDATE", False, False), ("DB_UPDATE", True, True),
     ("SEARCH", False, False), ("SEARCH_DB_UPDATE", False, True), ("DB_CLEAN", False, False), ("DB_CLEAN", True, True),
@@ -149,6 +151,7 @@ def test_enforce_where_something_is_tuned(again, searches, rng, setting, value, 
     assert problem.plan(0, solution_id=solver.id).invoker.config == expected
 
 
+@pytest.mark.some(3, host=5)
 @pytest.mark.parametrize(("value", "flag", "searched"), [
     ("NONE", False, False), ("NONE", True, True), ("DB_UPDATE", False, False), ("SEARCH", False, True),
     ("SEARCH_DB_UPDATE", False, True),

@@ -13,6 +13,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 
+@pytest.mark.some(2, host=6)
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("out", ["int32", "float32", "int8"])
 def test_every_output_type(handle, host, rng, out, layout):

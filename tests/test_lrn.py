@@ -220,7 +220,7 @@ def how_many(request):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_random_problems(handle, dtype, rng, request):
-    for _ in range(12 * how_many(request)):
+    for _ in range(6 * how_many(request)):
         check_backward(handle, random_case(rng, dtype), rng)
 
 

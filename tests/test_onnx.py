@@ -206,8 +206,8 @@ def read_window(a, position, axis):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_random_convolutions(handle, rng, dtype):
-    for _ in range(15 if dtype == "float32" else 5):
+def test_random_convolutions(handle, rng, amount, dtype):
+    for _ in range(15 if dtype == "float32" else amount(2, 5)):
         a = layer(rng)
         groups = int(rng.integers(1, 3))
         c, k = groups * int(rng.integers(1, 4)), groups * int(rng.integers(1, 4))
@@ -232,8 +232,8 @@ def test_random_convolutions(handle, rng, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_random_transposed_convolutions(handle, rng, dtype):
-    for _ in range(15 if dtype == "float32" else 5):
+def test_random_transposed_convolutions(handle, rng, amount, dtype):
+    for _ in range(15 if dtype == "float32" else amount(2, 5)):
         a = layer(rng)
         groups = int(rng.integers(1, 3))
         c, k = groups * int(rng.integers(1, 4)), groups * int(rng.integers(1, 4))
@@ -273,7 +273,7 @@ def test_random_transposed_convolutions(handle, rng, dtype):
 def test_random_pooling(handle, rng, amount, dtype):
     done, wanted = 0, 25 if dtype == "float32" else 8
     if not handle.device.is_host:  # most of them are programs of their own
-        wanted = amount(wanted // 2, wanted)
+        wanted = amount(wanted // 4, wanted)
     while done < wanted:
         a = layer(rng)
         op = "MaxPool" if dtype in ("int8", "uint8") else str(rng.choice(["MaxPool", "AveragePool"]))
@@ -651,7 +651,7 @@ def test_networks_are_all_there():
         assert (len(LIGHT), len(convolutions())) == (9, 216)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("part", range(8))
 def test_every_convolution_of_the_networks(opencl_handle, host, rng, part):
     """Each distinct layer in its three directions, in float32, against the host path in float64.
@@ -725,7 +725,7 @@ def verify_node(node, inputs, outputs, opset):
     assert (np.abs(outputs[0] - y) <= bound).all(), node
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem.removeprefix("light_"))
 def test_networks_with_random_weights(handle, rng, path):
     """Every node of ours in the whole network, on the inputs that it got there."""

@@ -241,6 +241,7 @@ def problem_of(shape, dtype, layout="packed"):
     return (pool, *(TensorDescriptor(dtype, lens, strides_of(lens, layout)) for lens in (x, y)))
 
 
+@pytest.mark.some(8, host=99)
 @pytest.mark.parametrize("name", [*SHAPES, *ELSEWHERE])
 def test_shapes(handle, rng, name):
     check_pooling(handle, *problem_of({**SHAPES, **ELSEWHERE}[name], "float32"), rng)
@@ -391,6 +392,7 @@ def test_halving_in_other_types(handle, rng, dtype, index_type, mode):
     check_pooling(handle, *problem_of((MAX, (2, 3, 33, 35), (3, 3), (1, 1), (2, 2), index_type, mode), dtype), rng)
 
 
+@pytest.mark.some(3, host=9)
 @pytest.mark.parametrize(("lens", "windows", "pads", "strides", "mode"), [
     ((15, 16), (3, 3), (1, 1), (1, 1), IMAGE), ((20, 300), (3, 3), (1, 1), (2, 2), MASK),
     ((21, 23), (4, 2), (3, 1), (1, 2), MASK), ((20, 19), (1, 2), (0, 0), (3, 2), MASK),

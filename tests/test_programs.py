@@ -238,14 +238,14 @@ def test_all_that_a_binary_depends_on_is_part_of_the_key(device):
     assert odd.count(b"\n") == heads[0].count(b"\n")
 
 
-def test_damaged_entries_are_rebuilt_and_repaired(opencl_name, folder, compiled, rng):
-    """A file cut or altered at 200 random places: rebuilt, right, and whole again."""
+def test_damaged_entries_are_rebuilt_and_repaired(opencl_name, folder, compiled, rng, amount):
+    """A file cut or altered at many random places: rebuilt, right, and whole again."""
     assert bias_is_right(opencl_name, rng)
     path, = entries(folder)
     whole = path.read_bytes()
     head = whole[:whole.index(b"binary: ")]
     # A third of the places in the header, which is the smaller part.
-    places = [*rng.integers(0, len(head) + 140, 66), *rng.integers(0, len(whole), 134)]
+    places = [*rng.integers(0, len(head) + 140, amount(33, 66)), *rng.integers(0, len(whole), amount(67, 134))]
     for number, place in enumerate(places):
         if number % 2:
             damaged = whole[:place]

@@ -143,6 +143,7 @@ FORMS = {
 }
 
 
+@pytest.mark.some(4, host=9)
 @pytest.mark.parametrize(("lens", "make"), FORMS.values(), ids=FORMS)
 def test_forms(handle, lens, make, rng):
     dtype = ("float32", TYPES[rng.integers(4)])[rng.integers(2)]

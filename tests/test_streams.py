@@ -106,7 +106,7 @@ def test_tensor_operations(handle, memory, dtype):
     np.testing.assert_array_equal(c, -2 * a)
 
 
-@pytest.mark.each
+@pytest.mark.some(2, host=8)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_batch_norm(handle, memory, dtype, layout):
     if layout == "nhwc":  # channels side by side, in whole vectors and one that is not

@@ -643,6 +643,7 @@ def all_configs(handle, problem, solver):
     return configurations(solver.parameters(dev, problem), lambda c: solver.accepts(dev, problem, c))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("dtype", DTYPE)
 def test_any_configuration_computes_the_same(opencl_name, handles, dtype, rng, request):
     """Random ones of random solvers; --configurations 2000 takes ten times as many."""

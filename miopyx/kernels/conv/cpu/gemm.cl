@@ -72,6 +72,7 @@
 #define CHUNK_ROWS ((M_CHUNK + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS)
 
 #include "conv/cpu/counts.h"
+#include "conv/cpu/register_tile.h"
 
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
@@ -91,24 +92,16 @@ static inline vec load_first(__global const STORAGE(B_TYPE) *p, long count)
 
 /* sums[TILE_ROWS][N_VECTORS] += A[TILE_ROWS][depth] * panel[depth][N_VECTORS], where the first V vectors count; row[]
  * are offsets. */
-#define DEFINE_MULTIPLY(V)                                                                            \
-    static inline void multiply_##V(vec *restrict sums, const vec *restrict panel,                    \
-                                    __global const STORAGE(A_TYPE) *restrict A, const long *row,      \
-                                    long a_k, long depth)                                             \
-    {                                                                                                 \
-        vec s[TILE_ROWS][V];                                                                          \
-        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                s[i][j] = sums[i * N_VECTORS + j];                                                    \
-        for (long k = 0; k < depth; k++, A += a_k, panel += N_VECTORS)                                \
-            _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                                   \
-                const vec a = (vec)((ACC)LOAD(A_TYPE)(A, row[i]));                                    \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                         \
-                    s[i][j] += a * panel[j];                                                          \
-            }                                                                                         \
-        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                sums[i * N_VECTORS + j] = s[i][j];                                                    \
+#define DEFINE_MULTIPLY(V)                                                                       \
+    static inline void multiply_##V(vec *restrict sums, const vec *restrict panel,               \
+                                    __global const STORAGE(A_TYPE) *restrict A, const long *row, \
+                                    long a_k, long depth)                                        \
+    {                                                                                            \
+        vec s[TILE_ROWS][V];                                                                     \
+        FOR_TILE(TILE_ROWS, V, s[i][j] = sums[i * N_VECTORS + j];)                               \
+        for (long k = 0; k < depth; k++, A += a_k, panel += N_VECTORS)                           \
+            OUTER_PRODUCT(TILE_ROWS, V, s, (ACC)LOAD(A_TYPE)(A, row[i]), panel[j])               \
+        FOR_TILE(TILE_ROWS, V, sums[i * N_VECTORS + j] = s[i][j];)                               \
     }
 FOR_COUNTS(DEFINE_MULTIPLY)
 

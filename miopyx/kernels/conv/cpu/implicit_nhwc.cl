@@ -41,6 +41,7 @@
 #define IN_TYPE ACC
 #include "include/common.h"
 #include "conv/cpu/implicit_nhwc.h"
+#include "conv/cpu/register_tile.h"
 
 #define SEGMENTS 16 /* taps of a block, at most */
 #define DEAL 6      /* pixels that chunks are made of */
@@ -105,44 +106,32 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
-#define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows,         \
-                          __global const ACC *const *panels, int segments, int depth,                     \
-                          __global STORAGE(OUT_TYPE) *restrict out, const long *to,                       \
-                          SCALAR alpha, SCALAR beta)                                                      \
-    {                                                                                                     \
-        vec s[ROWS][V];                                                                                   \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
-                s[i][j] = START(add, sums[i * V + j]);                                                    \
-        if (DIRECT && out)                                                                                \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                    PREFETCH(out + to[i] + j * VEC);                                                      \
-        for (int segment = 0; segment < segments; segment++) {                                            \
-            __global const ACC *a[ROWS];                                                                  \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
-                a[i] = rows[segment * ALL + i];                                                           \
-            __global const ACC *panel = panels[segment];                                                  \
-            for (long k = 0; k < depth; k++) {                                                            \
-                vec b[V];                                                                                 \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                    b[j] = LOAD_VEC(panel + (k * V + j) * VEC);                                           \
-                _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                        \
-                    const vec left = (vec)(a[i][k]);                                                      \
-                    _Pragma("unroll") for (int j = 0; j < V; j++)                                         \
-                        s[i][j] += left * b[j];                                                           \
-                }                                                                                         \
-            }                                                                                             \
-        }                                                                                                 \
-        if (DIRECT && out)                                                                                \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                    store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);                               \
-        else                                                                                              \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                              \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                    FINISH(add, sums[i * V + j], s[i][j]);                                                \
+#define DEFINE_MULTIPLY(V, ROWS)                                                                  \
+    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows, \
+                               __global const ACC *const *panels, int segments, int depth,        \
+                               __global STORAGE(OUT_TYPE) *restrict out, const long *to,          \
+                               SCALAR alpha, SCALAR beta)                                         \
+    {                                                                                             \
+        vec s[ROWS][V];                                                                           \
+        FOR_TILE(ROWS, V, s[i][j] = START(add, sums[i * V + j]);)                                 \
+        if (DIRECT && out)                                                                        \
+            FOR_TILE(ROWS, V, PREFETCH(out + to[i] + j * VEC);)                                   \
+        for (int segment = 0; segment < segments; segment++) {                                    \
+            __global const ACC *a[ROWS];                                                          \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                      \
+                a[i] = rows[segment * ALL + i];                                                   \
+            __global const ACC *panel = panels[segment];                                          \
+            for (long k = 0; k < depth; k++) {                                                    \
+                vec b[V];                                                                         \
+                _Pragma("unroll") for (int j = 0; j < V; j++)                                     \
+                    b[j] = LOAD_VEC(panel + (k * V + j) * VEC);                                   \
+                OUTER_PRODUCT(ROWS, V, s, a[i][k], b[j])                                          \
+            }                                                                                     \
+        }                                                                                         \
+        if (DIRECT && out)                                                                        \
+            FOR_TILE(ROWS, V, store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);)            \
+        else                                                                                      \
+            FOR_TILE(ROWS, V, FINISH(add, sums[i * V + j], s[i][j]);)                             \
     }
 #if MX_TYPE(SUM) == MX_TYPE_int
 #define START(add, sum) (vec)((ACC)0)

@@ -35,6 +35,7 @@
 #endif
 #include "include/common.h"
 #include "conv/cpu/implicit_nhwc.h"
+#include "conv/cpu/register_tile.h"
 
 #if K_CHUNK % 48 != 0 || P_BLOCK < 1 || BLOCK_TERMS % P_BLOCK != 0
 #error "K_CHUNK or P_BLOCK out of range"
@@ -48,27 +49,19 @@
 #define TO_VEC MX_JOIN(MX_JOIN(convert_, ACC), VEC)
 
 /* sums[ROWS][V] = or += sum over `depth` pixels of a[p * K_CHUNK + i] * b[p * V + j]. */
-#define DEFINE_MULTIPLY(V, ROWS)                                                                          \
-    NOINLINE void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a,                       \
-                          const ACC *restrict b, int depth)                                               \
-    {                                                                                                     \
-        vec s[ROWS][V];                                                                                   \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
-                s[i][j] = add ? sums[i * V + j] : (vec)((ACC)0);                                          \
-        for (long p = 0; p < depth; p++) {                                                                    \
-            vec right[V];                                                                                 \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
-                right[j] = LOAD_VEC(b + (p * V + j) * VEC);                                               \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                            \
-                const vec left = (vec)(a[p * K_CHUNK + i]);                                               \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-                    s[i][j] += left * right[j];                                                           \
-            }                                                                                             \
-        }                                                                                                 \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                  \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
-                sums[i * V + j] = s[i][j];                                                                \
+#define DEFINE_MULTIPLY(V, ROWS)                                                    \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, const ACC *restrict a, \
+                               const ACC *restrict b, int depth)                    \
+    {                                                                               \
+        vec s[ROWS][V];                                                             \
+        FOR_TILE(ROWS, V, s[i][j] = add ? sums[i * V + j] : (vec)((ACC)0);)         \
+        for (long p = 0; p < depth; p++) {                                          \
+            vec right[V];                                                           \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                           \
+                right[j] = LOAD_VEC(b + (p * V + j) * VEC);                         \
+            OUTER_PRODUCT(ROWS, V, s, a[p * K_CHUNK + i], right[j])                 \
+        }                                                                           \
+        FOR_TILE(ROWS, V, sums[i * V + j] = s[i][j];)                               \
     }
 DEFINE_LONG_SUMS(vec)
 DEFINE_MULTIPLY(1, ROWS_1)

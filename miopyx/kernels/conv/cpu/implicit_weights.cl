@@ -58,6 +58,7 @@
 #endif
 
 #include "conv/cpu/counts.h"
+#include "conv/cpu/register_tile.h"
 
 typedef MX_JOIN(ACC, VEC) vec;
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
@@ -222,29 +223,21 @@ NOINLINE int runs_of(mx_run *restrict runs, const mx_weights *g, long tap, long 
 }
 
 /* sums[row][COUNT vectors] += V[row] * panel over the positions of the runs. */
-#define DEFINE_MULTIPLY(COUNT)                                                                        \
-    NOINLINE void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel,      \
-                                __global const ACC *restrict V, const long *restrict row,             \
-                                const mx_run *restrict runs, int many, long step)                     \
-    {                                                                                                 \
-        vec s[TILE_ROWS][COUNT];                                                                      \
-        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
-            _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
-                s[i][j] = LOAD_VEC(j, (const ACC *)(sums + i * sums_row));                            \
-        for (int r = 0; r < many; r++) {                                                              \
-            __global const ACC *v = V + runs[r].at;                                                   \
-            const vec *u = panel + (long)runs[r].from * COUNT;                                        \
-            const int count = runs[r].count;                                                          \
-            _Pragma("unroll 2") for (int p = 0; p < count; p++, v += step, u += COUNT)                \
-                _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++) {                               \
-                    const vec a = (vec)(v[row[i]]);                                                   \
-                    _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                 \
-                        s[i][j] += a * u[j];                                                          \
-                }                                                                                     \
-        }                                                                                             \
-        _Pragma("unroll") for (int i = 0; i < TILE_ROWS; i++)                                         \
-            _Pragma("unroll") for (int j = 0; j < COUNT; j++)                                         \
-                sums[i * sums_row + j] = s[i][j];                                                     \
+#define DEFINE_MULTIPLY(COUNT)                                                                   \
+    NOINLINE void multiply_##COUNT(vec *restrict sums, long sums_row, const vec *restrict panel, \
+                                   __global const ACC *restrict V, const long *restrict row,     \
+                                   const mx_run *restrict runs, int many, long step)             \
+    {                                                                                            \
+        vec s[TILE_ROWS][COUNT];                                                                 \
+        FOR_TILE(TILE_ROWS, COUNT, s[i][j] = LOAD_VEC(j, (const ACC *)(sums + i * sums_row));)   \
+        for (int r = 0; r < many; r++) {                                                         \
+            __global const ACC *v = V + runs[r].at;                                              \
+            const vec *u = panel + (long)runs[r].from * COUNT;                                   \
+            const int count = runs[r].count;                                                     \
+            _Pragma("unroll 2") for (int p = 0; p < count; p++, v += step, u += COUNT)           \
+                OUTER_PRODUCT(TILE_ROWS, COUNT, s, v[row[i]], u[j])                              \
+        }                                                                                        \
+        FOR_TILE(TILE_ROWS, COUNT, sums[i * sums_row + j] = s[i][j];)                            \
     }
 FOR_COUNTS(DEFINE_MULTIPLY)
 

@@ -18,31 +18,24 @@
 #error "ROWS out of range"
 #endif
 #include "conv/cpu/counts.h"
+#include "conv/cpu/register_tile.h"
 
 typedef MX_JOIN(ACC, VEC) vec;
 
-#define DEFINE_MULTIPLY(V)                                                                                       \
-    NOINLINE void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,         \
-                            long a_step, const vec *restrict panel, long depth)                                  \
-    {                                                                                                            \
-        vec s[ROWS][V];                                                                                          \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                         \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
-                s[i][j] = add ? MX_JOIN(vload, VEC)(i * N_VECTORS + j, (const ACC *)sums) : (vec)((ACC)0);       \
-        _Pragma("unroll 2") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)               \
-        {                                                                                                        \
-            vec b[V];                                                                                            \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
-                b[j] = panel[j];                                                                                 \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                                   \
-                const vec left = (vec)(a[i * a_row]);                                                            \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                                    \
-                    s[i][j] += left * b[j];                                                                      \
-            }                                                                                                    \
-        }                                                                                                        \
-        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                         \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                        \
-                sums[i * N_VECTORS + j] = s[i][j];                                                               \
+#define DEFINE_MULTIPLY(V)                                                                                            \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, __global const ACC *restrict a, long a_row,              \
+                               long a_step, const vec *restrict panel, long depth)                                    \
+    {                                                                                                                 \
+        vec s[ROWS][V];                                                                                               \
+        FOR_TILE(ROWS, V, s[i][j] = add ? MX_JOIN(vload, VEC)(i * N_VECTORS + j, (const ACC *)sums) : (vec)((ACC)0);) \
+        _Pragma("unroll 2") for (long k = 0; k < depth; k++, a += a_step, panel += N_VECTORS)                         \
+        {                                                                                                             \
+            vec b[V];                                                                                                 \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                                             \
+                b[j] = panel[j];                                                                                      \
+            OUTER_PRODUCT(ROWS, V, s, a[i * a_row], b[j])                                                             \
+        }                                                                                                             \
+        FOR_TILE(ROWS, V, sums[i * N_VECTORS + j] = s[i][j];)                                                         \
     }
 FOR_COUNTS(DEFINE_MULTIPLY)
 

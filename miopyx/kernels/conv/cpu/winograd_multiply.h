@@ -4,30 +4,24 @@
  * The including file defines BLOCK, the most rows, and FILTERS, the address space of the vectors.  A_ROW_STEP(row) and
  * A_STEP(row) say how far it is from a row to the next one and along a row, given g.row.
  */
+#include "conv/cpu/register_tile.h"
+
 #define POINT_SUMS (BLOCK * VECTORS + 1) /* vectors from a point's sums to the next; odd, to spread them over a cache */
 
 /* sums[R][V] = (more ? sums : 0) + a[R][depth] * b[depth][V]. */
-#define DEFINE_MULTIPLY(R, V)                                                                                   \
-    INLINE void multiply_##R##_##V(vec *restrict sums, __global const ACC *restrict a, long row,                \
-                                   FILTERS const ACC *restrict b, long b_step, long depth, int more)            \
-    {                                                                                                           \
-        vec s[R][V];                                                                                            \
-        _Pragma("unroll") for (int i = 0; i < R; i++)                                                           \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
-                s[i][j] = zero_vector();                                                                        \
-        for (long k = 0; k < depth; k++, b += b_step) {                                                         \
-            vec right[V];                                                                                       \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
-                right[j] = LOAD_ACC(j, b);                                                                      \
-            _Pragma("unroll") for (int i = 0; i < R; i++) {                                                     \
-                const vec left = (vec)(a[i * A_ROW_STEP(row) + k * A_STEP(row)]);                               \
-                _Pragma("unroll") for (int j = 0; j < V; j++)                                                   \
-                    s[i][j] += left * right[j];                                                                 \
-            }                                                                                                   \
-        }                                                                                                       \
-        _Pragma("unroll") for (int i = 0; i < R; i++)                                                           \
-            _Pragma("unroll") for (int j = 0; j < V; j++)                                                       \
-                sums[i * VECTORS + j] = more ? sums[i * VECTORS + j] + s[i][j] : s[i][j];                       \
+#define DEFINE_MULTIPLY(R, V)                                                                        \
+    INLINE void multiply_##R##_##V(vec *restrict sums, __global const ACC *restrict a, long row,     \
+                                   FILTERS const ACC *restrict b, long b_step, long depth, int more) \
+    {                                                                                                \
+        vec s[R][V];                                                                                 \
+        FOR_TILE(R, V, s[i][j] = zero_vector();)                                                     \
+        for (long k = 0; k < depth; k++, b += b_step) {                                              \
+            vec right[V];                                                                            \
+            _Pragma("unroll") for (int j = 0; j < V; j++)                                            \
+                right[j] = LOAD_ACC(j, b);                                                           \
+            OUTER_PRODUCT(R, V, s, a[i * A_ROW_STEP(row) + k * A_STEP(row)], right[j])               \
+        }                                                                                            \
+        FOR_TILE(R, V, sums[i * VECTORS + j] = more ? sums[i * VECTORS + j] + s[i][j] : s[i][j];)    \
     }
 #ifndef A_ROW_STEP
 #define A_ROW_STEP(row) (row)

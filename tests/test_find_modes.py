@@ -479,7 +479,7 @@ def test_immediate_mode_from_the_database(again, counts, rng, setting):
 def test_who_ranks_is_said(again, rng, setting):
     problem = Problem(again(), rng)
     table = _costs.of(problem.handle.device)
-    for switch, why in (("1", "there is no model"), ("0", "models are switched off")):
+    for switch, why in (("1", "no cost table for this device"), ("0", "models are switched off")):
         setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK=switch)
         who = f"the throughput index ({why})" if table is None else f"the cost table {table.path} (made up)"
         assert f"chosen by {who}" in problem.plan(0).explain()

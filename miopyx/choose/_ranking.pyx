@@ -267,6 +267,9 @@ def models_asked():
 
 def ranked_by(Survey survey not None):
     """Return who ranks what was not measured, for explanations."""
+    cdef CostTable table
+    cdef Offer o
+    cdef list unknown
     if any([c.source == "costs" for c in _by_costs(survey)]):
         table = table_of(survey.device)
         return f"the cost table {table.path} ({table.about})"
@@ -274,7 +277,11 @@ def ranked_by(Survey survey not None):
         return "the throughput index (built without models)"
     if not models_asked():
         return "the throughput index (models are switched off)"
-    return "the throughput index (there is no model)"
+    table = table_of(survey.device)
+    if table is None:
+        return "the throughput index (no cost table for this device)"
+    unknown = [o.solver.name for o in survey.able() if not o.solver.last_resort and table.time(o) < 0]
+    return f"the throughput index (the cost table {table.path} lacks {', '.join(unknown)})"
 
 
 cdef list _rank(Survey survey):

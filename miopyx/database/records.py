@@ -23,7 +23,7 @@ from ._records import FindRecord as FindRecord
 from ._records import read_find as read_find
 
 PARTIAL = b"partial"
-_SEAL = 10  # bytes of ";#" and eight digits
+SEAL = 10  # bytes of ";#" and eight digits
 _HEX = b"0123456789abcdef"
 
 
@@ -44,8 +44,8 @@ def seal(body: bytes) -> bytes:
 def classify(line: bytes) -> Kind:
     """Say whose a line (without its line end) is."""
     equals = line.find(b"=")
-    if len(line) > _SEAL and line[-_SEAL:-_SEAL + 2] == b";#" and not line[-8:].strip(_HEX):
-        if zlib.crc32(line[:-_SEAL]) != int(line[-8:], 16):
+    if len(line) > SEAL and line[-SEAL:-SEAL + 2] == b";#" and not line[-8:].strip(_HEX):
+        if zlib.crc32(line[:-SEAL]) != int(line[-8:], 16):
             return Kind.DAMAGED
         return Kind.OURS if equals > 0 else Kind.MALFORMED
     if line[equals + 1:equals + 2] == b"@" or b";@" in line:
@@ -61,8 +61,8 @@ def says_something(items: bytes) -> bool:
 def split(line: bytes) -> tuple[bytes, bytes]:
     """Return key and items of a well-formed line, without seal and line end."""
     key, _, items = line.rstrip(b"\n").partition(b"=")
-    if len(items) >= _SEAL and items[-_SEAL:-_SEAL + 2] == b";#":
-        items = items[:-_SEAL]
+    if len(items) >= SEAL and items[-SEAL:-SEAL + 2] == b";#":
+        items = items[:-SEAL]
     return key, items
 
 

@@ -42,9 +42,8 @@ COMPACT_BYTES = 16384    # smaller files are left as they are
 MOST_BYTES = 1 << 28     # a larger file is none of ours, and memory is dear
 _MARK_BYTES = 4096       # of what was read last, by which a file that only grew is known
 _REMOVED = b"@removed"   # the items of a line that takes a record back
-_SEAL_BYTES = len(b";#01234567")
 _MARKS = len(b"=\n")                      # what a line has beside its key and items
-_OUR_MARKS = len(b"=\n") + _SEAL_BYTES
+_OUR_MARKS = len(b"=\n") + records.SEAL
 
 _Status = tuple[int, int, int, int]  # device, inode, size, mtime in ns
 _NEVER: _Status = (-1, -1, -1, -1)
@@ -124,7 +123,7 @@ class UserFile:
                 self._unsaved.pop(key, None)
                 self._compact_if_due()
                 return True
-            self._unsaved[key] = items if _says_something(items) else None
+            self._unsaved[key] = items if records.says_something(items) else None
             return False
 
     def remove(self, key: bytes) -> bool:
@@ -381,11 +380,11 @@ class _Contents:
         line = _bare(line)
         kind = records.classify(line)
         if kind is Kind.OURS:
-            key, _, items = line[:-_SEAL_BYTES].partition(b"=")
+            key, _, items = line[:-records.SEAL].partition(b"=")
             self.put(key, items)
         elif kind is Kind.FOREIGN:
             key, _, items = line.partition(b"=")
-            if not _says_something(items):
+            if not records.says_something(items):
                 self.skipped["no items"] += 1
             elif key not in self.sealed and key not in self.items:
                 self.items[key] = items
@@ -399,7 +398,7 @@ class _Contents:
         if old is not None:
             self.live -= len(key) + len(old) + (_OUR_MARKS if key in self.sealed else _MARKS)
         self.sealed.add(key)
-        if _says_something(items):
+        if records.says_something(items):
             self.items[key] = items
             self.live += len(key) + len(items) + _OUR_MARKS
         elif old is not None:
@@ -425,11 +424,6 @@ def _items_of(key: bytes, line: bytes) -> bytes:
     if not whole or found != key or not items.startswith(b"@"):
         raise InvalidValueError("no record of this key", "line", line, "one line with stamp and seal")
     return items
-
-
-def _says_something(items: bytes) -> bool:
-    """True if there is an item with values: one without a colon is a mark."""
-    return b":" in items
 
 
 def _is_whole(tail: bytes) -> bool:

@@ -7,10 +7,12 @@ from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
+# How many terms one float accumulator may take: every solver keeps to one of these, or splits the sum, and says with
+# `error_bound` what comes of it; tests/test_long_sums.py holds all of them to it.
 cdef enum:
-    BLOCK_TERMS = 1024     # that one accumulator takes, as in kernels/include/common.h
+    BLOCK_TERMS = 1024     # CPUs' and generic GPUs' kernels, as in kernels/include/common.h
     BLOCKS = 32            # whose sums are added up there before they go to a total
-    GPU_TERMS = 4096       # likewise on GPUs where a program has no totals: they take registers
+    GPU_TERMS = 4096       # on GPUs where a program has no totals, which take registers; tensor cores: LONGEST
 
 
 cdef enum:

@@ -21,7 +21,7 @@ typedef struct {
 
 /* hopper_rows */
 typedef struct {
-    mx_nv_conv conv; /* by_image and by_row divide by rows * pitch and pitch */
+    mx_nv_conv conv; /* of conv_args.h, but by_image and by_row divide by rows * pitch and pitch */
     int images, rows, pitch; /* positions of an image: rows of `pitch` */
     int low, span; /* position + low is read by the first tap, position + low + span by the last */
     int tiles, group_tiles; /* all, and of a work-group */

@@ -227,13 +227,12 @@ _PREFIXES = {
 }
 _ALSO = {
     "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},
-    "miopenPoolingMode_t": {"avg": 1, "mean": 1},
+    "miopenPoolingMode_t": {"avg": 1, "mean": 1, "inclusive": 2},
     "miopenLRNMode_t": {"within": 0, "cross": 1},
-    "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4},
+    "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4, "leaky": 8},
     "miopenTensorOp_t": {"multiply": 1, "minimum": 2, "maximum": 3},
 }
-# Types by the names of NumPy and ml_dtypes, and what else they are called.  "float" and "int" are left out: C and NumPy
-# mean different types.
+# Types by the names of NumPy and ml_dtypes, and what else they are called.
 DATA_TYPES = {
     "float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6,
     "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9,
@@ -241,6 +240,13 @@ DATA_TYPES = {
 _ALSO_TYPES = {
     "half": 0, "fp16": 0, "f16": 0, "f2": 0, "single": 1, "fp32": 1, "f32": 1, "f4": 1, "i32": 2, "i4": 2, "i8": 9,
     "i1": 3, "bf16": 5, "double": 6, "fp64": 6, "f64": 6, "f8": 6, "float8": 7, "bfloat8": 8, "i64": 9,
+}
+TYPE_NAMES = {number: name for name, number in DATA_TYPES.items()}
+# Words that mean one type here and another one there, and what to say instead.
+AMBIGUOUS_TYPES = {
+    "float": "float32 (C's) or float64 (Python's and NumPy's)", "int": "int32 (C's) or int64 (NumPy's)",
+    **dict.fromkeys(("fp8", "e4m3", "float8_e4m3", "float8_e4m3fn"), "float8_e4m3fnuz, AMD's; OCP's e4m3fn is none"),
+    **dict.fromkeys(("bf8", "e5m2", "float8_e5m2"), "float8_e5m2fnuz, AMD's; OCP's e5m2 is none"),
 }
 
 
@@ -320,10 +326,18 @@ def number_of(name: str, text: str) -> int | None:
     return _spellings(name).get(_folded(text))
 
 
+def word_of(name: str, number: int) -> str:
+    """Return what a member of an enumeration is called in messages: its name in lower case without the prefix."""
+    for member, its in _MEMBERS[name].items():
+        if its == number:
+            return member.removeprefix(_PREFIXES.get(name, "")).lower()
+    return str(number)
+
+
 def allowed(name: str) -> str:
     """Return the names that an enumeration's members go by, for messages."""
     if name == "miopenDataType_t":
-        return ", ".join(DATA_TYPES) + f", or a {name}"
+        return ", ".join(DATA_TYPES) + f", what these are called otherwise (half, bf16, f4, ...), or a {name}"
     prefix = _PREFIXES[name]
     words = [member.removeprefix(prefix).lower().replace("reserved_4", "") for member in _MEMBERS[name]]
     return ", ".join(filter(None, words)) + f", or a {name}"

@@ -68,7 +68,8 @@ def pytest_addoption(parser):
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
     group.addoption("--long", action="store_true",
-                    help="all cases of tests marked `pairwise`, `each` or `some`, whole loops, tests marked `long`")
+                    help="all cases of every test, whole loops, and tests marked `long`; without it OpenCL CPU devices "
+                    "run a random quarter of a test's cases, three at least")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
 
 
@@ -83,6 +84,14 @@ def pytest_configure(config):
 
 def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
+
+
+FEW, SHARE = 3, 4  # of a function's cases on an OpenCL CPU device: at least, and one of how many
+
+
+def _without(cases, number):
+    """Return all but a random `number` of one test's cases."""
+    return set(cases) - set(random.Random(f"{DRAW} {cases[0].nodeid}").sample(cases, min(number, len(cases))))
 
 
 MOST = []  # bytes of memory that xdist's workers and their children took at most
@@ -130,16 +139,20 @@ def pytest_collection_modifyitems(config, items):
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
     for cases in functions.values():
+        parameters = cases[0].callspec.params if hasattr(cases[0], "callspec") else {}
+        device = next((parameters[name] for name in DEVICES if name in parameters), None)
         some = cases[0].get_closest_marker("some")
         if some:
-            parameters = cases[0].callspec.params
-            on_host = "host" in (parameters.get(name) for name in DEVICES)
-            number = some.kwargs.get("host", some.args[0]) if on_host else some.args[0]
-            left_out |= set(cases) - set(random.Random(f"{DRAW} {cases[0].nodeid}").sample(
-                cases, min(number, len(cases))))
+            left_out |= _without(cases, some.kwargs.get("host", some.args[0]) if device == "host" else some.args[0])
+            continue
+        whole = True
         for size, marker in ((1, "each"), (2, "pairwise")):
             if len(cases) > 1 and cases[0].get_closest_marker(marker):
                 left_out |= set(cases) - _draw(cases, size)
+                whole = False
+        # CPUs build most programs for one test alone; what takes the time there is their compiler.
+        if whole and device not in (None, "host") and not config.getoption("--device"):
+            left_out |= _without(cases, max(FEW, -(-len(cases) // SHARE)))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
@@ -221,6 +234,7 @@ def user_folder(tmp_path, setting):
     return folder
 
 
+COMPILE_LONG = ("layers/", "conv/gpu/depthwise")
 SHARED = {}  # the handles of `handles` and `pretend`
 MEMORY = 600 << 20  # bytes of a process, above which shared handles are made anew for the next file
 
@@ -258,13 +272,14 @@ def handles():
 def pretend(request):
     """Return a function from a device's name and fields of its DeviceInfo to a handle whose solvers believe them.
 
-    Kernels for GPUs that a CPU builds are not optimised without --long: half of the time of their tests was that.
+    Of kernels for GPUs those that take a CPU longer to optimise than to run are not optimised without --long.
     """
     pretended = set()
     build = programs.build
 
     def build_quickly(device, file, options):
-        return build(device, file, options + " -cl-opt-disable" * (device.info in pretended))
+        unoptimised = device.info in pretended and file.startswith(COMPILE_LONG)
+        return build(device, file, options + " -cl-opt-disable" * unoptimised)
 
     if not request.config.getoption("--long"):
         programs.build = build_quickly

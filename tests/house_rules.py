@@ -36,6 +36,7 @@ RULES = (
     Rule("a conflict of a merge", r"\.(py|pyx|pxd|pyi|c|h|cl|sh|md|toml|ya?ml|txt)$", r"(?m)^(<{7} |>{7} |={7}$)"),
 )
 SUBJECT = 72
+NO_BODY = ("Merge ", "Version ", "Revert ", "fixup! ", "squash! ")  # what says why by itself, or is not kept
 
 
 def tracked() -> list[str]:
@@ -64,6 +65,8 @@ def faults_of_message(text: str) -> Iterable[str]:
         yield "the subject ends with a full stop"
     if len(lines) > 1 and lines[1].strip():
         yield "the second line is not empty"
+    if not any(line.strip() for line in lines[1:]) and not subject.startswith(NO_BODY):
+        yield "there is no body that says why"
 
 
 def main(arguments: list[str]) -> int:

@@ -62,7 +62,7 @@ def test_calls_with_host_memory_and_buffers(handles, rng, direction):
 
 
 @needs_it
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("case", conv_cases("smoke"), ids=lambda case: case.text.replace(" ", ","))
 def test_solvers_run_on_it(handles, host, rng, case, layout):

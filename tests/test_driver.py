@@ -402,7 +402,7 @@ def test_lines_of_a_run(device_name, capsys):
         assert re.fullmatch(pattern, line), line
 
 
-@pytest.mark.some(3, host=15)
+@pytest.mark.some(2, host=15)
 @pytest.mark.parametrize("more", [[], ["-m", "trans", "-u", "2", "-v", "2", "-Y", "1"],
                                   ["-g", "2", "-O", "NHWC", "-I", "NHWC"]], ids=["plain", "transposed", "groups"])
 @pytest.mark.parametrize("operation", ["conv", "convfp16", "convbfp16", "convfp64", "convint8"])
@@ -609,6 +609,46 @@ def test_a_reader_that_leaves(program, a_list, tmp_path):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("program", ["driver", "db"])
+@pytest.mark.parametrize("stream", ["full", "closed"])
+def test_output_that_cannot_be_written(program, stream, tmp_path):
+    database = tmp_path / "some.txt"
+    database.write_text("1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-F=\n")
+    words = {"driver": "driver conv --help", "db": f"cli db verify {database}"}[program].split()
+    code = f"import sys; from miopyx.tools.{words[0]} import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", code, *words[1:]]
+    with open("/dev/full", "w") as full:
+        more = {"stdout": full} if stream == "full" else {"preexec_fn": lambda: os.close(1)}
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=120, **more)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("output cannot be written: ")
+
+
+def test_a_comment_in_any_encoding(tmp_path, capsys):
+    path = tmp_path / "list.txt"
+    path.write_bytes("# mod\xe8le\n".encode("latin-1") + b"conv -n 1 -c 2 -k 3 -H 5 -W 5 -F 1\n")
+    assert main(["conv", "--file", str(path), "--device", "host"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 1 lines verified")
+
+
+def test_results_as_json_lines(a_list, tmp_path, monkeypatch):
+    """A line for what is known before, then one a result, there as soon as it is printed."""
+    result, ran, before = tmp_path / "out.jsonl", families.run, []
+
+    def counted(*arguments):
+        before.append(len(result.read_text().splitlines()) - 1)
+        return ran(*arguments)
+
+    monkeypatch.setattr(families, "run", counted)
+    assert main(["conv", "--file", str(a_list), "--batch", "1", "--device", "host", "--json", str(result)]) == 0
+    first, *rows = map(json.loads, result.read_text().splitlines())
+    assert (first["program"], first["refused"], first["device"]["kind"]) == ("miopyx-driver", [], "host")
+    assert [(r["line"], r["direction"], r["verdict"]) for r in rows] == [
+        (2, "fwd", "ok"), (4, "bwd", "ok"), (5, "fwd", "ok"), (5, "bwd", "ok"), (5, "wrw", "ok")]
+    assert before == [0, 1, 2]
+
+
 def test_compilers_print_nothing(opencl_name, tmp_path):
     """PoCL says on stderr how many warnings there are; errors still come with the build log."""
     program = """
@@ -635,7 +675,8 @@ except errors.MIOpenError as e:
 @pytest.mark.parametrize(("content", "where"), [
     (b"conv -n 1 -H 5 -W 5\nconv -n\n", "line 2"),
     (b"conv -n 1 -H 5 -W 5\n\nconv -c 5 -g 2\n", "line 3"), (b"conv -n 0\n", "line 1"),
-    (b"", "no commands"), (b"\xff\xfe\x00", "not a text file"), (b"conv --file x", "line 1"),
+    (b"", "no commands"), (b"\xff\xfe\x00", "not a text file"),
+    (b"conv -n 1 -H 5 -W 5\xe9\n", "line 1"), (b"conv --file x", "line 1"),
 ])
 def test_bad_lists(tmp_path, content, where, capsys):
     path = tmp_path / "bad.txt"

@@ -28,8 +28,10 @@ def test_the_tree_keeps_the_rules(capsys):
 
 
 @pytest.mark.parametrize(("message", "fault"), [
-    ("Fix\n", None), ("x" * 72, None), ("x" * 73, "73 characters"), ("Fix.\n", "full stop"),
-    ("Fix\nbecause\n", "second"), ("\n", "empty"), ("Fix\n\nbecause\n# " + "a comment of git's " * 9, None),
+    ("Fix\n\nbecause\n", None), ("x" * 72 + "\n\nwhy", None), ("x" * 73 + "\n\nwhy", "73 characters"),
+    ("Fix.\n\nbecause\n", "full stop"), ("Fix\nbecause\n", "second"), ("Fix\n", "no body"),
+    ("Fix\n\n# not\n", "no body"), ("Version 0.3.0\n", None), ("Merge branch 'a'\n", None), ("\n\nbecause", "empty"),
+    ("Fix\n\nbecause\n# " + "a comment of git's " * 9, None),
 ])
 def test_messages(message, fault):
     found = list(house_rules.faults_of_message(message))

@@ -1,6 +1,6 @@
 """Nothing stays behind: objects, memory and OpenCL's references over many cycles of making, using and destroying.
 
-LEAK_CYCLES sets the number of cycles (default 200), for example:
+LEAK_CYCLES sets the number of cycles (default 100), for example:
 
     LEAK_CYCLES=100000 pytest tests/test_leaks.py -k cycles -s
 
@@ -25,7 +25,7 @@ from problems import DIRECTIONS, Problem
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, TensorDescriptor
 
-CYCLES = int(os.environ.get("LEAK_CYCLES", "200"))
+CYCLES = int(os.environ.get("LEAK_CYCLES", "100"))
 C = ctypes.CDLL(None)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

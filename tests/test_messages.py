@@ -41,7 +41,7 @@ def test_types_of_torch():
         assert mi.TensorDescriptor(getattr(torch, name), (1, 2)).dtype == name
 
 
-@pytest.mark.parametrize("given", ["f5", "float", "int", float, int, bool, "uint8", np.uint8, np.dtype("V3"), 3.5, None,
+@pytest.mark.parametrize("given", ["f5", bool, "uint8", np.uint8, np.dtype("V3"), 3.5, None,
                                    "", "torch", object(), np.complex64, [], {}, 4, -1, 10])
 def test_what_is_no_type_lists_those_there_are(given):
     with pytest.raises(mi.BadParmError) as raised:
@@ -49,6 +49,44 @@ def test_what_is_no_type_lists_those_there_are(given):
     for name in TYPES:
         assert name in str(raised.value)
     assert raised.value.parameter == "dataType"
+
+
+@pytest.mark.parametrize(("given", "meant"), [
+    ("float", "float32"), (float, "float64"), ("int", "int32"), (int, "int64"), ("fp8", "float8_e4m3fnuz"),
+    ("torch.float8_e4m3fn", "float8_e4m3fnuz"), (ml_dtypes.float8_e5m2, "float8_e5m2fnuz")])
+def test_names_of_more_than_one_type_say_what_to_choose_from(given, meant):
+    with pytest.raises(mi.BadParmError, match="a name of more than one type") as raised:
+        mi.TensorDescriptor(given, (1, 2))
+    assert meant in raised.value.limit
+
+
+def test_channels_last():
+    class memory_format:
+        def __str__(self):
+            return "torch.channels_last_3d"
+
+    for given, lens, strides in (("channels_last", (2, 3, 4, 5), (60, 1, 15, 3)),
+                                 (memory_format(), (2, 3, 2, 4, 5), (120, 1, 60, 15, 3))):
+        assert mi.TensorDescriptor("f4", lens, layout=given).strides == strides
+    with pytest.raises(mi.BadParmError, match="needs 4 dimensions"):
+        mi.TensorDescriptor("f4", (2, 3, 4), layout="channels_last")
+
+
+def test_problems_are_printed_with_names(host):
+    """As `explain` and refusals show them."""
+    x, y = mi.TensorDescriptor("f2", (1, 2, 4, 4)), mi.TensorDescriptor("f2", (1, 2, 2, 2))
+    pool = mi.PoolingDescriptor("inclusive", (2, 2), (0, 0), (2, 2))
+    conv, w = mi.ConvolutionDescriptor(), mi.TensorDescriptor("f2", (3, 2, 1, 1))
+    for plan, words in (
+            (host.pooling_forward(pool, x, y, False), ("<pooling forward, averageinclusive: ", ") float16, ")),
+            (host.softmax_forward(x, x), ("<softmax forward, accurate, channel: ", ") float16>")),
+            (host.activation_forward(mi.ActivationDescriptor("leaky", 0.1), x, x), (
+                "<activation forward, leakyrelu: ", ") float16>")),
+            (host.convolution_forward(x, w, conv, mi.TensorDescriptor("f2", (1, 3, 4, 4))), (
+                "<forward: x (", ") float16, w"))):
+        text = plan.explain()
+        for word in words:
+            assert word in text, text
 
 
 def test_byte_orders():

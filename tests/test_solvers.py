@@ -33,6 +33,7 @@ def test_every_solver_computes_the_case(handle, host, rng, case, dtype, layout):
             check(handle, example, direction, solver, rng)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("isa", ["avx2", "sse2"])
 def test_narrower_vectors(opencl_handle, pretend, host, rng, amount, isa):
     """The tiles of CPUs with other registers: each is a program, so one type and layout of the smoke cases.

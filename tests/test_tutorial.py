@@ -20,6 +20,7 @@ CHECKS = """
 import sys
 import numpy as np
 import miopyx
+import test_long_sums
 from cases_reader import conv_case
 from solver_checks import Example, check, configurations_of
 from miopyx.solvers import registry
@@ -43,6 +44,7 @@ with miopyx.Handle(sys.argv[2]) as handle:
         other = Example(conv_case(2, 4, 4, (6, 6), **options), "float32", "packed", rng, host)
         assert solver.why_not(handle.device, other.problem(0)), change
         assert solver.why_not(handle.device, other.problem(1)) == "another direction"
+    test_long_sums.check(handle, host, "cpu", 1_000_000, rng, 2, [solver])
     print("checked", solver.name)
 """
 

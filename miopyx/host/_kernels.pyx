@@ -9,7 +9,10 @@ cdef extern from "miopyx/host/gemm_f64.h" nogil:
 
 cdef const mx_kernels* choose() except NULL:
     cdef const mx_kernels* chosen
-    name = config.get("MIOPYX_HOST_ISA").encode()
+    try:
+        name = config.get("MIOPYX_HOST_ISA").encode()
+    except InvalidValueError:  # importing fails for no variable; the first handle reports it
+        name = b""
     chosen = mx_choose_kernels(<const char*> name if name else NULL)
     if chosen == NULL:
         raise InvalidValueError("no such variant", "MIOPYX_HOST_ISA", name.decode(), "baseline, avx2, avx512")

@@ -8,9 +8,10 @@ from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_AXES, mx_activation_problem
 
+from miopyx import enums
 from miopyx.errors import MIOpenNotImplementedError
 
 
@@ -146,5 +147,5 @@ cdef class ActivationProblem(Problem):
     def __repr__(self):
         cdef mx_activation_problem* c = &self.c
         word = "forward" if c.what == MX_ACTIVATION_FORWARD else "backward"
-        lens = tuple(c.y.len) if c.what == MX_ACTIVATION_FORWARD else tuple(c.dx.len)
-        return f"<activation {word}: mode {c.mode}, {lens}>"
+        tensor = tensor_text(&c.y if c.what == MX_ACTIVATION_FORWARD else &c.dx)
+        return f"<activation {word}, {enums.word_of('miopenActivationMode_t', c.mode)}: {tensor}>"

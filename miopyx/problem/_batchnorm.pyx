@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT16, MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, MX_FLOAT, MX_HALF,
     mx_batchnorm_problem, mx_tensor,
@@ -178,4 +178,4 @@ cdef class BatchNormProblem(Problem):
     def __repr__(self):
         cdef mx_batchnorm_problem* c = &self.c
         return (f"<batch normalisation, {PASSES[<int> (c.what - MX_BN_TRAINING)]}, {MODES[<int> c.mode]}: "
-                f"x {tuple(c.x.len)}, running {bool(c.running)}, saved {bool(c.save)}>")
+                f"x {tensor_text(&c.x)}, running {bool(c.running)}, saved {bool(c.save)}>")

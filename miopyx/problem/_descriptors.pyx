@@ -63,10 +63,14 @@ cdef int _named_type(object value, str name) except? -1:
             text = str(value).rpartition(".")[2]
         if isinstance(value, str) and value[:1] in _BYTE_ORDERS:
             native, text = value[0] in ("=", "|", "<" if sys.byteorder == "little" else ">"), value[1:]
+        if isinstance(text, str):
+            text = text.rpartition(".")[2]  # "torch.float32"
         known = enums.number_of("miopenDataType_t", text) if isinstance(text, str) else None
     except Exception:  # an object whose attributes raise
         known = None
     if known is None:
+        if isinstance(text, str) and text in enums.AMBIGUOUS_TYPES:
+            raise BadParmError("a name of more than one type", name, value, enums.AMBIGUOUS_TYPES[text])
         if isinstance(value, str):
             raise_unknown(value, "miopenDataType_t", name)
         return convert_member(value, "miopenDataType_t", name)  # a NumPy integer, say
@@ -76,7 +80,6 @@ cdef int _named_type(object value, str name) except? -1:
 
 
 _BYTE_ORDERS = ("<", ">", "=", "|")
-_NAME_OF_TYPE = {number: name for name, number in enums.DATA_TYPES.items()}
 
 # Dimension numbers from the outermost to the innermost, for lengths given in n c (d) h w order.
 _ORDER = {0: (0, 1, 2, 3), 1: (0, 2, 3, 1), 2: (1, 2, 3, 0), 3: (0, 1, 2, 3), 4: (0, 1, 2, 3),
@@ -190,7 +193,7 @@ cdef class TensorDescriptor(Descriptor):
     @property
     def dtype(self):
         """The NumPy name of the type, such as 'float32' or 'bfloat16'."""
-        return _NAME_OF_TYPE[self.type]
+        return enums.TYPE_NAMES[self.type]
 
     @property
     def lens(self):
@@ -281,7 +284,11 @@ def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
     cdef int64_t steps[MAX_DIMS]
     cdef int64_t n
     cdef int number = to_data_type(data_type, "dataType"), count = to_int(num_lens, "num_lens")
-    cdef int kind = to_member(layout, "miopenTensorLayout_t", "tensorLayout"), vector = _VECTOR.get(kind, 1)
+    cdef int kind, vector
+    if str(layout).rpartition(".")[2] in ("channels_last", "channels_last_3d"):  # PyTorch's word
+        layout = "NDHWC" if count == 5 else "NHWC"
+    kind = to_member(layout, "miopenTensorLayout_t", "tensorLayout")
+    vector = _VECTOR.get(kind, 1)
     if kind not in _ORDER:
         raise_unknown(layout, "miopenTensorLayout_t", "tensorLayout")
     if lens is None or count < 1:

@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from miopyx.values._args cimport checked_mul, raise_unknown, to_double, to_int64, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
     MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_LRN_BACKWARD, MX_LRN_FORWARD, mx_lrn_problem,
 )
@@ -159,4 +159,4 @@ cdef class LRNProblem(Problem):
     def __repr__(self):
         cdef mx_lrn_problem* c = &self.c
         return (f"<LRN {'backward' if c.what == MX_LRN_BACKWARD else 'forward'}, "
-                f"{'within' if c.mode == WITHIN_CHANNEL else 'across'} channels, n {c.n}: x {tuple(c.x.len)}>")
+                f"{'within' if c.mode == WITHIN_CHANNEL else 'across'} channels, n {c.n}: x {tensor_text(&c.x)}>")

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_int, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from ._problem cimport Problem, fill_tensor, tensor_text, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL
 
 from miopyx import enums
@@ -282,5 +282,5 @@ cdef class PoolingProblem(Problem):
     def __repr__(self):
         cdef mx_pooling_problem* c = &self.c
         verb = "forward" if c.what == MX_POOLING_FORWARD else "backward"
-        return (f"<pooling {verb}: mode {c.mode}, x {tuple(c.x.len)}, y {tuple(c.y.len)}, windows {tuple(c.window)}, "
-                f"pads {tuple(c.pad)}, strides {tuple(c.step)}, type {c.x.type}>")
+        return (f"<pooling {verb}, {enums.word_of('miopenPoolingMode_t', c.mode)}: x {tensor_text(&c.x)}, "
+                f"y {tensor_text(&c.y)}, windows {tuple(c.window)}, pads {tuple(c.pad)}, strides {tuple(c.step)}>")

@@ -39,3 +39,4 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
                    ConvolutionDescriptor conv) except -1
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)
+cdef str tensor_text(const mx_tensor* t)

@@ -15,6 +15,7 @@ from miopyx.values._types cimport (
 )
 
 from miopyx.values import config
+from miopyx.enums import TYPE_NAMES
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 cdef extern from *:
@@ -291,8 +292,13 @@ cdef class ConvProblem(Problem):
     def __repr__(self):
         cdef mx_conv_problem* c = &self.c
         verb = ("forward", "backward data", "backward weights")[c.direction]
-        return (f"<{verb}: x {tuple(c.x.len)}, w {tuple(c.w.len)}, y {tuple(c.y.len)}, pad {tuple(c.pad)}, "
+        return (f"<{verb}: x {tensor_text(&c.x)}, w {tensor_text(&c.w)}, y {tensor_text(&c.y)}, pad {tuple(c.pad)}, "
                 f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}>")
+
+
+cdef str tensor_text(const mx_tensor* t):
+    """Lengths, n c d h w, and the type, as problems are printed."""
+    return f"{tuple(t.len)} {TYPE_NAMES[t.type]}"
 
 
 cdef int _complete(ConvProblem problem) noexcept:

@@ -5,11 +5,12 @@ from libc.string cimport memset
 from miopyx.values._args cimport raise_unknown, to_double, to_member
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
 from ._grid cimport fill_grid
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, same_layout
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, same_layout, tensor_text
 from miopyx.values._types cimport (
     MX_AXES, MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem, mx_tensor,
 )
 
+from miopyx import enums
 from miopyx.errors import BadParmError
 
 
@@ -153,7 +154,8 @@ cdef class SoftmaxProblem(Problem):
     def __repr__(self):
         cdef mx_softmax_problem* c = &self.c
         word = "forward" if c.what == MX_SOFTMAX_FORWARD else "backward"
-        return f"<softmax {word}: algorithm {c.algorithm}, mode {c.mode}, {tuple(c.y.len)}>"
+        return (f"<softmax {word}, {enums.word_of('miopenSoftmaxAlgorithm_t', c.algorithm)}, "
+                f"{enums.word_of('miopenSoftmaxMode_t', c.mode)}: {tensor_text(&c.y)}>")
 
 
 cdef int split_axes(const mx_softmax_problem* p, mx_grid* inside, mx_grid* outside) noexcept nogil:

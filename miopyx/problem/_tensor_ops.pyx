@@ -8,7 +8,7 @@ from libc.string cimport memset
 from miopyx.values._args cimport raise_unknown
 
 from ._descriptors cimport TensorDescriptor
-from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain
+from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT16, MX_CAST_TENSOR, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_INT64, MX_OP_TENSOR,
     MX_SCALE_TENSOR, MX_SET_TENSOR, MX_TRANSFORM_TENSOR, mx_tensor_problem,
@@ -104,10 +104,10 @@ cdef class TensorProblem(Problem):
         cdef mx_tensor_problem* p = &self.c
         text = f"{VERBS[p.what]} {OPS[p.op]}" if p.what == MX_OP_TENSOR else VERBS[p.what]
         if self.tensor[TENSOR_A] != NULL:
-            text += f": a {tuple(p.a.len)}"
+            text += f": a {tensor_text(&p.a)}"
         if self.tensor[TENSOR_B] != NULL:
-            text += f", b {tuple(p.b.len)}"
-        return f"<{text}, c {tuple(p.c.len)}>"
+            text += f", b {tensor_text(&p.b)}"
+        return f"<{text}, c {tensor_text(&p.c)}>"
 
 
 cdef int _check_op(TensorDescriptor a, TensorDescriptor b, TensorDescriptor c, int op, str c_name) except -1:

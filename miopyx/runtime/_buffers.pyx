@@ -36,13 +36,10 @@ from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
 )
 
+from miopyx.enums import TYPE_NAMES
 from miopyx.errors import AllocFailedError, BadParmError
 
 cnp.import_array()
-
-cdef tuple TYPE_NAMES = ("float16", "float32", "int32", "int8", None, "bfloat16", "float64", "float8_e4m3fnuz",
-                         "float8_e5m2fnuz", "int64")
-
 
 cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil:
     """Bytes between the first and the last addressed element, both included."""

@@ -116,7 +116,8 @@ _declare("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK", parse_bool, False,
 _declare("MIOPEN_DEBUG_CONV_IMMED_FALLBACK", parse_bool, True,
          "0: immediate mode knows only what the databases have")
 _declare("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK", parse_bool, True,
-         "0: no learned model ranks solvers; there is none yet, so the throughput index does either way")
+         "0: no learned model ranks solvers; there is none yet: the cost table of the device ranks, else the "
+         "throughput index")
 _declare("MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE", parse_bool, False,
          "1: a Find that had to skip solvers for lack of workspace writes its record too, marked partial")
 _declare("MIOPEN_DEBUG_DISABLE_FIND_DB", parse_bool, False, "1: the find databases are neither read nor written")
@@ -178,7 +179,10 @@ def _parsed(variable: Variable, text: str) -> Any:
 
 
 def wrong() -> Iterator[tuple[str, str]]:
-    """Yield the name of each variable that is set to what it cannot be, or is none of ours but is named so, and why."""
+    """Yield the name of each variable that is set to what it cannot be, or is none of ours but is named so, and why.
+
+    MIOpen has many variables that mean nothing here; one that is a letter or two from one of ours is a slip.
+    """
     for name, text in os.environ.items():
         if not name.startswith(("MIOPYX_", "MIOPEN_")):
             continue
@@ -188,11 +192,13 @@ def wrong() -> Iterator[tuple[str, str]]:
                     _parsed(VARIABLES[name], text)
             except InvalidValueError as e:
                 yield name, str(e)
-        elif name.startswith("MIOPYX_"):
+        else:
             import difflib
 
-            near = difflib.get_close_matches(name, VARIABLES, 1)
-            yield name, f"{name} is no variable of miopyx" + (f"; is it {near[0]}?" if near else "")
+            ours = name.startswith("MIOPYX_")
+            near = difflib.get_close_matches(name, VARIABLES, 1, 0.6 if ours else 0.94)
+            if ours or near:
+                yield name, f"{name} is no variable of miopyx" + (f"; is it {near[0]}?" if near else "")
 
 
 def once(what: str, compute: Callable[[], Any]) -> Any:

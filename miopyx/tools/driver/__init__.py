@@ -116,14 +116,14 @@ def _list(name: str, operation: str, flags: dict[str, Value], batch: Value | Non
     session = _session(device)
     done: listing.Done = []
 
-    def keep(finished: bool) -> None:
-        if json:
-            listing.write(str(json), {
-                **listing.document(session, arguments, [(line, line.work, outcomes) for line, outcomes in done]),
-                "refused": [one._asdict() for one in refused], "finished": finished})
+    kept = listing.Kept(str(json), session, arguments, refused) if json else None
+
+    def keep(finished: bool | None = None) -> None:
+        if kept is not None:
+            kept.keep(done, finished)
 
     try:
-        listing.run(session, lines, verbose, _emit, done, lambda: keep(False))
+        listing.run(session, lines, verbose, _emit, done, keep)
         for line in listing.summary(session, done, len(refused)):
             _emit(line)
         keep(True)

@@ -68,10 +68,9 @@ def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | N
                    if name in shipped() and not path.exists() else path.read_bytes())
     except OSError as e:
         raise UsageError(f"--file {name}: {e.strerror}; lists that ship: {', '.join(shipped())}") from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"--file {name}: not a text file") from None
+    if b"\0" in content:
+        raise UsageError(f"--file {name}: not a text file")
+    text = content.decode("utf-8-sig", errors="replace")  # a comment may be in any encoding
     lines = []
     for number, row in enumerate(text.splitlines(), 1):
         try:
@@ -110,7 +109,7 @@ class _Progress:
 
 def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit, done: Done,
         keep: Callable[[], None]) -> None:
-    """Run every line, print the rows of its outcomes, add them to `done` and `keep` that, at most once a second.
+    """Run every line, print the rows of its outcomes, add them to `done` and `keep` that.
 
     An error of one line does not stop the others.
     """
@@ -118,7 +117,6 @@ def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit, done
     rows = report.Rows([families.name(line.work) for line in lines],
                        any(not families.counts(line.work) for line in lines))
     emit(rows.heading())
-    kept = perf_counter()
     for count, line in enumerate(lines):
         command = line.work.command
         progress.show(count, families.name(line.work))
@@ -131,9 +129,7 @@ def run(session: Session, lines: Sequence[Line], verbose: bool, emit: Emit, done
         done.append((line, outcomes))
         for outcome in outcomes:
             emit(rows.row(outcome))
-        if perf_counter() - kept > _KEEP_SECONDS:
-            keep()
-            kept = perf_counter()
+        keep()
 
 
 def _quiet(_: str) -> None:
@@ -164,20 +160,34 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 def document(session: Session, arguments: Sequence[str],
              done: Sequence[tuple[Line | Command, Work, Sequence[Outcome]]]) -> dict[str, Any]:
     """Return everything about a run as plain data."""
-    info = session.handle.device.info
-    results = []
-    for source, work, several in done:
-        for outcome in several:
-            results.append({
-                "line": source.number if isinstance(source, Line) else None,
-                "command": str(work.command),
-                "direction": outcome.direction,
-                "layer": outcome.problem,
-                "problem": families.facts(work),
-                **{_JSON_NAMES.get(key, key): _plain(value) for key, value in asdict(outcome).items()
-                   if key not in ("direction", "problem", "code")},
-            })
     outcomes = [outcome for _, _, several in done for outcome in several]
+    return {
+        **head(session, arguments),
+        "results": [row for source, work, several in done for row in results_of(source, work, several)],
+        "summary": {
+            "lines": len(done),
+            "lines_verified": sum(all(o.verdict == OK for o in several) for _, _, several in done),
+            "directions": report.totals(outcomes),
+        },
+    }
+
+
+def results_of(source: Any, work: Any, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return what came of one command, a dictionary a direction, as plain data."""
+    return [{
+        "line": source.number if isinstance(source, Line) else None,
+        "command": str(work.command),
+        "direction": outcome.direction,
+        "layer": outcome.problem,
+        "problem": families.facts(work),
+        **{_JSON_NAMES.get(key, key): _plain(value) for key, value in asdict(outcome).items()
+           if key not in ("direction", "problem", "code")},
+    } for outcome in outcomes]
+
+
+def head(session: Session, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what is known before anything ran, as plain data."""
+    info = session.handle.device.info
     return {
         "program": "miopyx-driver",
         "arguments": list(arguments),
@@ -188,12 +198,6 @@ def document(session: Session, arguments: Sequence[str],
                      "python": platform.python_version(), "numpy": _version("numpy"),
                      "pyopencl": _version("pyopencl")},
         "seed": session.seed,
-        "results": results,
-        "summary": {
-            "lines": len(done),
-            "lines_verified": sum(all(o.verdict == OK for o in several) for _, _, several in done),
-            "directions": report.totals(outcomes),
-        },
     }
 
 
@@ -219,6 +223,42 @@ def require_writable(path: str) -> None:
         raise UsageError(f"--json {path}: no such folder")
     if Path(path).is_dir():
         raise UsageError(f"--json {path}: is a folder")
+
+
+class Kept:
+    """The file of --json for a list: one document, whole at any time, or for a name in .jsonl a line a result.
+
+    A document is written anew, at most once a second; lines are added as they come, behind one of what was known first.
+    """
+
+    def __init__(self, path: str, session: Session, arguments: Sequence[str], refused: Sequence[Refused]) -> None:
+        self.path, self.session, self.arguments, self.refused = path, session, arguments, refused
+        self.lines, self.written, self.at = path.endswith(".jsonl"), 0, perf_counter()
+        if self.lines:
+            try:
+                Path(path).write_bytes(b"")
+            except OSError as e:
+                raise UsageError(f"--json {path}: {e.strerror}") from None
+            self._add([{**head(session, arguments), "refused": [one._asdict() for one in refused]}])
+
+    def keep(self, done: Done, finished: bool | None = None) -> None:
+        """Write what is not written yet; `finished` says that nothing follows, and whether the list was run through."""
+        if self.lines:
+            new = done[self.written:]
+            self.written = len(done)
+            self._add([row for line, outcomes in new for row in results_of(line, line.work, outcomes)])
+        elif finished is not None or perf_counter() - self.at > _KEEP_SECONDS:
+            write(self.path, {
+                **document(self.session, self.arguments, [(line, line.work, outcomes) for line, outcomes in done]),
+                "refused": [one._asdict() for one in self.refused], "finished": bool(finished)})
+            self.at = perf_counter()
+
+    def _add(self, rows: Sequence[dict[str, Any]]) -> None:
+        try:
+            with open(self.path, "ab") as file:
+                file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
+        except OSError as e:
+            raise UsageError(f"--json {self.path}: {e.strerror}") from None
 
 
 def write(path: str, content: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ ADDITIONS = (
     Flag("file", "", "", "run every line of a list: a file of command lines, or the name of a list that ships"),
     Flag("batch", "", 0, "batch size for every line of the list", range(1, 2**31)),
     Flag("device", "", "", "device to run on, as `miopyx doctor` names it; default: the best that works"),
-    Flag("json", "", "", "write the results to this file as JSON"),
+    Flag("json", "", "", "write the results to this file as JSON; of a list to .jsonl a line a result"),
     Flag("verbose", "", 0, "print MIOpenDriver's lines for every line of the list", _SWITCH),
 )
 _ADDITIONS = {flag.name: flag for flag in ADDITIONS}
@@ -303,7 +303,7 @@ def help_text(lists: Sequence[str], family: Family = CONVOLUTION, others: Iterab
                        "of such commands.", 118),
         "Beside --file, flags replace those of the lines, and an operation other than conv replaces theirs.",
         f"Lists that ship: {', '.join(lists)}.",
-        "Rows of a list are printed as they come, and the file of --json is whole at any time; lines that cannot be",
+        "Rows of a list are printed as they come, and what --json has is whole at any time; lines that cannot be",
         "read or run are skipped and counted.",
         "Exit codes: 0 all right, 1 verification failed, 2 usage or refused lines, 3 device, 141 nobody reads on.",
         "",

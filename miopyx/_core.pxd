@@ -10,6 +10,10 @@ cdef enum:
     SLOT_Y = 2
     SLOT_WORKSPACE = -1    # behind a problem's last slot
 
+# Terms that one accumulator of a long sum takes, as in kernels/include/common.h.
+cdef enum:
+    BLOCK_TERMS = 1024
+
 # What an argument of a kernel is.
 cdef enum:
     ARG_VALUE

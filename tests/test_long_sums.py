@@ -14,6 +14,7 @@ import pytest
 from long_sums import DATA, DIRECTIONS, Case, cases, main, problem_terms, run
 
 import miopyx
+from miopyx import TensorDescriptor
 from miopyx.solvers import registry
 
 U = 2.0 ** -24
@@ -105,6 +106,102 @@ def test_infinite_sums(cpu, host, rng):
         np.testing.assert_array_equal(got, [[256 * 256, np.inf]] * 3, err_msg=solver.name)
         seen += 1
     assert seen > 2
+
+
+# Layers: equal terms, whose roundings all point the same way.
+
+TERM = np.float32(0.7)
+
+
+def of_layers(handle, lens, layout):
+    return TensorDescriptor("float32", lens, layout=layout), handle.upload(np.full(lens, TERM))
+
+
+@pytest.fixture(params=["as it is", "as a GPU"])
+def device(request, opencl_name, handles, float_gpu):
+    return float_gpu if request.param == "as a GPU" else handles(opencl_name)
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("mode", ["average", "inclusive"])
+@pytest.mark.parametrize(("lens", "layout", "window"), [
+    ((1, 2, 1000, 1000), "nchw", (1000, 1000)), ((1, 32, 400, 400), "nhwc", (400, 400)),
+    ((1, 2, 400, 400), "nhwc", (400, 400)), ((1, 9, 330, 310), "nhwc", (300, 300)),
+    ((1, 2, 330, 310), "nchw", (300, 300))])
+def test_averages(device, lens, layout, window, mode):
+    """1024 terms an accumulator, of lanes in a vector or a group."""
+    x_desc, x = of_layers(device, lens, layout)
+    pool = miopyx.PoolingDescriptor(mode, window, (0, 0), (40, 40))
+    y_desc = TensorDescriptor("float32", pool.output_lens(x_desc), layout=layout)
+    y = device.upload(np.full(y_desc.lens, np.nan, np.float32))
+    device.pooling_forward(pool, x_desc, y_desc, False)(x, y)
+    got = device.download(y, np.empty(y_desc.lens, np.float32)).astype(float)
+    assert np.abs(got / float(TERM) - 1).max() <= 1040 * U
+
+
+def test_averages_backwards(device):
+    """An element that 40 x 40 windows share."""
+    x_desc, x = of_layers(device, (1, 2, 90, 90), "nchw")
+    pool = miopyx.PoolingDescriptor("inclusive", (40, 40), (0, 0), (1, 1))
+    y_desc, dy = of_layers(device, pool.output_lens(x_desc), "nchw")
+    device.pooling_backward(pool, y_desc, y_desc, x_desc, x_desc)(dy, x)
+    got = device.download(x, np.empty(x_desc.lens, np.float32)).astype(float)[0, :, 45, 45]
+    assert np.abs(got / float(TERM) - 1).max() <= 40 * U
+
+
+@pytest.mark.parametrize("inner", [(1, 1), (2, 8)], ids=["rows", "columns"])
+def test_softmax(device, rng, inner):
+    """64 terms an accumulator."""
+    count = 1 << 20 if inner == (1, 1) else 1 << 17
+    lens = (1, count, *inner)
+    desc, y = of_layers(device, lens, "nchw")
+    out = device.upload(np.full(lens, np.nan, np.float32))
+    device.softmax_backward(desc, desc, desc, algorithm="accurate", mode="channel")(y, y, out)
+    got, term = device.download(out, np.empty(lens, np.float32)).astype(float), float(TERM)
+    want = term * (term - count * term * term)
+    assert np.abs(got / want - 1).max() <= 24 * U
+    values = rng.random(lens, np.float32)
+    device.softmax_forward(desc, desc, algorithm="accurate", mode="channel")(device.upload(values), out)
+    got = device.download(out, np.empty(lens, np.float32)).astype(float)
+    powers = np.exp(values.astype(float) - values.max(1, keepdims=True))
+    assert np.abs(got / powers * powers.sum(1, keepdims=True) - 1).max() <= 24 * U
+
+
+@pytest.mark.parametrize(("lens", "layout"), [((1, 16, 500, 500), "nhwc"), ((1, 1, 2000, 1000), "nchw")])
+def test_batch_norm(device, rng, lens, layout):
+    """Blocks on CPUs; on GPUs 1024 terms an accumulator."""
+    desc, dy = of_layers(device, lens, layout)
+    derived = TensorDescriptor("float32", (1, lens[1], 1, 1))
+    x = device.upload(rng.random(lens, np.float32))
+    scale, dscale, dbias = (device.upload(np.ones(lens[1], np.float32)) for _ in range(3))
+    device.batch_norm_backward("spatial", desc, desc, desc, derived, saved=False)(
+        x, dy, x, scale, dscale, dbias, None, None)
+    want = float(TERM) * lens[2] * lens[3]
+    most = 1040 * U if device.device.is_gpu else 24 * U
+    assert np.abs(device.download(dbias, np.empty(lens[1], np.float32)) / want - 1).max() <= most
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_response_normalisation(device, layout):
+    """Sixteen terms an accumulator."""
+    count, n = 20_000, 19_999
+    desc, x = of_layers(device, (1, count, 1, 1), layout)
+    y = device.upload(np.full(count, np.nan, np.float32))
+    device.lrn_forward(miopyx.LRNDescriptor("cross", n, 1.0, 1.0, 1.0), desc, desc)(x, y)
+    at, term = np.arange(count), float(TERM)
+    terms = np.minimum(at + n // 2, count - 1) - np.maximum(at - n // 2, 0) + 1
+    got = device.download(y, np.empty(count, np.float32)).astype(float)
+    assert np.abs(got / (term / (1 + term * term * terms / n)) - 1).max() <= 24 * U
+
+
+def test_bias_gradient(device):
+    desc, dy = of_layers(device, (1, 3, 1000, 1000), "nchw")
+    db = device.upload(np.full(3, np.nan, np.float32))
+    miopyx.miopenConvolutionBackwardBias(device, 1, desc, dy, 0, TensorDescriptor("float32", (1, 3, 1, 1)), db)
+    assert np.abs(device.download(db, np.empty(3, np.float32)) / (float(TERM) * 1e6) - 1).max() <= 24 * U
+
+
+# NVIDIA's
 
 
 def nvidia_problems():

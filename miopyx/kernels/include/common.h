@@ -36,7 +36,7 @@
 /* Long sums.  What is added to one accumulator n times is wrong by up to n roundings.  So an accumulator takes
  * BLOCK_TERMS terms at most, then it is added to a total that keeps what this addition rounds away (the two-sum of
  * Knuth, TAOCP 2, 4.2.2; Dekker, Numer. Math. 18, 1971), and begins anew: however long the sum, it is wrong by not
- * much more than BLOCK_TERMS roundings.  The number is BLOCK_TERMS of solvers/conv/_base.pxd too. */
+ * much more than BLOCK_TERMS roundings.  The number is BLOCK_TERMS of miopyx/_core.pxd too. */
 #define BLOCK_TERMS 1024
 #define MX_TWO_SUM(T, total, rest, sum)                                                             \
     do {                                                                                            \
@@ -50,6 +50,23 @@
     } while (0)
 /* What both amount to. */
 #define MX_TOTAL(total, rest) ((rest) == (rest) ? (total) + (rest) : (total))
+
+/* A term of a layer's sum.  LONG_SUM: an accumulator would take more than BLOCK_TERMS of this problem's, so it keeps what
+ * each addition rounds away; the host knows the number and says so. */
+#if defined(LONG_SUM) && LONG_SUM
+#define ADD_TERM(T, sum, rest, term) MX_TWO_SUM(T, sum, rest, term)
+/* After each term, `number` of them so far: every BLOCK_TERMS the sum goes to a total and begins anew.  TOTAL: of all. */
+#define SETTLE(T, number, total, rest, sum)                    \
+    if (((number) & (BLOCK_TERMS - 1)) == 0) {                 \
+        MX_TWO_SUM(T, total, rest, sum);                       \
+        (sum) = (T)((ACC)0);                                   \
+    }
+#define TOTAL(total, rest, sum) ((total) + ((sum) + (rest)))
+#else
+#define ADD_TERM(T, sum, rest, term) (sum) += (term)
+#define SETTLE(T, number, total, rest, sum)
+#define TOTAL(total, rest, sum) (sum)
+#endif
 
 /* Of `count` vectors of sums at a time, with three vectors of totals for each: 32 blocks are added up before they go to
  * the total and its rest, since two-sums take time.  settle: totals += sums, sums = 0; `before` counts calls.

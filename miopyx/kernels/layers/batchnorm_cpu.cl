@@ -269,9 +269,9 @@ static inline void sum_moments(const bn *b, unit *u, long from, long to)
 static inline void sum_gradients(const bn *b, unit *u, long from, long to)
 {
     const long rows = BLOCK / 64;
-    S sums[SIDE], others[SIDE];
+    S sums[SIDE], others[SIDE], rests[SIDE], other_rests[SIDE];
     for (int s = 0; s < u->numbers; s++)
-        u->first[s] = u->second[s] = 0;
+        u->first[s] = u->second[s] = rests[s] = other_rests[s] = 0;
     for (long begin = from; begin < to; begin += rows) {
         for (int s = 0; s < u->numbers; s++)
             sums[s] = others[s] = 0;
@@ -284,8 +284,8 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             });
         }
         for (int s = 0; s < u->numbers; s++) {
-            u->first[s] += sums[s];
-            u->second[s] += others[s];
+            MX_TWO_SUM(S, u->first[s], rests[s], sums[s]);
+            MX_TWO_SUM(S, u->second[s], other_rests[s], others[s]);
         }
     }
 }
@@ -431,8 +431,9 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
 {
     const long row = b->w.reduced[3], block = row < BLOCK ? min((long)BLOCK / row, 256L) * row : BLOCK;
     V sums[SIDE], others[SIDE];
+    ACC rests[SIDE], other_rests[SIDE];
     for (int s = 0; s < u->numbers; s++)
-        u->first[s] = u->second[s] = 0;
+        u->first[s] = u->second[s] = rests[s] = other_rests[s] = 0;
     for (long begin = from; begin < to; begin += block) {
         for (int s = 0; s < u->numbers; s++)
             sums[s] = others[s] = 0;
@@ -452,8 +453,8 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             }
         }
         for (int s = 0; s < u->numbers; s++) {
-            u->first[s] += total(sums[s]);
-            u->second[s] += total(others[s]);
+            MX_TWO_SUM(ACC, u->first[s], rests[s], total(sums[s]));
+            MX_TWO_SUM(ACC, u->second[s], other_rests[s], total(others[s]));
         }
     }
 }
@@ -650,15 +651,16 @@ static inline void keep_gradients(const bn *b, const unit *u, long part)
 
 static inline void gather_gradients(const bn *b, unit *u)
 {
+    S rests[SIDE], other_rests[SIDE];
     for (int s = 0; s < u->numbers; s++)
-        u->first[s] = u->second[s] = 0;
+        u->first[s] = u->second[s] = rests[s] = other_rests[s] = 0;
     for (long part = 0; part < b->parts; part++)
         for (int s = 0; s < u->numbers; s++) {
             S sum, other;
             NUMBER(AT_GRADIENTS(part), s, sum);
             NUMBER(AT_GRADIENTS(part) + b->width, s, other);
-            u->first[s] += sum;
-            u->second[s] += other;
+            MX_TWO_SUM(S, u->first[s], rests[s], sum);
+            MX_TWO_SUM(S, u->second[s], other_rests[s], other);
         }
 }
 

@@ -308,7 +308,7 @@ static inline void load_moments(const bn *b, unit *u)
 
 static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, const bool aligned)
 {
-    vec_t first = 0, second = 0;
+    vec_t first = 0, second = 0, rest = 0, other_rest = 0;
     INDEX left = count_of(u, from, to);
     place p = place_of(b, from + u->row);
     while (left > 0) {
@@ -325,8 +325,8 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                first += g[i];
-                second += g[i] * ((x[i] - u->shift) - u->mean);
+                ADD_TERM(vec_t, first, rest, g[i]);
+                ADD_TERM(vec_t, second, other_rest, g[i] * ((x[i] - u->shift) - u->mean));
             }
         left -= SETS;
     }

@@ -176,7 +176,7 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
     const INDEX left = a->left;
     const long stride = b->w.reduced_stride[0][3], step = a->step * stride;
     __global const STORAGE(X_TYPE) *p = b->x + a->column + a->first * stride;
-    vec_t sum = 0, other = 0;
+    vec_t sum = 0, other = 0, rest = 0, other_rest = 0;
     *mean = *squares = 0;
     if (left == 0)
         return;
@@ -194,8 +194,8 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
         for (int i = 0; i < SETS; i++)
             if (done + i < left) {
                 const vec_t d = WIDE(raw[i]) - pivot;
-                sum += d;
-                other += d * d;
+                ADD_TERM(vec_t, sum, rest, d);
+                ADD_TERM(vec_t, other, other_rest, d * d);
             }
         p += SETS * step;
         if (done + SETS == rows && rows < left) {
@@ -247,6 +247,7 @@ static inline void add_gradients(const bn *b, const area *a, const vec_t shift, 
     const long step = a->step * stride, step_dy = a->step * stride_dy;
     __global const STORAGE(X_TYPE) *p = b->x + a->column + a->first * stride;
     __global const STORAGE(X_TYPE) *q = b->dy + a->column + a->first * stride_dy;
+    vec_t rest = 0, other_rest = 0;
     *first = *second = 0;
     for (INDEX done = 0; done < left; done += SETS) {
         raw_t x[SETS], dy[SETS];
@@ -260,8 +261,8 @@ static inline void add_gradients(const bn *b, const area *a, const vec_t shift, 
         for (int i = 0; i < SETS; i++)
             if (done + i < left) {
                 const vec_t each = WIDE(dy[i]);
-                *first += each;
-                *second += each * (WIDE(x[i]) - shift);
+                ADD_TERM(vec_t, *first, rest, each);
+                ADD_TERM(vec_t, *second, other_rest, each * (WIDE(x[i]) - shift));
             }
         p += SETS * step;
         q += SETS * step_dy;

@@ -225,16 +225,16 @@ static inline void prefetch_rows(const mx_view *m, long row, long finished, long
 }
 #endif
 
-/* The sum over any number of rows, sixteen at a time so that errors stay small. */
+/* The sum over any number of rows, sixteen at a time, which are added up by two-sums so that errors stay small. */
 static inline VALUE sum_rows(const mx_view *m, long from, long to, long at)
 {
-    VALUE sum = 0;
+    VALUE sum = 0, rest = 0;
     while (from < to) {
         const long end = min(from + 16, to);
         VALUE part = 0;
         for (; from < end; from++)
             part += term(m, from, at);
-        sum += part;
+        MX_TWO_SUM(VALUE, sum, rest, part);
     }
     return sum;
 }
@@ -371,9 +371,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void lrn_within(BUFFERS,
     if (!p.keep) {
         for (long row = begin; row < end; row++)
             for (long column = from; column < to; column++) {
-                VALUE sum = 0;
+                VALUE sum = 0, rest = 0;
                 for (long at = max(column - p.before, 0L); at < min(column + p.after + 1, p.columns); at++)
-                    sum += sum_rows(&m, max(row - p.before, 0L), min(row + p.after + 1, p.rows), at);
+                    MX_TWO_SUM(VALUE, sum, rest,
+                               sum_rows(&m, max(row - p.before, 0L), min(row + p.after + 1, p.rows), at));
                 finish(&m, row, column, sum);
             }
         return;
@@ -472,9 +473,9 @@ __kernel void lrn_window(BUFFERS, const mx_lrn p, const ACC k, const ACC a, cons
 #else
     m.out_step = p.column_step[1];
 #endif
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     for (long at = max(column - p.before, 0L); at < min(column + p.after + 1, p.columns); at++)
-        sum += sum_rows(&m, max(row - p.before, 0L), min(row + p.after + 1, p.rows), at);
+        MX_TWO_SUM(ACC, sum, rest, sum_rows(&m, max(row - p.before, 0L), min(row + p.after + 1, p.rows), at));
     finish(&m, row, column, sum);
 }
 

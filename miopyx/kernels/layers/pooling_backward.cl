@@ -50,7 +50,7 @@ static inline ACC collect_one(__global const STORAGE(TYPE) *dy, long dy_offset, 
                               long indices_offset, const mx_pooling_problem *p, long n, long c, long d, long h, long w)
 {
     const long2 on_d = windows_with(p, 0, d), on_h = windows_with(p, 1, h), on_w = windows_with(p, 2, w);
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     for (long i = on_d.x; i < on_d.y; i++)
         for (long j = on_h.x; j < on_h.y; j++)
             for (long k = on_w.x; k < on_w.y; k++) {
@@ -61,9 +61,9 @@ static inline ACC collect_one(__global const STORAGE(TYPE) *dy, long dy_offset, 
                     const long code = IMAGE ? (d * p->x.len[3] + h) * p->x.len[4] + w
                                             : (kd * p->window[1] + kh) * p->window[2] + kw;
                     if (indices[indices_offset + index_place(p->y, n, c, i, j, k)] == (INDEX_TYPE)code)
-                        sum += value;
+                        ADD_TERM(ACC, sum, rest, value);
                 } else {
-                    sum += value / (ACC)(divisor(p, 0, i) * divisor(p, 1, j) * divisor(p, 2, k));
+                    ADD_TERM(ACC, sum, rest, value / (ACC)(divisor(p, 0, i) * divisor(p, 1, j) * divisor(p, 2, k)));
                 }
             }
     return sum;

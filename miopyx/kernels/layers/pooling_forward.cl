@@ -46,7 +46,7 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
     const long2 kd = taps_inside(d0, p->window[0], p->x.len[2]), kh = taps_inside(h0, p->window[1], p->x.len[3]),
                 kw = taps_inside(w0, p->window[2], p->x.len[4]);
     const long from = x_offset + n * p->x.stride[0] + c * p->x.stride[1];
-    ACC result = NOTHING;
+    ACC result = NOTHING, rest = 0;
     long index = 0;
     for (long i = kd.x; i < kd.y; i++)
         for (long j = kh.x; j < kh.y; j++)
@@ -54,7 +54,7 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
                 const ACC value = LOAD(TYPE)(
                     x, from + (d0 + i) * p->x.stride[2] + (h0 + j) * p->x.stride[3] + (w0 + k) * p->x.stride[4]);
                 if (MODE != 0) {
-                    result += value;
+                    ADD_TERM(ACC, result, rest, value);
                 } else if (value > result) {
                     result = value;
                     index = IMAGE ? ((d0 + i) * p->x.len[3] + h0 + j) * p->x.len[4] + w0 + k
@@ -396,7 +396,39 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
 #error "pooling_forward_sheets keeps no indices"
 #endif
 
-/* `count` vectors of channels, which stay in registers. */
+/* result += `pixels` of a row, `count` vectors of channels each, which stay in registers. */
+static inline void add_pixels(__global const STORAGE(TYPE) *x, long at, long step, long pixels, ACCV *result,
+                              const int count)
+{
+    for (long w = 0; w < pixels; w++, at += step) {
+        LANEV codes = 0;
+#pragma unroll
+        for (int v = 0; v < count; v++)
+            fold(VLOAD(TYPE)(x, at + v * VEC), 0, &result[v], &codes);
+    }
+}
+
+#if defined(LONG_SUM) && LONG_SUM
+/* total += a stretch of a row, out of line: its sums have all registers. */
+#define DEFINE_ADD_STRETCH(COUNT)                                                                             \
+    NOINLINE void add_stretch_##COUNT(__global const STORAGE(TYPE) *x, long at, long step, long pixels,       \
+                                      ACCV *total, ACCV *rest)                                                \
+    {                                                                                                         \
+        ACCV sum[COUNT];                                                                                      \
+        _Pragma("unroll") for (int v = 0; v < COUNT; v++)                                                     \
+            sum[v] = 0;                                                                                       \
+        add_pixels(x, at, step, pixels, sum, COUNT);                                                          \
+        _Pragma("unroll") for (int v = 0; v < COUNT; v++)                                                     \
+            MX_TWO_SUM(ACCV, total[v], rest[v], sum[v]);                                                      \
+    }
+DEFINE_ADD_STRETCH(1)
+DEFINE_ADD_STRETCH(8)
+#if SHEET != 8
+#error "SHEET must be 8"
+#endif
+#endif
+
+/* `count` vectors of channels. */
 static inline void forward_sheet(__global const STORAGE(TYPE) *x, long from, __global STORAGE(TYPE) *y, long to,
                                  const mx_pooling_problem *p, ACC divide_by, const int count)
 {
@@ -404,15 +436,26 @@ static inline void forward_sheet(__global const STORAGE(TYPE) *x, long from, __g
 #pragma unroll
     for (int v = 0; v < count; v++)
         result[v] = NOTHING;
+#if defined(LONG_SUM) && LONG_SUM
+    ACCV rest[SHEET];
+#pragma unroll
+    for (int v = 0; v < count; v++)
+        rest[v] = 0;
+#endif
     for (long d = 0; d < p->x.len[2]; d++)
         for (long h = 0; h < p->x.len[3]; h++) {
-            long at = from + d * p->x.stride[2] + h * p->x.stride[3];
-            for (long w = 0; w < p->x.len[4]; w++, at += p->x.stride[4]) {
-                LANEV codes = 0;
-#pragma unroll
-                for (int v = 0; v < count; v++)
-                    fold(VLOAD(TYPE)(x, at + v * VEC), 0, &result[v], &codes);
+            const long at = from + d * p->x.stride[2] + h * p->x.stride[3], step = p->x.stride[4];
+#if defined(LONG_SUM) && LONG_SUM
+            for (long w = 0; w < p->x.len[4]; w += BLOCK_TERMS) {
+                const long pixels = min(p->x.len[4] - w, (long)BLOCK_TERMS);
+                if (count == SHEET)
+                    add_stretch_8(x, at + w * step, step, pixels, result, rest);
+                else
+                    add_stretch_1(x, at + w * step, step, pixels, result, rest);
             }
+#else
+            add_pixels(x, at, step, p->x.len[4], result, count);
+#endif
         }
 #pragma unroll
     for (int v = 0; v < count; v++)
@@ -484,7 +527,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
     for (long plane = first; plane < last; plane++) {
         const long n = (int)plane / (int)p.y.len[1], c = (int)plane % (int)p.y.len[1];
         const long from = x_offset + n * p.x.stride[0] + c * p.x.stride[1];
-        ACCV result = NOTHING;
+        ACCV result = NOTHING, total = 0, rest = 0;
         LANEV codes = 0;
         long i = 0;
         for (; i + VEC <= length; i += VEC) {
@@ -495,6 +538,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
             codes = above ? (LANE)i + LANES : codes;
 #else
             fold(value, 0, &result, &codes);
+            SETTLE(ACCV, i / VEC + 1, total, rest, result)
 #endif
         }
         if (i < length) {
@@ -516,6 +560,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
             fold(value, 0, &result, &codes);
 #endif
         }
+#if MODE != 0
+        result = TOTAL(total, rest, result);
+#endif
 #if VEC == 16
         MX_JOIN(ACC, 8) eight = result.lo;
         MX_JOIN(LANE, 8) eight_codes = codes.lo;
@@ -557,18 +604,19 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
     const long plane = get_group_id(0), length = p.x.len[2] * p.x.len[3] * p.x.len[4];
     const long n = plane / p.y.len[1], c = plane % p.y.len[1];
     const long from = x_offset + n * p.x.stride[0] + c * p.x.stride[1];
-    ACC result = NOTHING;
+    ACC result = NOTHING, total = 0, rest = 0;
     long place = 0;
     for (long i = me; i < length; i += LOCAL) {
         const ACC value = LOAD(TYPE)(x, from + i);
         if (MODE != 0) {
             result += value;
+            SETTLE(ACC, i / LOCAL + 1, total, rest, result)
         } else if (value > result) {
             result = value;
             place = i;
         }
     }
-    results[me] = result;
+    results[me] = MODE != 0 ? TOTAL(total, rest, result) : result;
     places[me] = place;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int half_way = LOCAL / 2; half_way > 0; half_way /= 2) {

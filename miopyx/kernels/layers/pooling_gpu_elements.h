@@ -11,7 +11,7 @@ static inline void forward_element(FORWARD_BUFFERS,
     const INDEX d_from = max(d0, (INDEX)0), d_to = min(d0 + (INDEX)p->window[0], (INDEX)p->x.len[2]);
     const INDEX h_from = max(h0, (INDEX)0), h_to = min(h0 + (INDEX)p->window[1], (INDEX)p->x.len[3]);
     const INDEX w_from = max(w0, (INDEX)0), w_to = min(w0 + (INDEX)p->window[2], (INDEX)p->x.len[4]);
-    ACC result = NOTHING;
+    ACC result = NOTHING, rest = 0;
     INDEX found_d = d0, found_h = h0, found_w = w0; /* code 0 of the window */
     x += x_offset + a.n * p->x.stride[0] + a.c * p->x.stride[1];
     for (INDEX d = d_from; d < d_to; d++)
@@ -20,7 +20,7 @@ static inline void forward_element(FORWARD_BUFFERS,
             for (INDEX w = w_from; w < w_to; w++) {
                 const ACC value = LOAD(TYPE)(row, w * p->x.stride[4]);
                 if (MODE != 0) {
-                    result += value;
+                    ADD_TERM(ACC, result, rest, value);
                 } else if (value > result) {
                     result = value;
                     found_d = d;
@@ -73,7 +73,7 @@ static inline void backward_element(BACKWARD_BUFFERS,
                                     const mx_pooling_problem *p, const mx_place a)
 {
     const range_t on_d = windows_at(p, 0, a.d), on_h = windows_at(p, 1, a.h), on_w = windows_at(p, 2, a.w);
-    ACC sum = 0;
+    ACC sum = 0, rest = 0;
     dy += dy_offset + a.n * p->y.stride[0] + a.c * p->y.stride[1];
 #if SAVE
     indices += indices_offset + (a.n * p->y.len[1] + a.c) * p->y.len[2] * p->y.len[3] * p->y.len[4];
@@ -93,9 +93,9 @@ static inline void backward_element(BACKWARD_BUFFERS,
                 const ACC value = LOAD(TYPE)(row, k * p->y.stride[4]);
 #if SAVE
                 const long code = IMAGE ? image : taps - k * p->step[2];
-                sum += codes[k] == (INDEX_TYPE)code ? value : (ACC)0;
+                ADD_TERM(ACC, sum, rest, codes[k] == (INDEX_TYPE)code ? value : (ACC)0);
 #else
-                sum += value / (lines * (ACC)elements_in(p, 2, k));
+                ADD_TERM(ACC, sum, rest, value / (lines * (ACC)elements_in(p, 2, k)));
 #endif
             }
         }

@@ -40,7 +40,7 @@ static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
 static inline vec_t collect(__global const STORAGE(TYPE) *x, const mx_tensor *shape, INDEX first, INDEX pixels,
                             const bool aligned)
 {
-    vec_t mine = NOTHING;
+    vec_t mine = NOTHING, total = 0, rest = 0;
     for (INDEX i = first; i < pixels; i += 8 * DEEP) {
         MX_RAW(TYPE) several[8]; /* asked for before the first is waited for */
 #pragma unroll
@@ -51,8 +51,9 @@ static inline vec_t collect(__global const STORAGE(TYPE) *x, const mx_tensor *sh
         for (int k = 0; k < 8; k++)
             if (i + k * DEEP < pixels)
                 mine = COLLECT(mine, MX_WIDE(TYPE, several[k]));
+        SETTLE(vec_t, (i - first) / DEEP + 8, total, rest, mine)
     }
-    return mine;
+    return MODE == 0 ? mine : TOTAL(total, rest, mine);
 }
 
 __kernel __attribute__((reqd_work_group_size(SPAN * DEEP, 1, 1))) void pooling_forward_whole(

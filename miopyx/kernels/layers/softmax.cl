@@ -12,7 +12,7 @@
  *
  * Grid:         two grids of tensors (mx_grid), `inside` walks one set, `outside` walks the sets; tensor 0 is the
  *               output, 1 x or dy, 2 backward y; any strides but as above.  Local size 1, GROUPS: LOCAL.
- * Local memory: GROUPS: LOCAL elements of ACC.  Sums are cut into parts of 64 terms a lane, so that errors stay small.
+ * Local memory: GROUPS: LOCAL elements of ACC.  Sums are cut into parts of 64 terms a lane, added up by two-sums.
  * Parameters:   T, LOG, FORM, LOCAL, VEC, HELD, below.
  * Bound by:     memory for sets that are held (HELD); else by exponentials and the second reading.
  */
@@ -148,7 +148,7 @@ static inline long2 share(long all)
 static inline void row(__global const STORAGE(T) *x, long from, long x_end, __global STORAGE(T) *y,
                        long to, long y_end, long count, SCALAR alpha, SCALAR beta, ACC *held, const bool keep)
 {
-    V top = (V)-INFINITY, sum = (V)0;
+    V top = (V)-INFINITY, sum = (V)0, rest = (V)0;
     for (long i = 0; i < count; i += VEC) {
         const V v = take(x, from + i, count - i, -INFINITY, x_end);
         if (keep)
@@ -166,7 +166,7 @@ static inline void row(__global const STORAGE(T) *x, long from, long x_end, __gl
                 VJOIN(vstore)(LOG ? v : e, 0, held + i);
             part += e;
         }
-        sum += part;
+        MX_TWO_SUM(V, sum, rest, part);
     }
     const V scale = SCALE((V)fold_sum(sum));
     for (long i = 0; i < count; i += VEC) {
@@ -207,13 +207,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_backward(
         const long y_at = y_offset + mx_grid_element(outside, 2, (INDEX)set);
         const long dy_at = dy_offset + mx_grid_element(outside, 1, (INDEX)set);
         const long to = dx_offset + mx_grid_element(outside, 0, (INDEX)set);
-        V lanes = (V)0;
+        V lanes = (V)0, rest = (V)0;
         for (long start = 0; start < count; start += PART * VEC) {
             const long end = min(start + PART * VEC, count);
             V part = (V)0;
             for (long i = start; i < end; i += VEC)
                 part += TERM(take(dy, dy_at + i, count - i, 0, dy_end), take(y, y_at + i, count - i, 0, y_end));
-            lanes += part;
+            MX_TWO_SUM(V, lanes, rest, part);
         }
         const ACC sum = fold_sum(lanes);
         for (long i = 0; i < count; i += VEC) {
@@ -245,7 +245,7 @@ static inline void columns(__global const STORAGE(T) *x, long from, long x_end, 
         }
     for (long j = 0; j < wide; j += VEC) {
         const V most = top[j / VEC];
-        V sum = (V)0;
+        V sum = (V)0, rest = (V)0;
         for (long start = 0; start < count; start += PART) {
             const long end = min(start + PART, count);
             V part = (V)0;
@@ -256,7 +256,7 @@ static inline void columns(__global const STORAGE(T) *x, long from, long x_end, 
                     VJOIN(vstore)(LOG ? v : e, 0, held + c * block + j);
                 part += e;
             }
-            sum += part;
+            MX_TWO_SUM(V, sum, rest, part);
         }
         scale[j / VEC] = SCALE(sum);
     }
@@ -297,9 +297,9 @@ static inline void columns_gradient(__global const STORAGE(T) *y, long y_at, lon
                                     long to, long dx_end, long wide, PARAMETERS, const bool full)
 {
     const long count = inside.len[4], y_step = inside.stride[2][4], dy_step = inside.stride[1][4];
-    V sum[WIDEST], part[WIDEST];
+    V sum[WIDEST], rest[WIDEST], part[WIDEST];
     for (long j = 0; j < wide; j += VEC)
-        sum[j / VEC] = (V)0;
+        sum[j / VEC] = rest[j / VEC] = (V)0;
     for (long start = 0; start < count; start += PART) {
         const long end = min(start + PART, count);
         for (long j = 0; j < wide; j += VEC)
@@ -309,7 +309,7 @@ static inline void columns_gradient(__global const STORAGE(T) *y, long y_at, lon
                 part[j / VEC] += TERM(take(dy, dy_at + c * dy_step + j, REST(j), 0, dy_end),
                                       take(y, y_at + c * y_step + j, REST(j), 0, y_end));
         for (long j = 0; j < wide; j += VEC)
-            sum[j / VEC] += part[j / VEC];
+            MX_TWO_SUM(V, sum[j / VEC], rest[j / VEC], part[j / VEC]);
     }
     for (long c = 0; c < count; c++)
         for (long j = 0; j < wide; j += VEC) {
@@ -401,7 +401,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
     for (long set = FIRST_SET; set < sets; set += SETS_STEP) {
         const long from = x_offset + mx_grid_element(outside, 1, (INDEX)set);
         const long to = y_offset + mx_grid_element(outside, 0, (INDEX)set);
-        ACC most = -INFINITY, sum = 0;
+        ACC most = -INFINITY, sum = 0, rest = 0;
         for (long i = ME; i < count; i += STEP)
             most = fmax(most, (ACC)LOAD(T)(x, from + AT(1, i)));
         most = ALL(max, most);
@@ -410,7 +410,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
             ACC part = 0;
             for (long i = start; i < end; i += STEP)
                 part += mx_exp_below((ACC)LOAD(T)(x, from + AT(1, i)) - most);
-            sum += part;
+            MX_TWO_SUM(ACC, sum, rest, part);
         }
         const ACC scale = SCALE(ALL(sum, sum));
         for (long i = ME; i < count; i += STEP) {
@@ -433,13 +433,13 @@ KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global co
         const long y_at = y_offset + mx_grid_element(outside, 2, (INDEX)set);
         const long dy_at = dy_offset + mx_grid_element(outside, 1, (INDEX)set);
         const long to = dx_offset + mx_grid_element(outside, 0, (INDEX)set);
-        ACC sum = 0;
+        ACC sum = 0, rest = 0;
         for (long start = ME; start < count; start += PART * STEP) {
             const long end = min(start + PART * STEP, count);
             ACC part = 0;
             for (long i = start; i < end; i += STEP)
                 part += TERM((ACC)LOAD(T)(dy, dy_at + AT(1, i)), (ACC)LOAD(T)(y, y_at + AT(2, i)));
-            sum += part;
+            MX_TWO_SUM(ACC, sum, rest, part);
         }
         sum = ALL(sum, sum);
         for (long i = ME; i < count; i += STEP) {

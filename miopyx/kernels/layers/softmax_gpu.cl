@@ -177,7 +177,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
 {
     __local own_t scratch[LOCAL];
     const place at = locate(&inside, &outside);
-    vec_t top = -INFINITY, sum = 0, part = 0, v[AT_ONCE];
+    vec_t top = -INFINITY, sum = 0, rest = 0, part = 0, v[AT_ONCE];
     INDEX places[AT_ONCE];
     int number = 0;
     x += x_offset + mx_grid_element(outside, 1, at.unit);
@@ -186,7 +186,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
     WALK(EACH v[j] = get(x + places[j], aligned); EACH top = fmax(top, v[j]);)
     const own_t most = all_max(OWN_MAX(top), &at, scratch);
     WALK(EACH v[j] = get(x + places[j], aligned); EACH part += THERE ? exp(v[j] - most) : (vec_t)0;
-         if (++number % PART == 0) { sum += part; part = 0; })
+         if (++number % PART == 0) { MX_TWO_SUM(vec_t, sum, rest, part); part = 0; })
     const own_t all = all_sum(OWN_SUM(sum + part), &at, scratch);
 #if LOG
     const own_t less = log(all);
@@ -204,7 +204,7 @@ KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global co
 {
     __local own_t scratch[LOCAL];
     const place at = locate(&inside, &outside);
-    vec_t sum = 0, part = 0, v[AT_ONCE], g[AT_ONCE];
+    vec_t sum = 0, rest = 0, part = 0, v[AT_ONCE], g[AT_ONCE];
     INDEX places[AT_ONCE];
     int number = 0;
     y += y_offset + mx_grid_element(outside, 2, at.unit);
@@ -213,7 +213,7 @@ KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global co
     const bool aligned = MX_ALIGNED(y) && MX_ALIGNED(dy) && MX_ALIGNED(dx);
     WALK(EACH { v[j] = get(y + places[j], aligned); g[j] = get(dy + places[j], aligned); }
          EACH part += THERE ? (LOG ? g[j] : g[j] * v[j]) : (vec_t)0;
-         if (++number % PART == 0) { sum += part; part = 0; })
+         if (++number % PART == 0) { MX_TWO_SUM(vec_t, sum, rest, part); part = 0; })
     const own_t all = all_sum(OWN_SUM(sum + part), &at, scratch);
     WALK(EACH { v[j] = get(y + places[j], aligned); g[j] = get(dy + places[j], aligned); }
          EACH if (at.inside && THERE)

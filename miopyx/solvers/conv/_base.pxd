@@ -2,15 +2,14 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Device, Offer, Problem, Solution, Solver
+from miopyx._core cimport BLOCK_TERMS, Device, Offer, Problem, Solution, Solver
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 # How many terms one float accumulator may take: every solver keeps to one of these, or splits the sum, and says with
-# `error_bound` what comes of it; tests/test_long_sums.py holds all of them to it.
+# `error_bound` what comes of it; tests/test_long_sums.py holds all of them to it.  BLOCK_TERMS: CPUs' and generic GPUs'.
 cdef enum:
-    BLOCK_TERMS = 1024     # CPUs' and generic GPUs' kernels, as in kernels/include/common.h
     BLOCKS = 32            # whose sums are added up there before they go to a total
     GPU_TERMS = 4096       # on GPUs where a program has no totals, which take registers; tensor cores: LONGEST
 

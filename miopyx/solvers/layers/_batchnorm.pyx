@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed, struct_arg
+from miopyx._core cimport (
+    BLOCK_TERMS, SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed, struct_arg,
+)
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._batchnorm cimport bn_walk, fill_walk, host_batchnorm
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, mx_batchnorm_problem
@@ -232,6 +234,8 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
                "INDEX": "int" if extent < 1 << 31 else "long"}
     if back:
         defines["SAVE"] = 1 if p.save else 0
+    if elements // (parts * rows) > BLOCK_TERMS:
+        defines["LONG_SUM"] = 1
     defines.update(_defines(p, parts > 1))
     args = _arguments(p, walk, rows, parts, parts > 1)
     file = "layers/batchnorm_gpu_columns.cl"
@@ -303,6 +307,8 @@ cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* 
     defines = {"TX": across, "TY": local // across, "FLAT": 1 if flat else 0, "VEC": vec, "SETS": held // vec}
     if p.what == MX_BN_BACKWARD:
         defines["SAVE"] = p.save
+        if elements // (parts * (local // across) * vec) > BLOCK_TERMS:
+            defines["LONG_SUM"] = 1
     if extent < 1 << 31 and kept * elements < 1 << 30:
         defines["INDEX"] = "int"
     return _solution("layers/batchnorm_gpu.cl", p, walk, own, parts, defines, units * parts * local, local)

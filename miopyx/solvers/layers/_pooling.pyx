@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
+from miopyx._core cimport BLOCK_TERMS, Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._pooling cimport host_pooling
 from miopyx.values._types cimport (
@@ -196,6 +196,18 @@ cdef int64_t _windows(const mx_pooling_problem* p, int axis, int64_t blocks, int
     return (blocks - 1) * (along // step) + (along - 1 + pad) // step + max(0, p.window[axis] - 1 - pad) // step + 1
 
 
+cdef int64_t _terms(const mx_pooling_problem* p) noexcept nogil:
+    """Terms of an element's sum at most: a window's elements, or the windows that an element of x is in."""
+    cdef int64_t terms = 1
+    cdef int axis
+    for axis in range(3):
+        if p.what == MX_POOLING_FORWARD:
+            terms *= min(p.window[axis], p.x.len[2 + axis])
+        else:
+            terms *= min(ceil_div(p.window[axis], p.step[axis]), p.y.len[2 + axis])
+    return 0 if p.what == MX_POOLING_FORWARD and p.mode == POOL_MAX else terms
+
+
 cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
     cdef bint forward = p.what == MX_POOLING_FORWARD
@@ -205,6 +217,8 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     cdef str kind = "elements"
     if small and pack > 1 and is_whole(p) and not p.save and (forward or p.mode != POOL_MAX) and local == GROUP:
         kind, items = _whole(p, defines, pack)
+    elif _terms(p) > BLOCK_TERMS and not (not forward and is_plane(p)):
+        defines["LONG_SUM"] = 1
     elif small and is_strip(p):
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2],
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
@@ -226,6 +240,8 @@ cdef tuple _whole(const mx_pooling_problem* p, dict defines, int64_t pack):
         span *= 2
     defines.update(PACK=pack, SPAN=span, DEEP=GROUP // span)
     if p.what == MX_POOLING_FORWARD:
+        if _terms(p) > BLOCK_TERMS * (GROUP // span):
+            defines["LONG_SUM"] = 1
         return "whole", p.x.len[0] * ceil_div(p.x.len[1], pack * span) * GROUP
     return "whole", volume(&p.x, 0, MX_AXES) // pack
 
@@ -332,6 +348,7 @@ cdef class OpenCLPooling(OpenCLLayer):
         cdef bint forward = p.what == MX_POOLING_FORWARD
         cdef const mx_tensor* out = target(p)
         cdef int64_t items = volume(out, 0, MX_AXES), local = 1, block = 1, groups
+        cdef int64_t terms = _terms(p)
         cdef int width = type_size(<int> p.x.type), lanes
         cdef str kind
         cdef dict defines = {"TYPE": TOKENS[p.x.type], "ACC": "double" if p.x.type == MX_DOUBLE else "float"}
@@ -380,6 +397,10 @@ cdef class OpenCLPooling(OpenCLLayer):
             local = min(256, dev.max_work_group)
             items = ceil_div(items, local) * local
             defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
+        # What shares a sum: a group's items, or the lanes of a vector along a plane.
+        lanes = local if kind == "groups" else defines["VEC"] if kind == "planes" else 1
+        if terms > BLOCK_TERMS * lanes:
+            defines["LONG_SUM"] = 1
         if kind != "elements" and kind != "groups":
             defines["INDEX"] = "int"  # is_small() says that it is enough
             groups = 8 * dev.compute_units
@@ -398,6 +419,8 @@ cdef class OpenCLPooling(OpenCLLayer):
                 return "elements"
             if is_plane(p):
                 return "planes"
+            if _terms(p) > BLOCK_TERMS and not (is_whole(p) and not p.save):
+                return "elements"
             if contiguous(&p.x, 1) and contiguous(&p.y, 1) and p.x.len[1] >= 8:
                 if is_whole(p) and not p.save:
                     return "sheets"

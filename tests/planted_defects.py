@@ -2,8 +2,8 @@
 
 Each defect is one text of one file replaced by another.  The repository is copied and built (incrementally), then the
 test files that the defect's row names run on it, or with `--all` the whole fast suite; a defect is found where pytest
-fails or the build does.  `--list` checks that each text still stands in its file exactly once.  A row whose text is
-gone needs a new one: the list is to stay thirty or more long and to touch every room.
+fails or the build does.  They run without a defect first.  `--list` checks that each text still stands in its file
+exactly once.  A row whose text is gone needs a new one: the list is to stay thirty or more long and to touch every room.
 
 Needs cmake, ninja and an environment with the package's build and test requirements.
 """
@@ -137,6 +137,13 @@ class Copy:
                             ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "*.c", "__pycache__"))
         return done
 
+    def test(self, names: list[str]) -> subprocess.CompletedProcess:
+        """Run test files of these names, all without any."""
+        files = [f"tests/test_{name}.py" for name in names]
+        environment = os.environ | {"PYTHONPATH": str(self.site), "POCL_CACHE_DIR": str(self.cache)}
+        return run([sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files],
+                   cwd=self.root, env=environment)
+
     def try_one(self, defect: Defect, everything: bool) -> tuple[str, str]:
         """Return "found" and by what, or "NOT FOUND"."""
         path = self.root / "miopyx" / defect.file
@@ -147,10 +154,7 @@ class Copy:
         try:
             if self.build().returncode:
                 return "found", "by the compiler"
-            files = [] if everything else [f"tests/test_{name}.py" for name in defect.tests.split()]
-            environment = os.environ | {"PYTHONPATH": str(self.site), "POCL_CACHE_DIR": str(self.cache)}
-            done = run([sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files],
-                       cwd=self.root, env=environment)
+            done = self.test([] if everything else defect.tests.split())
             failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
             if done.returncode == 0:
                 return "NOT FOUND", f"by {defect.tests}"
@@ -176,6 +180,11 @@ def main() -> int:
     found = 0
     with tempfile.TemporaryDirectory(prefix="miopyx-planted-") as folder:
         copy = Copy(Path(folder))
+        control = copy.test([] if args.all else sorted({n for i in chosen for n in DEFECTS[i].tests.split()}))
+        if control.returncode:
+            print(control.stdout[-2000:], "The tests fail without any defect.", sep="\n")
+            return 2
+        print("control: nothing fails without a defect", flush=True)
         for number in chosen:
             begin = time.monotonic()
             result, by = copy.try_one(DEFECTS[number], args.all)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import sys
 import types
 
@@ -272,3 +273,28 @@ def test_a_misspelt_function_is_suggested():
     with pytest.raises(AttributeError) as raised:
         mi.miopenConvolutionFoward  # noqa: B018
     assert (raised.value.name, raised.value.obj) == ("miopenConvolutionFoward", mi)
+
+
+# help()
+
+FUNCTIONS = [name for name in dir(mi) if name.startswith("miopen") and isinstance(
+    getattr(mi, name), types.BuiltinFunctionType | types.FunctionType | type(mi.miopenCreate))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_says_what_goes_in_and_what_may_go_wrong(name):
+    text, call = getattr(mi, name).__doc__, getattr(mi, name)
+    assert len(text.partition("\n")[0].split()) > 3
+    if not inspect.signature(call).parameters:
+        return
+    for section in ("Parameters", *(("Raises",) if name != "miopenGetErrorString" else ())):
+        assert f"{section}\n    {'-' * len(section)}\n" in text, section
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name.startswith(("miopenGet", "miopenDestroy"))])
+def test_what_is_no_descriptor_is_told(name):
+    call = getattr(mi, name)
+    parameters = inspect.signature(call).parameters
+    if parameters and name != "miopenGetErrorString":
+        with pytest.raises(mi.BadParmError):
+            call(*[object()] * len(parameters))

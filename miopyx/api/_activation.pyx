@@ -49,13 +49,39 @@ def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activG
 
 
 def miopenGetActivationDescriptor(activDesc):
-    """Return (mode, activAlpha, activBeta, activGamma)."""
+    """Return the mode and the parameters of an activation.
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor
+
+    Returns
+    -------
+    (mode, activAlpha, activBeta, activGamma)
+        As miopenSetActivationDescriptor took them.
+
+    Raises
+    ------
+    BadParmError
+        For anything but an ActivationDescriptor that was not destroyed.
+    """
     cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc")
     return desc.mode, desc.alpha, desc.beta, desc.gamma
 
 
 def miopenDestroyActivationDescriptor(activDesc):
-    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the descriptor's life; using it afterwards is a BadParmError.  Plans that were made with it go on.
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     destroy(activDesc, ActivationDescriptor, "activDesc")
 
 

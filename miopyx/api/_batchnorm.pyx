@@ -185,7 +185,20 @@ def miopenBatchNormalizationForwardTraining_V2(handle, bn_mode, alpha, beta, xDe
                                                savedMeanDesc, savedVarDesc, bnScale, bnBias, expAvgFactor,
                                                resultRunningMean, resultRunningVariance, epsilon, resultSaveMean,
                                                resultSaveInvVariance):
-    """As miopenBatchNormalizationForwardTraining, with a descriptor for each of scale, bias, means and variances."""
+    """As miopenBatchNormalizationForwardTraining, with a descriptor for each of scale, bias, means and variances.
+
+    Parameters
+    ----------
+    scaleDesc, biasVarDesc, savedMeanDesc, savedVarDesc : TensorDescriptor
+        Each as bnScaleBiasMeanVarDesc there; their types may differ.
+    Others
+        As miopenBatchNormalizationForwardTraining.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardTraining.
+    """
     cdef arg_t[6] descriptors = [<arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasVarDesc,
                                  <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
     cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> resultRunningMean,
@@ -234,7 +247,20 @@ def miopenBatchNormalizationForwardInference(handle, bn_mode, alpha, beta, xDesc
 def miopenBatchNormalizationForwardInference_V2(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc, biasDesc,
                                                 estMeanDesc, estVarianceDesc, bnScale, bnBias, estimatedMean,
                                                 estimatedVariance, epsilon):
-    """As miopenBatchNormalizationForwardInference, with a descriptor for each of the parameters."""
+    """As miopenBatchNormalizationForwardInference, with a descriptor for each of the parameters.
+
+    Parameters
+    ----------
+    scaleDesc, biasDesc, estMeanDesc, estVarianceDesc : TensorDescriptor
+        Each as bnScaleBiasMeanVarDesc there; their types may differ.
+    Others
+        As miopenBatchNormalizationForwardInference.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardInference.
+    """
     cdef arg_t[6] descriptors = [<arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
                                  <arg_t> estMeanDesc, <arg_t> estVarianceDesc]
     cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
@@ -296,7 +322,20 @@ def miopenBatchNormalizationBackward_V2(handle, bn_mode, alphaDataDiff, betaData
                                         xDesc, x, dyDesc, dy, dxDesc, dx, scaleDesc, biasDesc, savedMeanDesc,
                                         savedVarDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean,
                                         savedInvVariance):
-    """As miopenBatchNormalizationBackward, with a descriptor for each of scale, bias and saved statistics."""
+    """As miopenBatchNormalizationBackward, with a descriptor for each of scale, bias and saved statistics.
+
+    Parameters
+    ----------
+    scaleDesc, biasDesc, savedMeanDesc, savedVarDesc : TensorDescriptor
+        Each as bnScaleBiasMeanVarDesc there; their types may differ.
+    Others
+        As miopenBatchNormalizationBackward.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationBackward.
+    """
     cdef arg_t[7] descriptors = [<arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
                                  <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
     cdef arg_t[8] buffers = [<arg_t> x, <arg_t> dy, <arg_t> dx, <arg_t> bnScale, <arg_t> resultBnScaleDiff,

@@ -95,20 +95,58 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
 def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
     """Make `convDesc` a convolution over 1 to 3 spatial axes, as miopenInitConvolutionDescriptor does over two.
 
-    padA, strideA and dilationA have spatialDim values each, in the order (d,) (h,) w.  Raises BadParmError for another
-    number of axes or values, and as there.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    spatialDim : int
+        1 to 3.
+    padA, strideA, dilationA : sequence of int
+        spatialDim values each, (d,) (h,) w: elements around x, >= 0; steps of the filter, >= 1; steps within it, >= 1.
+    c_mode : miopenConvolutionMode_t
+
+    Raises
+    ------
+    BadParmError
+        For another number of axes or values, numbers out of range, or an unknown mode; the descriptor stays as it was.
     """
     set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode)
 
 
 def miopenGetConvolutionSpatialDim(convDesc):
-    """Return the number of spatial axes, 1 to 3."""
+    """Return the number of spatial axes, 1 to 3.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a ConvolutionDescriptor that was not destroyed.
+    """
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     return desc.spatial
 
 
 def miopenGetConvolutionDescriptor(convDesc):
-    """Return (c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w); UnknownError unless 2-D."""
+    """Return what a 2-D convolution was set to.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+
+    Returns
+    -------
+    (c_mode, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w)
+        In elements of x and of the filter.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a ConvolutionDescriptor that was not destroyed.
+    UnknownError
+        Unless it is 2-D: miopenGetConvolutionNdDescriptor takes any.
+    """
     cdef ConvolutionDescriptor d = as_convolution(convDesc, "convDesc")
     if d.spatial != 2:
         raise UnknownError("not a 2-D convolution", "convDesc", d.spatial, 2)
@@ -116,9 +154,23 @@ def miopenGetConvolutionDescriptor(convDesc):
 
 
 def miopenGetConvolutionNdDescriptor(convDesc, requestedSpatialDim):
-    """Return (spatialDim, padA, strideA, dilationA, c_mode), the arrays cut to requestedSpatialDim values.
+    """Return what a convolution over 1 to 3 spatial axes was set to.
 
-    Raises UnknownError where more are requested than the descriptor has.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    requestedSpatialDim : int
+        How many values of each array to return, at most the descriptor's number of axes.
+
+    Returns
+    -------
+    (spatialDim, padA, strideA, dilationA, c_mode)
+        The arrays in the order (d,) (h,) w.
+
+    Raises
+    ------
+    UnknownError
+        Where more are requested than the descriptor has.
     """
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     cdef int n = to_int(requestedSpatialDim, "requestedSpatialDim")
@@ -130,16 +182,37 @@ def miopenGetConvolutionNdDescriptor(convDesc, requestedSpatialDim):
 
 
 def miopenSetConvolutionGroupCount(convDesc, groupCount):
-    """Set the number of groups, >= 1.
+    """Set the number of groups.
 
     Channels and filters are shared out between groups in their order: filters have the lengths k, c / groups, z, r, s,
-    and both c and k must be multiples, which a call checks.  Raises BadParmError below 1.
+    and both c and k must be multiples, which a call checks.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    groupCount : int
+        >= 1.
+
+    Raises
+    ------
+    BadParmError
+        Below 1.
     """
     set_group_count(as_convolution(convDesc, "convDesc"), groupCount)
 
 
 def miopenGetConvolutionGroupCount(convDesc):
-    """Return the number of groups."""
+    """Return the number of groups.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a ConvolutionDescriptor that was not destroyed.
+    """
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     return desc.groups
 
@@ -147,16 +220,38 @@ def miopenGetConvolutionGroupCount(convDesc):
 def miopenSetTransposeConvOutputPadding(convDesc, adj_h, adj_w):
     """Set the rows and columns that a 2-D transposed convolution adds at the far end of its output.
 
-    Each is >= 0 and below the stride or the dilation of its axis, which a call checks.  Raises UnknownError unless
-    `convDesc` is 2-D, BadParmError for a negative number.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    adj_h, adj_w : int
+        Elements of the output, each >= 0 and below the stride or the dilation of its axis, which a call checks.
+
+    Raises
+    ------
+    UnknownError
+        Unless the descriptor is 2-D.
+    BadParmError
+        For a negative number.
     """
     set_output_pads(as_convolution(convDesc, "convDesc"), 2, (adj_h, adj_w))
 
 
 def miopenSetTransposeConvNdOutputPadding(convDesc, spatialDim, adjA):
-    """Set what a transposed convolution adds at the far end of its output: spatialDim values, (d,) (h,) w.
+    """Set what a transposed convolution adds at the far end of its output.
 
-    Limits and errors as for miopenSetTransposeConvOutputPadding, for spatialDim axes.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    spatialDim : int
+        The descriptor's number of spatial axes.
+    adjA : sequence of int
+        Elements of the output, (d,) (h,) w, each >= 0 and below the stride or the dilation of its axis, which a call
+        checks.
+
+    Raises
+    ------
+    BadParmError
+        For another number of axes, or a negative number.
     """
     set_output_pads(as_convolution(convDesc, "convDesc"), spatialDim, adjA)
 
@@ -165,8 +260,22 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
     """Return (n, c, h, w) of a 2-D convolution's output.
 
     An axis of length i under filter k, pad p, stride s, dilation d gives trunc((i - (1 + d (k - 1)) + 2 p) / s) + 1,
-    a transposed one s (i - 1) + 1 + d (k - 1) - 2 p + output pad; never below 1.  Raises UnknownError unless 2-D,
-    BadParmError where the tensors do not fit each other.
+    a transposed one s (i - 1) + 1 + d (k - 1) - 2 p + output pad; never below 1.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    inputTensorDesc : TensorDescriptor
+        x, n c h w.
+    filterDesc : TensorDescriptor
+        w, k c/groups r s; of a transposed convolution c k/groups r s.
+
+    Raises
+    ------
+    UnknownError
+        Unless the descriptor is 2-D.
+    BadParmError
+        Where the tensors do not fit each other.
     """
     cdef int64_t out[8]
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
@@ -177,9 +286,27 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
 
 
 def miopenGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
-    """Return (nDim, outputTensorDimA), the lengths n, k, (d,) (h,) w of a convolution's output.
+    """Return the lengths of the output of a convolution over 1 to 3 spatial axes.
 
-    Formulas and errors are those of miopenGetConvolutionForwardOutputDim, over 1 to 3 spatial axes.
+    The formulas are those of miopenGetConvolutionForwardOutputDim.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    inputTensorDesc : TensorDescriptor
+        x, n c (d) (h) w.
+    filterDesc : TensorDescriptor
+        w, k c/groups (z) (r) s; of a transposed convolution c k/groups (z) (r) s.
+
+    Returns
+    -------
+    (nDim, outputTensorDimA)
+        The number of dimensions and the lengths n, k, (d,) (h,) w.
+
+    Raises
+    ------
+    BadParmError
+        Where the tensors do not fit each other or the descriptor.
     """
     cdef int64_t out[8]
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
@@ -212,27 +339,64 @@ def miopenSetConvolutionAttribute(convDesc, attr, value):
 def miopenGetConvolutionAttribute(convDesc, attr):
     """Return the value of an attribute as it was set, not one that the environment puts in its place.
 
-    Raises BadParmError for an unknown attribute.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    attr : miopenConvolutionAttrib_t
+
+    Raises
+    ------
+    BadParmError
+        For anything but a ConvolutionDescriptor that was not destroyed, and for an unknown attribute.
     """
     return get_attribute(as_convolution(convDesc, "convDesc"), attr)
 
 
 def miopenSetConvolutionFindMode(convDesc, findMode):
-    """Set the find mode of Find's calls with this descriptor, a miopenConvolutionFindMode_t or its name.
+    """Set the find mode of Find's calls with this descriptor, which counts before MIOPEN_FIND_MODE.
 
-    It counts before MIOPEN_FIND_MODE.  Raises BadParmError for an unknown mode.
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+    findMode : miopenConvolutionFindMode_t or its name
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
     """
     set_find_mode(as_convolution(convDesc, "convDesc"), findMode)
 
 
 def miopenGetConvolutionFindMode(convDesc):
-    """Return the descriptor's find mode, MIOPEN_FIND_MODE's where none was set (default: DynamicHybrid)."""
+    """Return the descriptor's find mode, MIOPEN_FIND_MODE's where none was set (default: DynamicHybrid).
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a ConvolutionDescriptor that was not destroyed.
+    """
     cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
     return desc.find_mode or enums.miopenConvolutionFindMode_t(config.get("MIOPEN_FIND_MODE"))
 
 
 def miopenDestroyConvolutionDescriptor(convDesc):
-    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the descriptor's life; using it afterwards is a BadParmError.  Plans that were made with it go on.
+
+    Parameters
+    ----------
+    convDesc : ConvolutionDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     destroy(convDesc, ConvolutionDescriptor, "convDesc")
 
 
@@ -1206,16 +1370,42 @@ cdef int _bias(object handle, object alpha, tuple desc_names, object b_desc, obj
 def miopenConvolutionForwardBias(handle, alpha, bDesc, b, beta, yDesc, y):
     """y = alpha * (y + b) + beta * y; b is broadcast along its axes of length 1.
 
-    alpha scales both terms, as in MIOpen: (1, 0) means y += b.  Raises UnknownError where ranks, types or lengths do
-    not fit.
+    alpha scales both terms, as in MIOpen: (1, 0) means y += b.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+    bDesc, yDesc : TensorDescriptor
+        1 c (1) (1) 1 and n c (d) (h) w, or any lengths of b that are y's or 1; equal types, any strides.
+    b, y : memory of the handle's device
+
+    Raises
+    ------
+    UnknownError
+        Where ranks, types or lengths do not fit.
+    BadParmError
+        Where memory is too short or is no such thing.
     """
     _bias(handle, alpha, ("bDesc", "yDesc"), bDesc, b, yDesc, y, beta, True)
 
 
 def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
-    """db = alpha * sum of dy over n and space + beta * db, for any strides.
+    """db = alpha * sum of dy over n and space + beta * db.
 
-    Raises BadParmError where db's channels differ from dy's.
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+    dyDesc, dbDesc : TensorDescriptor
+        n c (d) (h) w and 1 c (1) (1) 1; any strides and one of the types of a convolution's results.
+    dy, db : memory of the handle's device
+        db is read only where beta is not 0.
+
+    Raises
+    ------
+    BadParmError
+        Where db's channels differ from dy's, or memory is too short.
     """
     _bias(handle, alpha, ("dbDesc", "dyDesc"), dbDesc, db, dyDesc, dy, beta, False)
 

@@ -428,7 +428,20 @@ def miopenCreateWithStream(stream):
 
 
 def miopenDestroy(handle):
-    """End the handle's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the handle's life: wait for its calls, and let go of its programs and of the memory that it manages.
+
+    Using it, or a plan of it, afterwards is a BadParmError.
+
+    Parameters
+    ----------
+    handle : Handle or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     if handle is not None:
         _handle(handle).destroy()
 
@@ -455,18 +468,48 @@ def miopenSetStream(handle, streamID):
 
 
 def miopenGetStream(handle):
-    """Return the handle's pyopencl.CommandQueue, None on the host."""
+    """Return the handle's queue.
+
+    Parameters
+    ----------
+    handle : Handle
+
+    Returns
+    -------
+    pyopencl.CommandQueue or None
+        None on the host path.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a Handle that was not destroyed.
+    """
     return _handle(handle).stream()
 
 
 def miopenSetAllocator(handle, allocator, deallocator, allocatorContext):
-    """Take the workspace that the handle manages from `allocator(allocatorContext, size)`.
+    """Take the workspace that the handle manages from the caller.
 
-    The allocator returns a pyopencl.Buffer (or a cl_mem as an integer) of at least `size` bytes on the handle's
-    context; `deallocator(allocatorContext, memory)` gets it back once no kernel uses it any more.  None for both goes
-    back to OpenCL's own memory.  A host handle manages none, so nothing is called there.
+    A host handle manages none, so nothing is called there.
 
-    Raises UnknownError for a context without an allocator, BadParmError for what cannot be called.
+    Parameters
+    ----------
+    handle : Handle
+    allocator : callable or None
+        allocator(allocatorContext, size) returns a pyopencl.Buffer (or a cl_mem as an integer) of at least `size` bytes
+        on the handle's context.
+    deallocator : callable or None
+        deallocator(allocatorContext, memory) gets it back once no kernel uses it any more.  None for both goes back to
+        OpenCL's own memory.
+    allocatorContext : object
+        Handed on as it is.
+
+    Raises
+    ------
+    UnknownError
+        For a context without an allocator.
+    BadParmError
+        For what cannot be called.
     """
     _handle(handle).set_allocator(allocator, deallocator, allocatorContext)
 
@@ -488,7 +531,22 @@ def miopenEnableProfiling(handle, enable):
 
 
 def miopenGetKernelTime(handle):
-    """Return the milliseconds that the kernels of the last call took while profiling was on."""
+    """Return the time of the last call's kernels, 0 while profiling is off (miopenEnableProfiling).
+
+    Parameters
+    ----------
+    handle : Handle
+
+    Returns
+    -------
+    float
+        Milliseconds.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a Handle that was not destroyed.
+    """
     return _handle(handle).last_kernel_time()
 
 
@@ -498,7 +556,13 @@ def miopenGetVersion():
 
 
 def miopenGetErrorString(error):
-    """Return the name of a status, "Unknown error status" for any other value."""
+    """Return the name of a status.
+
+    Parameters
+    ----------
+    error : miopenStatus_t or int
+        "Unknown error status" is said of any number that is none.
+    """
     try:
         return miopenStatus_t(error).name
     except Exception:  # ValueError, or what a strange object raises when the enumeration prints it

@@ -53,14 +53,40 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
 
 
 def miopenGetLRNDescriptor(lrnDesc):
-    """Return (mode, lrnN, lrnAlpha, lrnBeta, lrnK); BadParmError for a descriptor that was never set."""
+    """Return the mode and the parameters of a local response normalisation.
+
+    Parameters
+    ----------
+    lrnDesc : LRNDescriptor
+
+    Returns
+    -------
+    (mode, lrnN, lrnAlpha, lrnBeta, lrnK)
+        As miopenSetLRNDescriptor took them.
+
+    Raises
+    ------
+    BadParmError
+        For anything but an LRNDescriptor that was set and not destroyed.
+    """
     cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc")
     desc.require_set()
     return desc.mode, desc.n_set, desc.alpha_set, desc.beta_set, desc.k_set
 
 
 def miopenDestroyLRNDescriptor(lrnDesc):
-    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the descriptor's life; using it afterwards is a BadParmError.  Plans that were made with it go on.
+
+    Parameters
+    ----------
+    lrnDesc : LRNDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     destroy(lrnDesc, LRNDescriptor, "lrnDesc")
 
 

@@ -59,7 +59,17 @@ def miopenSetPoolingIndexType(poolDesc, index_type):
 
 
 def miopenGetPoolingIndexType(poolDesc):
-    """Return the miopenIndexType_t of a PoolingDescriptor."""
+    """Return the type of the indices that max pooling keeps, a miopenIndexType_t.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a PoolingDescriptor that was not destroyed.
+    """
     return as_pooling(poolDesc, "poolDesc").workspace_index_type
 
 
@@ -82,7 +92,17 @@ def miopenSetPoolingWorkSpaceIndexMode(poolDesc, workspace_index):
 
 
 def miopenGetPoolingWorkSpaceIndexMode(poolDesc):
-    """Return the miopenPoolingWorkspaceIndexMode_t of a PoolingDescriptor."""
+    """Return what max pooling's indices count, a miopenPoolingWorkspaceIndexMode_t.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a PoolingDescriptor that was not destroyed.
+    """
     return as_pooling(poolDesc, "poolDesc").workspace_index_mode
 
 
@@ -111,7 +131,16 @@ def miopenSet2dPoolingDescriptor(poolDesc, mode, windowHeight, windowWidth, pad_
 
 
 def miopenGet2dPoolingDescriptor(poolDesc):
-    """Return (mode, windowHeight, windowWidth, pad_h, pad_w, stride_h, stride_w).
+    """Return what a 2-D pooling was set to.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor
+
+    Returns
+    -------
+    (mode, windowHeight, windowWidth, pad_h, pad_w, stride_h, stride_w)
+        In elements of x.
 
     Raises
     ------
@@ -228,6 +257,11 @@ def miopenPoolingGetWorkSpaceSize(yDesc):
     Parameters
     ----------
     yDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a TensorDescriptor that was not destroyed.
     """
     cdef TensorDescriptor y = as_tensor(yDesc, "yDesc")
     y.require_set("yDesc")
@@ -241,6 +275,11 @@ def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
     ----------
     poolDesc : PoolingDescriptor
     yDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but such descriptors that were not destroyed.
     """
     cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
     cdef TensorDescriptor y = as_tensor(yDesc, "yDesc")
@@ -360,7 +399,18 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
 
 
 def miopenDestroyPoolingDescriptor(poolDesc):
-    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the descriptor's life; using it afterwards is a BadParmError.  Plans that were made with it go on.
+
+    Parameters
+    ----------
+    poolDesc : PoolingDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     destroy(poolDesc, PoolingDescriptor, "poolDesc")
 
 

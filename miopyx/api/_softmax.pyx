@@ -49,7 +49,22 @@ def miopenSetSoftmaxDescriptor(softmaxDesc, alpha, beta, algorithm, mode):
 
 
 def miopenGetSoftmaxDescriptor(softmaxDesc):
-    """Return (alpha, beta, algorithm, mode)."""
+    """Return the scalars, algorithm and mode of a softmax.
+
+    Parameters
+    ----------
+    softmaxDesc : SoftmaxDescriptor
+
+    Returns
+    -------
+    (alpha, beta, algorithm, mode)
+        As miopenSetSoftmaxDescriptor took them.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a SoftmaxDescriptor that was not destroyed.
+    """
     cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc")
     return desc.alpha, desc.beta, desc.algorithm, desc.mode
 
@@ -71,7 +86,24 @@ cdef int _backward(object handle, object alpha, object y_desc, object y, object 
 
 
 def miopenSoftmaxForward(handle, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * softmax(x) + beta * y over channels: miopenSoftmaxForward_V2 with ACCURATE and CHANNEL."""
+    """y = alpha * softmax(x) + beta * y over the channels of each pixel.
+
+    miopenSoftmaxForward_V2 with ACCURATE and CHANNEL.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+    xDesc, yDesc : TensorDescriptor
+        n c (d) (h) (w), 2 to 5 dimensions of equal lengths and types; any strides.
+    x, y : Memory
+        y is read only where beta is not 0.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenSoftmaxForward_V2.
+    """
     require_handle(handle)
     _forward(handle, alpha, xDesc, x, beta, yDesc, y, _flags(ACCURATE, CHANNEL))
 
@@ -113,7 +145,24 @@ def miopenSoftmaxForward_V2(handle, alpha, xDesc, x, beta, yDesc, y, algorithm, 
 
 
 def miopenSoftmaxBackward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
-    """dx = alpha * gradient + beta * dx over channels: miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL."""
+    """dx = alpha * y (dy - sum of y dy) + beta * dx over the channels of each pixel.
+
+    miopenSoftmaxBackward_V2 with ACCURATE and CHANNEL.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha, beta : float
+    yDesc, dyDesc, dxDesc : TensorDescriptor
+        n c (d) (h) (w), 2 to 5 dimensions of equal lengths and types; any strides.
+    y, dy, dx : Memory
+        dx is read only where beta is not 0.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenSoftmaxBackward_V2.
+    """
     require_handle(handle)
     _backward(handle, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx, _flags(ACCURATE, CHANNEL))
 

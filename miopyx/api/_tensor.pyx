@@ -26,7 +26,17 @@ def miopenCreateTensorDescriptor():
 def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     """Make `tensorDesc` a packed NCHW tensor of n x c x h x w elements.
 
-    Raises BadParmError for a length below 1 or beyond 32 bits, or an unknown type.
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    dataType : miopenDataType_t, numpy dtype or its name
+    n, c, h, w : int
+        Lengths, each >= 1.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, or a length below 1 or beyond 32 bits; the descriptor stays as it was.
     """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
@@ -43,7 +53,22 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
 
 
 def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
-    """Make `tensorDesc` a 4-D tensor with the given strides (in elements, each >= 1)."""
+    """Make `tensorDesc` a 4-D tensor with any strides.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    dataType : miopenDataType_t, numpy dtype or its name
+    n, c, h, w : int
+        Lengths, each >= 1.
+    nStride, cStride, hStride, wStride : int
+        Steps of each dimension in elements, each >= 1.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, or a length or stride below 1 or beyond 32 bits; the descriptor stays as it was.
+    """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
     cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
@@ -55,30 +80,107 @@ def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cSt
 
 
 def miopenSetNdTensorDescriptorWithLayout(tensorDesc, dataType, tensorLayout, lens, num_lens):
-    """Make `tensorDesc` a packed tensor of a layout; `lens` are given in n c (d) h w order whatever the layout.
+    """Make `tensorDesc` a packed tensor of a layout.
 
-    NCHW ... CHWNc8 take 4 lengths, NCDHW and NDHWC 5.  The c4 and c8 layouts divide the channels by 4 or 8.
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    dataType : miopenDataType_t, numpy dtype or its name
+    tensorLayout : miopenTensorLayout_t or its name
+        NCHW ... CHWNc8 take 4 lengths, NCDHW and NDHWC 5.  The c4 and c8 layouts divide the channels by 4 or 8.
+    lens : sequence of int
+        Lengths in n c (d) h w order whatever the layout, each >= 1.
+    num_lens : int
+        How many.
+
+    Raises
+    ------
+    BadParmError, InvalidValueError
+        For an unknown type, an unknown layout, another number of lengths than it has,
+        or channels that are no multiple of its vectors; the descriptor stays as it was.
     """
     set_tensor_layout(as_tensor(tensorDesc, "tensorDesc"), dataType, tensorLayout, lens, num_lens)
 
 
 def miopenSetTensorDescriptor(tensorDesc, dataType, nbDims, dimsA, stridesA):
-    """Make `tensorDesc` an nbDims-dimensional tensor; stridesA None means packed, the last dimension innermost."""
+    """Make `tensorDesc` a tensor of any number of dimensions.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    dataType : miopenDataType_t, numpy dtype or its name
+    nbDims : int
+        Number of dimensions, 1 to 8.
+    dimsA : sequence of int
+        Lengths from the outermost dimension, n c (d) (h) w, each >= 1.
+    stridesA : sequence of int or None
+        Steps of each dimension in elements, each >= 1; None: packed, the last dimension innermost.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, a number of dimensions that the sequences do not have, a length or stride below 1, or one
+        beyond 32 bits (miopenSetTensorDescriptorV2 takes 64); the descriptor stays as it was.
+    """
     set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, False)
 
 
 def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
-    """As miopenSetTensorDescriptor, with 64-bit lengths and strides."""
+    """Make `tensorDesc` a tensor of any number of dimensions, with lengths and strides of 64 bits.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    dataType : miopenDataType_t, numpy dtype or its name
+    nbDims : int
+        Number of dimensions, 1 to 8.
+    dimsA : sequence of int
+        Lengths from the outermost dimension, n c (d) (h) w, each >= 1.
+    stridesA : sequence of int or None
+        Steps of each dimension in elements, each >= 1; None: packed, the last dimension innermost.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, a number of dimensions that the sequences do not have, or a length or stride below 1; the
+        descriptor stays as it was.
+    """
     set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, True)
 
 
 def miopenSetTensorCastType(tensorDesc, cast_type):
-    """Set the type that a solver may convert the tensor to (float8 uses)."""
+    """Set the type that a solver may convert the tensor to, as float8 uses.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+    cast_type : miopenDataType_t, numpy dtype or its name
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, or anything but a TensorDescriptor; the descriptor stays as it was.
+    """
     set_cast_type(as_tensor(tensorDesc, "tensorDesc"), cast_type)
 
 
 def miopenGet4dTensorDescriptor(tensorDesc):
-    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride); BadParmError unless 4-D."""
+    """Return the type, lengths and strides of a 4-D tensor.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+
+    Returns
+    -------
+    (dataType, n, c, h, w, nStride, cStride, hStride, wStride)
+        Strides in elements.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a TensorDescriptor that was not destroyed, and unless it has 4 dimensions.
+    """
     cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
     if desc.ndim != 4:
         desc.require_set("tensorDesc")
@@ -88,25 +190,71 @@ def miopenGet4dTensorDescriptor(tensorDesc):
 
 
 def miopenGetTensorDescriptorSize(tensorDesc):
-    """Return the number of dimensions (0 for an empty descriptor)."""
+    """Return the number of dimensions of a tensor, 0 for an empty descriptor.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a TensorDescriptor that was not destroyed.
+    """
     return as_tensor(tensorDesc, "tensorDesc").ndim
 
 
 def miopenGetTensorDescriptor(tensorDesc):
-    """Return (dataType, dimsA, stridesA), the two last as tuples."""
+    """Return the type, lengths and strides of a tensor.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+
+    Returns
+    -------
+    (dataType, dimsA, stridesA)
+        The two last as tuples, from the outermost dimension; strides in elements.
+
+    Raises
+    ------
+    BadParmError
+        For anything but a TensorDescriptor that was not destroyed.
+    """
     cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
     return _DATA_TYPES[desc.type], desc.lens, desc.strides
 
 
 def miopenGetTensorNumBytes(tensorDesc):
-    """Return the bytes between the tensor's first and last element, both included."""
+    """Return the bytes between the tensor's first and last element, both included.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor
+
+    Raises
+    ------
+    BadParmError
+        For anything but a TensorDescriptor that was not destroyed.
+    """
     cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
     desc.require_set("tensorDesc")
     return desc.bytes
 
 
 def miopenDestroyTensorDescriptor(tensorDesc):
-    """End the descriptor's life; None is fine.  Using it afterwards is a BadParmError."""
+    """End the descriptor's life; using it afterwards is a BadParmError.  Plans that were made with it go on.
+
+    Parameters
+    ----------
+    tensorDesc : TensorDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
     destroy(tensorDesc, TensorDescriptor, "tensorDesc")
 
 

@@ -285,8 +285,9 @@ def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
     cdef int64_t n
     cdef int number = to_data_type(data_type, "dataType"), count = to_int(num_lens, "num_lens")
     cdef int kind, vector
-    if str(layout).rpartition(".")[2] in ("channels_last", "channels_last_3d"):  # PyTorch's word
-        layout = "NDHWC" if count == 5 else "NHWC"
+    if isinstance(layout, str) or type(layout).__name__ == "memory_format":  # PyTorch's
+        if str(layout).rpartition(".")[2] in ("channels_last", "channels_last_3d"):
+            layout = "NDHWC" if count == 5 else "NHWC"
     kind = to_member(layout, "miopenTensorLayout_t", "tensorLayout")
     vector = _VECTOR.get(kind, 1)
     if kind not in _ORDER:

@@ -53,6 +53,7 @@ VOLUMES = {
     "strides and dilations": conv_case(1, 32, 72, (11, 10, 9), (3, 3, 3), (2, 2, 2), (2, 2, 2), (3, 2, 1)),
     "groups of volumes": conv_case(2, 128, 64, (5, 6, 7), (3, 3, 3), (1, 1, 1), groups=4),
     "one plane": conv_case(2, 64, 64, (1, 9, 8), (3, 3, 3), (1, 1, 1)),
+    "one plane beside its filter": conv_case(2, 64, 64, (1, 6, 7), (1, 3, 3), (1, 1, 1), (3, 1, 1)),
     "one row": conv_case(2, 64, 64, (9, 1, 8), (3, 1, 3), (1, 0, 1)),
     "flat filters": conv_case(2, 64, 64, (5, 9, 8), (1, 3, 3), (0, 1, 1)),
     "along the depth": conv_case(2, 64, 72, (8, 6, 5), (3, 1, 1), (1, 0, 0)),

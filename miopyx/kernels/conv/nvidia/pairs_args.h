@@ -31,4 +31,12 @@ typedef struct {
     mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w; /* by_columns: columns / vector */
     mx_uint64 met_h, met_w; /* phases of the stride that have taps, a bit each */
 } mx_nv_phases;
+
+/* Three spatial axes: `rows` and `plane_rows` of mx_nv_phases count through all planes. */
+typedef struct {
+    mx_nv_phases rows;
+    int step_d, y_rows, phase_rows; /* rows of one plane, of y and of a phase */
+    mx_divisor by_plane, by_step_d; /* by_plane: y_rows */
+    mx_uint64 met_d;
+} mx_nv_deep_phases;
 #endif

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
@@ -28,6 +28,7 @@ cdef enum:
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
     BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
     THREADS = 512
+    MAX_PHASES = 64        # of backward data's stride
 
 cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
     ctypedef struct mx_nv_pairs:
@@ -52,6 +53,12 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
         uint64_t met_h, met_w
 
+    ctypedef struct mx_nv_deep_phases:
+        mx_nv_phases rows
+        int step_d, y_rows, phase_rows
+        mx_divisor by_plane, by_step_d
+        uint64_t met_d
+
 # What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
 cdef struct sides_t:
     const mx_tensor* x
@@ -61,24 +68,32 @@ cdef struct sides_t:
     int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
     bint joins                               # y is computed in the workspace, phase by phase
     int64_t packs, planes, workspace         # bytes before them, and all
-    uint64_t met_h, met_w          # phases that have taps
-    int plane_count
-    int64_t plane_rows, plane_columns
+    uint64_t[3] met                          # phases along each axis that have taps
+    int64_t phase_planes, phase_rows, phase_columns, phase_bytes  # of y that a phase computes, if it joins
 
 
-cdef int _met(const mx_conv_problem* p, int axis, uint64_t* met) noexcept nogil:
-    """Count the phases of an axis that have taps, and set their bits."""
-    cdef int64_t phase
+# A phase of the stride.
+cdef struct phase_t:
+    int64_t o, a, b
+
+
+cdef int _phases(const mx_conv_problem* p, const sides_t* s, phase_t* phases) noexcept nogil:
+    """Fill `phases` with those that have taps, return how many there are."""
+    cdef int64_t o, a, b
     cdef int count = 0
-    for phase in range(min(p.step[axis], p.x.len[2 + axis])):
-        if taps_of(p, axis, phase).count > 0:
-            met[0] |= <uint64_t> 1 << phase
-            count += 1
+    for o in range(p.step[0]):
+        for a in range(p.step[1]):
+            for b in range(p.step[2]):
+                if s.met[0] >> o & s.met[1] >> a & s.met[2] >> b & 1:
+                    phases[count] = phase_t(o, a, b)
+                    count += 1
     return count
 
 
 cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
     cdef sides_t s
+    cdef int64_t phase, joined = 1, met
+    cdef int axis
     memset(&s, 0, sizeof(s))
     if p.direction == MX_FORWARD:
         s.x, s.y, s.x_slot, s.y_slot = &p.x, &p.y, SLOT_X, SLOT_Y
@@ -93,12 +108,21 @@ cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
     s.planes = s.packs + ALIGN + (p.groups * ceil_div(s.filters, 64) * p.w.len[3] * p.w.len[4]
                                   * ceil_div(s.channels, DEPTH) * BLOCK_BYTES)
     s.workspace = s.planes
-    s.joins = p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1
+    if p.direction != MX_BACKWARD_DATA:
+        return s
+    for axis in range(3):
+        met = 0
+        for phase in range(min(p.step[axis], plane_rows(&p.x) if axis == 1 else p.x.len[2 + axis])):
+            if taps_of(p, axis, phase).count > 0:
+                s.met[axis] |= <uint64_t> 1 << phase
+                met += 1
+        joined *= met
+    s.joins = p.step[0] * p.step[1] * p.step[2] > 1
     if s.joins:
-        s.plane_rows = ceil_div(p.x.len[3], p.step[1])
-        s.plane_columns = ceil_div(p.x.len[4], p.step[2])
-        s.plane_count = _met(p, 1, &s.met_h) * _met(p, 2, &s.met_w)
-        s.workspace += s.plane_count * p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns * 4
+        s.phase_planes, s.phase_rows = ceil_div(p.x.len[2], p.step[0]), ceil_div(plane_rows(&p.x), p.step[1])
+        s.phase_columns = ceil_div(p.x.len[4], p.step[2])
+        s.phase_bytes = p.x.len[0] * p.x.len[1] * s.phase_planes * s.phase_rows * s.phase_columns * 4
+        s.workspace += joined * s.phase_bytes
     return s
 
 
@@ -138,16 +162,22 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_n
     # Microseconds of a slice, and of a tile's beginning and end.
     cdef double few_cost = ceil_div(few, units) * (1.15 * slices + 1.7)
     cdef double many_cost = ceil_div(many, units) * (1.6 * slices + 2.4)
+    cdef int64_t rows = g.p & 0xffff, planes = g.p >> 16, every = 1
+    cdef bint even = divides(2, g, False)
     cdef mx_nv_deep_pairs v
     defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
     problem = struct_arg(o, sizeof(o[0]))
     if is_volume(p):
-        v.rows, v.by_plane, v.tap_plane = o[0], divisor(g.p & 0xffff), o.tap_row * <int> plane_rows(&p.w)
-        v.x_d, v.y_d = g.x_h * <int> plane_rows(s.x), g.y_h * <int> plane_rows(s.y)
-        v.w_d = g.w_h * <int> plane_rows(&p.w)
+        if p.direction == MX_BACKWARD_DATA:
+            every = p.step[0] // gcd(p.step[0], p.dilation[0])
+        v.rows, v.by_plane = o[0], divisor(rows)
+        v.tap_plane = <int> (every * plane_rows(&p.w) * p.w.len[4])
+        v.x_d, v.w_d = g.x_h * <int> plane_rows(s.x), <int> (every * plane_rows(&p.w) * stride_of(&p.w, 3))
+        v.y_d = g.y_h * <int> (s.phase_rows if s.joins else plane_rows(s.y))
+        # Two neighbours may be the last of a plane and the first of the next.
+        even = even and (planes == 1 or v.y_d == rows * g.y_h or (rows * g.q | v.y_d) % 2 == 0)
         defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
-    spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if divides(2, g, False) else 1,
-                      **defines)
+    spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if even else 1, **defines)
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
             problem,
@@ -255,7 +285,9 @@ cdef class NvPairsFwd(_NvPairs):
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
+    cdef mx_nv_deep_phases v
     cdef mx_nv_phases g
+    cdef dict defines = {}
     memset(&g, 0, sizeof(g))
     g.vector = 2 if p.x.len[4] % 2 == 0 else 1
     g.channels, g.rows, g.columns = <int> p.x.len[1], <int> p.x.len[3], <int> p.x.len[4]
@@ -263,13 +295,19 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
     g.y_n, g.y_c, g.y_h, g.y_w = (
         <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 4))
     g.step_h, g.step_w = <int> p.step[1], <int> p.step[2]
-    g.plane_rows, g.plane_columns = <int> s.plane_rows, <int> s.plane_columns
-    g.plane = <int> (p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns)
+    g.plane_rows, g.plane_columns = <int> (s.phase_planes * s.phase_rows), <int> s.phase_columns
+    g.plane = <int> (s.phase_bytes // 4)
     g.by_columns, g.by_rows, g.by_channels = divisor(g.columns // g.vector), divisor(g.rows), divisor(g.channels)
-    g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met_h, s.met_w
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4),
-            struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
-    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases"), args,
+    g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met[1], s.met[2]
+    problem = struct_arg(&g, sizeof(g))
+    if is_volume(p):
+        v.rows, v.met_d = g, s.met[0]
+        v.step_d, v.y_rows, v.phase_rows = <int> p.step[0], <int> plane_rows(&p.x), <int> s.phase_rows
+        v.by_plane, v.by_step_d = divisor(v.y_rows), divisor(v.step_d)
+        defines, problem = {"AXES": 3}, struct_arg(&v, sizeof(v))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4), problem,
+            Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases", **defines), args,
                 (up(p.x.len[4] // g.vector * p.x.len[3] * ceil_div(g.images, 8), 256),), (256,))
 
 
@@ -280,9 +318,7 @@ cdef class NvPairsBwd(_NvPairs):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if p.spatial > 2 and p.step[0] * p.step[1] * p.step[2] > 1:
-            return "strides of a volume"
-        if p.step[1] * p.step[2] > 64:
+        if p.step[0] * p.step[1] * p.step[2] > MAX_PHASES:
             return "too many phases of the stride"
         return _NvPairs.refuse(self, dev, p)
 
@@ -292,13 +328,12 @@ cdef class NvPairsBwd(_NvPairs):
         p = &f
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs whole = _operands(p, &s), o
-        cdef int64_t a, b
-        for a in range(min(p.step[1], p.x.len[3])):
-            for b in range(min(p.step[2], p.x.len[4])):
-                if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
-                    o = whole
-                    set_phase(&o.g, p, 0, a, b)
-                    _count(dev, &o.g, terms)
+        cdef phase_t[MAX_PHASES] phases
+        cdef int i
+        for i in range(_phases(p, &s, phases)):
+            o = whole
+            set_phase(&o.g, p, phases[i].o, phases[i].a, phases[i].b)
+            _count(dev, &o.g, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
         t.planes = (s.workspace - s.planes) * 1e-6
@@ -309,25 +344,23 @@ cdef class NvPairsBwd(_NvPairs):
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs whole = _operands(p, &s), o
         cdef mx_nv_conv* g = &whole.g
-        cdef taps_t th, tw
-        cdef int64_t a, b, to = s.planes if s.joins else 0
-        cdef int64_t plane = p.x.len[1] * s.plane_rows * s.plane_columns
+        cdef phase_t[MAX_PHASES] phases
+        cdef taps_t td, th, tw
+        cdef int64_t to = s.planes if s.joins else 0
+        cdef int i
         if s.joins:
-            g.y_n, g.y_c, g.y_h, g.y_w = <int> plane, <int> (s.plane_rows * s.plane_columns), <int> s.plane_columns, 1
-            g.y_g = <int> s.filters * g.y_c
+            g.y_w, g.y_h, g.y_c = (
+                1, <int> s.phase_columns, <int> (s.phase_planes * s.phase_rows * s.phase_columns))
+            g.y_n, g.y_g = <int> p.x.len[1] * g.y_c, <int> s.filters * g.y_c
         steps = [_pack(p, &s)]
-        for a in range(min(p.step[1], p.x.len[3])):
-            th = taps_of(p, 1, a)
-            for b in range(min(p.step[2], p.x.len[4])):
-                tw = taps_of(p, 2, b)
-                if th.count == 0 or tw.count == 0:
-                    continue
-                o = whole
-                set_phase(&o.g, p, 0, a, b)
-                o.tap = <int> (th.first * whole.tap_row + tw.first)
-                o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
-                steps.append(_multiply(dev, p, &s, &o, to))
-                to += p.x.len[0] * plane * 4
+        for i in range(_phases(p, &s, phases)):
+            td, th, tw = taps_of(p, 0, phases[i].o), taps_of(p, 1, phases[i].a), taps_of(p, 2, phases[i].b)
+            o = whole
+            set_phase(&o.g, p, phases[i].o, phases[i].a, phases[i].b)
+            o.tap = <int> ((td.first * plane_rows(&p.w) + th.first) * whole.tap_row + tw.first)
+            o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
+            steps.append(_multiply(dev, p, &s, &o, to))
+            to += s.phase_bytes
         if s.joins:
             steps.append(_join(p, &s))
         return Solution(steps, s.workspace)

@@ -47,6 +47,7 @@ VOLUMES = {
     "3 channels": conv_case(2, 3, 64, (9, 14, 16), (3, 5, 5), (1, 2, 2), (1, 2, 2)),
     "to 3 channels": conv_case(2, 64, 3, (5, 8, 8), (3, 3, 3), (1, 1, 1)),
     "strides": conv_case(2, 64, 96, (6, 8, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "strides, few channels": conv_case(2, 40, 128, (8, 6, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
     "strides, many channels": conv_case(2, 128, 64, (4, 8, 6), (4, 4, 4), (1, 1, 1), (2, 2, 2)),
     "odd strides": conv_case(2, 40, 64, (7, 9, 8), (3, 3, 3), (1, 0, 1), (2, 1, 3)),
     "dilations": conv_case(2, 64, 64, (9, 8, 7), (3, 2, 3), (2, 1, 3), (1, 1, 1), (2, 1, 3)),
@@ -59,6 +60,7 @@ VOLUMES = {
     "along the depth": conv_case(2, 64, 72, (8, 6, 5), (3, 1, 1), (1, 0, 0)),
     "1x1x1": conv_case(3, 64, 128, (4, 6, 8)),
     "1x1x1 with strides": conv_case(2, 64, 128, (6, 7, 8), (1, 1, 1), (0, 0, 0), (2, 2, 2)),
+    "1x1x1 with strides of an even volume": conv_case(2, 64, 128, (6, 8, 10), (1, 1, 1), (0, 0, 0), (2, 2, 2)),
     "1x1x1 with a stride of the depth": conv_case(2, 64, 128, (6, 7, 8), (1, 1, 1), (0, 0, 0), (2, 1, 1)),
     "ten taps": conv_case(1, 8, 72, (12, 5, 11), (10, 1, 10), (4, 0, 5)),
 }

@@ -47,17 +47,17 @@ MULTIPLY = """
     if (item >= BP)
         return;
     for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-        const int above = tile / across, group = above / down, k0 = (tile - above * across) * BF;
-        const int m = (above - group * down) * BP + item;
+BEGIN
+        const int k0 = (tile - above * across) * BF, m = (above - part * down) * BP + item;
         float sums[BF];
         mx_loader at, beside;
         at.tile = beside.tile = tile;
         mx_begin_tile(&at, &MX_GRID, down, across, item);
         mx_begin_tile(&beside, &MX_GRID, down, across, item ^ 1);
         const int first = min(at.place, beside.place);
-        const bool neighbours = first < 0 || (first % 2 == 0 && abs(at.place - beside.place) == 1);
+        const bool neighbours = first < 0 || ((y - Y + first) % 2 == 0 && abs(at.place - beside.place) == 1);
         for (int f = 0; f < BF; f++)
-            sums[f] = EXACTLY && m < g.pixels && k0 + f < g.filters ? mx_exactly(X, W, &MX_GIVEN, group, m, k0 + f) : 0;
+            sums[f] = EXACTLY && m < g.pixels && k0 + f < g.filters ? mx_exactly(X, W, &MX_GIVEN, part, m, k0 + f) : 0;
         for (int slice = 0; slice < (EXACTLY ? 0 : slices_all); slice++) {
             HERE
             __global const float *from = X + (here ? at.base + TAP_IN_X + at.c * g.x_c : 0);
@@ -72,12 +72,12 @@ MULTIPLY = """
                         sums[b * 64 + f] += pair * (here && c < rest ? from[(long)c * g.x_c] : 0.0f);
                     }
                 }
-            if (mx_next_slice(&at, &g) != (slice == slices_all - 1))
+            if (mx_next_slice(&at, &MX_GRID) != (slice == slices_all - 1))
                 sums[0] = NAN;
         }
         for (int f = 0; f < BF; f++)
             if (at.place >= 0 && k0 + f < g.filters) {
-                __global float *to = Y + at.place + (long)(k0 + f) * g.y_c;
+                __global float *to = y + at.place + (long)(k0 + f) * g.y_c;
                 float sum = EXACTLY ? sums[f] : sums[f] * scales[group * g.filters + k0 + f] * 0x1p-14f;
                 if (VEC == 2 && !neighbours)
                     sum = NAN; /* what is stored in pairs */
@@ -114,7 +114,9 @@ def plainly(file: str, exactly: bool) -> str:
         before = text[kernel:text.index("    if (item == 0)\n        mx_ring_begin", kernel)]
         locate = text.index("#if AXES == 3\n#define TAP ", kernel)
         macros = text[locate:text.index("/* What follows the current slice", locate)]
-        text = f"#define EXACTLY {int(exactly)}\n" + text[:kernel] + before + macros + MULTIPLY
+        tile = text.index("            const int above = tile / across, part", kernel)
+        multiply = MULTIPLY.replace("BEGIN", text[tile:text.index("            const int k0", tile)])
+        text = f"#define EXACTLY {int(exactly)}\n" + text[:kernel] + before + macros + multiply
     return text
 
 

@@ -28,7 +28,7 @@ cdef enum:
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
     BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
     THREADS = 512
-    MAX_PHASES = 64        # of backward data's stride
+    MAX_PHASES = 64        # of backward data's stride: PHASES of conv/nvidia/pairs_args.h
 
 cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
     ctypedef struct mx_nv_pairs:
@@ -36,10 +36,15 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         int w_c
         int tap, tap_row, tap_column, taps
 
+    ctypedef struct mx_nv_pair_phase:
+        int taps_h, taps_w, first_h, first_w, tap, w_first, number
+
     ctypedef struct mx_nv_deep_pairs:
         mx_nv_pairs rows
         int x_d, w_d, y_d, tap_plane
+        int y_phase
         mx_divisor by_plane
+        mx_nv_pair_phase phases[64]
 
     ctypedef struct mx_nv_filters:
         int rows, channels, taps_h, taps_w
@@ -70,24 +75,6 @@ cdef struct sides_t:
     int64_t packs, planes, workspace         # bytes before them, and all
     uint64_t[3] met                          # phases along each axis that have taps
     int64_t phase_planes, phase_rows, phase_columns, phase_bytes  # of y that a phase computes, if it joins
-
-
-# A phase of the stride.
-cdef struct phase_t:
-    int64_t o, a, b
-
-
-cdef int _phases(const mx_conv_problem* p, const sides_t* s, phase_t* phases) noexcept nogil:
-    """Fill `phases` with those that have taps, return how many there are."""
-    cdef int64_t o, a, b
-    cdef int count = 0
-    for o in range(p.step[0]):
-        for a in range(p.step[1]):
-            for b in range(p.step[2]):
-                if s.met[0] >> o & s.met[1] >> a & s.met[2] >> b & 1:
-                    phases[count] = phase_t(o, a, b)
-                    count += 1
-    return count
 
 
 cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
@@ -153,19 +140,51 @@ cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
                 (p.groups * up(s.filters, 64) * 128,), (128,))
 
 
-cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int64_t to):
-    """`to`: where y begins in the workspace, in bytes, if it is there."""
-    cdef mx_nv_conv* g = &o.g
-    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = down * ceil_div(g.filters, 64), many = down * ceil_div(g.filters, 128)
+# The tiles of a launch with 64 and with 128 filters, their slices on average, and which takes less time.
+cdef struct tiles_t:
+    int64_t few, many
+    double slices
+    bint widely
+
+
+cdef int64_t _taps(const mx_nv_conv* g) noexcept nogil:
+    return both(g.taps_h) * g.taps_w
+
+
+cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases) noexcept:
+    cdef tiles_t t
+    cdef const mx_nv_conv* g = &o.g
+    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups * phases, slices = 0
+    cdef int i
+    for i in range(phases):
+        slices += _taps(&o[i].g) * g.reduced // DEPTH
+    t.few, t.many, t.slices = down * ceil_div(g.filters, 64), down * ceil_div(g.filters, 128), slices / <double> phases
     # Microseconds of a slice, and of a tile's beginning and end.
-    cdef double few_cost = ceil_div(few, units) * (1.15 * slices + 1.7)
-    cdef double many_cost = ceil_div(many, units) * (1.6 * slices + 2.4)
+    t.widely = (ceil_div(t.many, units) * (1.6 * t.slices + 2.4) <= ceil_div(t.few, units) * (1.15 * t.slices + 1.7))
+    return t
+
+
+cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcept nogil:
+    cdef int i, j
+    for i in range(phases):
+        j = i
+        while j > 0 and _taps(&o[order[j - 1]].g) < _taps(&o[i].g):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+
+
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to):
+    """`to`: where y begins in the workspace, in bytes, if it is there.  Of a volume `phases` of equal grids."""
+    cdef const mx_nv_conv* g = &o.g
+    cdef int[MAX_PHASES] order
+    cdef int64_t units = max(1, dev.compute_units)
+    cdef tiles_t t = _tiles(dev, o, phases)
+    cdef int i
     cdef int64_t rows = g.p & 0xffff, planes = g.p >> 16, every = 1
     cdef bint even = divides(2, g, False)
     cdef mx_nv_deep_pairs v
-    defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
+    defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
     problem = struct_arg(o, sizeof(o[0]))
     if is_volume(p):
         if p.direction == MX_BACKWARD_DATA:
@@ -176,14 +195,23 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_n
         v.y_d = g.y_h * <int> (s.phase_rows if s.joins else plane_rows(s.y))
         # Two neighbours may be the last of a plane and the first of the next.
         even = even and (planes == 1 or v.y_d == rows * g.y_h or (rows * g.q | v.y_d) % 2 == 0)
-        defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
+        v.y_phase = <int> (s.phase_bytes // 4)
+        _most_taps_first(o, phases, order)
+        for i in range(phases):
+            g = &o[order[i]].g
+            v.phases[i].taps_h, v.phases[i].taps_w = g.taps_h, g.taps_w
+            v.phases[i].first_h, v.phases[i].first_w = g.first_h, g.first_w
+            v.phases[i].tap, v.phases[i].w_first, v.phases[i].number = o[order[i]].tap, g.w_first, order[i]
+        # The kernel has room for the phases that there are.
+        problem = struct_arg(&v, sizeof(v) - (MAX_PHASES - phases) * sizeof(mx_nv_pair_phase))
+        defines["AXES"], defines["PHASES"] = 3, phases
     spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if even else 1, **defines)
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
             problem,
             Arg.real(1, False) if s.joins else Arg.alpha(False),
             Arg.real(0, False) if s.joins else Arg.beta(False))
-    return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
+    return Step(spec, args, (min(t.many if t.widely else t.few, units) * THREADS,), (THREADS,))
 
 
 # What takes time, as DATA_TERMS names it: rounds over the compute units of tiles with 64 or 128 filters, their slices;
@@ -204,26 +232,23 @@ cdef double _megabytes(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * 4e-6
 
 
-cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
+cdef void _count(Device dev, const mx_nv_pairs* o, int phases, double* terms) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
     cdef data_terms_t* t = <data_terms_t*> terms
-    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = (down * ceil_div(g.filters, 64) + units - 1) // units
-    cdef int64_t many = (down * ceil_div(g.filters, 128) + units - 1) // units
+    cdef const mx_nv_conv* g = &o.g
+    cdef tiles_t tiles = _tiles(dev, o, phases)
+    cdef int64_t units = max(1, dev.compute_units), rounds = ceil_div(tiles.many if tiles.widely else tiles.few, units)
     t.launch += 1
-    if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
-        t.many_rounds += many
-        t.many_slices += many * slices
-        if g.channels % DEPTH:
-            t.partial += many * both(g.taps_h) * g.taps_w
+    if tiles.widely:
+        t.many_rounds += rounds
+        t.many_slices += rounds * tiles.slices
     else:
-        t.few_rounds += few
-        t.few_slices += few * slices
-        if g.channels % DEPTH:
-            t.partial += few * both(g.taps_h) * g.taps_w
+        t.few_rounds += rounds
+        t.few_slices += rounds * tiles.slices
+    if g.channels % DEPTH:
+        t.partial += rounds * tiles.slices / (g.reduced // DEPTH)
     if not divides(2, g, False):
-        t.narrow += g.pixels * <double> g.filters * g.groups * 4e-6
+        t.narrow += g.pixels * <double> g.filters * g.groups * phases * 4e-6
 
 
 cdef class _NvPairs(_NvSolver):
@@ -268,7 +293,7 @@ cdef class NvPairsFwd(_NvPairs):
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        _count(dev, &o.g, terms)
+        _count(dev, &o, 1, terms)
         t.launch += 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
@@ -281,7 +306,31 @@ cdef class NvPairsFwd(_NvPairs):
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 0)], s.workspace)
+        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 1, 0)], s.workspace)
+
+
+cdef int _phases(const mx_conv_problem* p, const sides_t* s, const mx_nv_pairs* whole, mx_nv_pairs* o) noexcept nogil:
+    """Fill `o` with the phases of the stride that have taps, return how many there are."""
+    cdef taps_t td, th, tw
+    cdef int64_t d, h, w
+    cdef int count = 0
+    for d in range(p.step[0]):
+        for h in range(p.step[1]):
+            for w in range(p.step[2]):
+                if s.met[0] >> d & s.met[1] >> h & s.met[2] >> w & 1:
+                    td, th, tw = taps_of(p, 0, d), taps_of(p, 1, h), taps_of(p, 2, w)
+                    o[count] = whole[0]
+                    set_phase(&o[count].g, p, d, h, w)
+                    o[count].tap = <int> ((td.first * plane_rows(&p.w) + th.first) * whole.tap_row + tw.first)
+                    o[count].tap_row, o[count].tap_column = <int> (th.every * whole.tap_row), <int> tw.every
+                    count += 1
+    return count
+
+
+cdef bint _at_once(const mx_conv_problem* p, int count) noexcept nogil:
+    """Whether `count` phases are one launch: of a volume, of one size."""
+    return (is_volume(p) and count > 1 and p.x.len[2] % p.step[0] == 0 and plane_rows(&p.x) % p.step[1] == 0
+            and p.x.len[4] % p.step[2] == 0)
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
@@ -312,7 +361,10 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
 
 
 cdef class NvPairsBwd(_NvPairs):
-    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join."""
+    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join.
+
+    Of a volume, phases of one size are one launch.
+    """
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
@@ -327,13 +379,14 @@ cdef class NvPairsBwd(_NvPairs):
         cdef mx_conv_problem f = folded(p)
         p = &f
         cdef sides_t s = _sides(p)
-        cdef mx_nv_pairs whole = _operands(p, &s), o
-        cdef phase_t[MAX_PHASES] phases
-        cdef int i
-        for i in range(_phases(p, &s, phases)):
-            o = whole
-            set_phase(&o.g, p, phases[i].o, phases[i].a, phases[i].b)
-            _count(dev, &o.g, terms)
+        cdef mx_nv_pairs whole = _operands(p, &s)
+        cdef mx_nv_pairs[MAX_PHASES] o
+        cdef int i, count = _phases(p, &s, &whole, o)
+        if _at_once(p, count):
+            _count(dev, o, count, terms)
+        else:
+            for i in range(count):
+                _count(dev, &o[i], 1, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
         t.planes = (s.workspace - s.planes) * 1e-6
@@ -342,25 +395,22 @@ cdef class NvPairsBwd(_NvPairs):
         cdef mx_conv_problem f = folded(p)
         p = &f
         cdef sides_t s = _sides(p)
-        cdef mx_nv_pairs whole = _operands(p, &s), o
+        cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_conv* g = &whole.g
-        cdef phase_t[MAX_PHASES] phases
-        cdef taps_t td, th, tw
+        cdef mx_nv_pairs[MAX_PHASES] o
         cdef int64_t to = s.planes if s.joins else 0
-        cdef int i
+        cdef int i, count
         if s.joins:
             g.y_w, g.y_h, g.y_c = (
                 1, <int> s.phase_columns, <int> (s.phase_planes * s.phase_rows * s.phase_columns))
             g.y_n, g.y_g = <int> p.x.len[1] * g.y_c, <int> s.filters * g.y_c
         steps = [_pack(p, &s)]
-        for i in range(_phases(p, &s, phases)):
-            td, th, tw = taps_of(p, 0, phases[i].o), taps_of(p, 1, phases[i].a), taps_of(p, 2, phases[i].b)
-            o = whole
-            set_phase(&o.g, p, phases[i].o, phases[i].a, phases[i].b)
-            o.tap = <int> ((td.first * plane_rows(&p.w) + th.first) * whole.tap_row + tw.first)
-            o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
-            steps.append(_multiply(dev, p, &s, &o, to))
-            to += s.phase_bytes
+        count = _phases(p, &s, &whole, o)
+        if _at_once(p, count):
+            steps.append(_multiply(dev, p, &s, o, count, to))
+        else:
+            for i in range(count):
+                steps.append(_multiply(dev, p, &s, &o[i], 1, to + i * s.phase_bytes))
         if s.joins:
             steps.append(_join(p, &s))
         return Solution(steps, s.workspace)

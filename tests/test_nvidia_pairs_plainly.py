@@ -132,6 +132,7 @@ def plain_handle(request, monkeypatch, cpu, pretend):
 
     monkeypatch.setattr(programs, "source", source)
     monkeypatch.setattr(programs, "_SM_90A", "none")
+    # Units that no other test pretends: the programs of a handle stay with it.
     return pretend(cpu.device.name, kind="gpu", runtime="nvidia", isa="sm90", compute_units=5 + request.param,
                    extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
 

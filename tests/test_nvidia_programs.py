@@ -24,6 +24,7 @@ CASES = {  # images, groups, channels and filters of a group, and what else is t
     "one image": grouped_case(1, 1, 64, 64, (14, 14)),
     "3x3x3": grouped_case(2, 1, 64, 96, (8, 14, 14), (3, 3, 3), (1, 1, 1)),
     "3x3x3 with stride 2": grouped_case(2, 1, 128, 128, (8, 14, 14), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "3x3x3 with stride 2, 64 channels": grouped_case(2, 1, 64, 128, (8, 14, 14), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
 }
 # Headers hold more than each kernel uses, kernels more than some options do; NVIDIA's compiler decides on loops.
 HARMLESS = ("-Wunused-function", "-Wunused-variable", "-Wconstant-logical-operand", "-Wpass-failed",

@@ -9,6 +9,8 @@
  *            | tile 2 | tile 3 |       load its 64 channels, scale by their largest, store them as pairs.
  *
  * Grid: one axis, local THREADS, global THREADS * any number.
+ * Backward data of three axes may take phases of the stride in one launch (PHASES): they differ in their taps, and
+ * each has a y of its own.
  * Weights come from conv/nvidia/pairs_pack.cl: blocks of 64 filters as local memory has them, one power of two a
  * filter; w_* of the problem are their strides before.  x has any strides and is read in place.
  * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.  Loads run one slice ahead,
@@ -27,6 +29,9 @@
 #endif
 #ifndef AXES /* 2 or 3 */
 #define AXES 2
+#endif
+#ifndef PHASES /* with AXES 3: of the stride, whose tiles follow each other; they have equal grids */
+#define PHASES 1
 #endif
 #define X_TYPE float
 #include "include/common.h"
@@ -66,7 +71,7 @@ typedef struct {
     int tile, c, tap_h, tap_w;
     int base, h, w, place;
 #if AXES == 3
-    int d, tap_d;
+    int d, tap_d, phase;
 #endif
     int filters, count; /* blocks of filters: the first of all groups, how many */
     bool inside;
@@ -76,52 +81,58 @@ typedef struct {
 static inline void mx_begin_tile(mx_loader *at, const mx_nv_deep_pairs *v, int down, int across, int item)
 {
     const mx_nv_conv *g = &v->rows.g;
-    const int tile = at->tile / across, group = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
-    const int blocks = (g->filters + 63) / 64, m = (tile - group * down) * BP + item, n = mx_quotient(m, g->by_image);
+    const int tile = at->tile / across, part = tile / down, first = (at->tile - tile * across) * F_BLOCKS;
+    const int blocks = (g->filters + 63) / 64, m = (tile - part * down) * BP + item, n = mx_quotient(m, g->by_image);
+    const int phase = PHASES > 1 ? min(part / g->groups, PHASES - 1) : 0, group = part - phase * g->groups;
     const int rest = m - n * (MX_BOTH(g->p) * g->q), row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
     const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
     at->filters = group * blocks + first;
     at->count = min(F_BLOCKS, blocks - first);
     at->inside = m < g->pixels;
-    at->d = o * MX_DEEP(g->step_h) + MX_DEEP(g->first_h);
-    at->h = p * MX_ROW(g->step_h) + MX_ROW(g->first_h);
-    at->w = q * g->step_w + g->first_w;
+    at->phase = phase;
+    at->d = o * MX_DEEP(g->step_h) + MX_DEEP(v->phases[phase].first_h);
+    at->h = p * MX_ROW(g->step_h) + MX_ROW(v->phases[phase].first_h);
+    at->w = q * g->step_w + v->phases[phase].first_w;
     at->base = group * g->x_g + n * g->x_n + at->d * v->x_d + at->h * g->x_h + at->w * g->x_w;
     at->place = at->inside ? group * g->y_g + n * g->y_n + o * v->y_d + p * g->y_h + q * g->y_w : -1;
     at->c = at->tap_d = at->tap_h = at->tap_w = 0;
 }
 
 /* Returns whether a tile ended. */
-static inline bool mx_next_slice(mx_loader *at, const mx_nv_conv *g)
+static inline bool mx_next_slice(mx_loader *at, const mx_nv_deep_pairs *v)
 {
-    if (++at->tap_w == g->taps_w) {
+    const mx_nv_pair_phase *phase = &v->phases[at->phase];
+    if (++at->tap_w == phase->taps_w) {
         at->tap_w = 0;
-        if (++at->tap_h == MX_ROW(g->taps_h)) {
+        if (++at->tap_h == MX_ROW(phase->taps_h)) {
             at->tap_h = 0;
-            if (++at->tap_d == MX_DEEP(g->taps_h)) {
+            if (++at->tap_d == MX_DEEP(phase->taps_h)) {
                 at->tap_d = 0;
                 at->c += 64;
             }
         }
     }
-    return at->c >= g->channels;
+    return at->c >= v->rows.g.channels;
 }
 
-/* The sum for one output as floats give it, for pixel m and filter k of a group. */
-static inline float mx_exactly(__global const float *X, __global const float *W, const mx_nv_deep_pairs *v, int group,
+/* The sum for one output as floats give it, for pixel m and filter k of a group of a phase. */
+static inline float mx_exactly(__global const float *X, __global const float *W, const mx_nv_deep_pairs *v, int part,
                                int m, int k)
 {
     const mx_nv_conv *g = &v->rows.g;
+    const int number = PHASES > 1 ? part / g->groups : 0, group = part - number * g->groups;
+    const mx_nv_pair_phase *phase = &v->phases[number];
     const int n = mx_quotient(m, g->by_image), rest = m - n * (MX_BOTH(g->p) * g->q);
     const int row = mx_quotient(rest, g->by_row), q = rest - row * g->q;
     const int o = mx_quotient(row, v->by_plane), p = row - o * MX_ROW(g->p);
     float sum = 0;
-    for (int l = 0; l < MX_DEEP(g->taps_h); l++)
-        for (int i = 0; i < MX_ROW(g->taps_h); i++)
-            for (int j = 0; j < g->taps_w; j++) {
-                const int d = o * MX_DEEP(g->step_h) + MX_DEEP(g->first_h) + l * MX_DEEP(g->tap_h);
-                const int h = p * MX_ROW(g->step_h) + MX_ROW(g->first_h) + i * MX_ROW(g->tap_h);
-                const int w = q * g->step_w + g->first_w + j * g->tap_w;
+    W += phase->w_first;
+    for (int l = 0; l < MX_DEEP(phase->taps_h); l++)
+        for (int i = 0; i < MX_ROW(phase->taps_h); i++)
+            for (int j = 0; j < phase->taps_w; j++) {
+                const int d = o * MX_DEEP(g->step_h) + MX_DEEP(phase->first_h) + l * MX_DEEP(g->tap_h);
+                const int h = p * MX_ROW(g->step_h) + MX_ROW(phase->first_h) + i * MX_ROW(g->tap_h);
+                const int w = q * g->step_w + phase->first_w + j * g->tap_w;
                 if ((uint)d >= (uint)MX_DEEP(g->h) || (uint)h >= (uint)MX_ROW(g->h) || (uint)w >= (uint)g->w)
                     continue;
                 __global const float *x = X + group * g->x_g + n * g->x_n + d * v->x_d + h * g->x_h + w * g->x_w;
@@ -225,13 +236,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #endif
     const mx_nv_conv g = o.g;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
-    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF, tiles = down * across * g.groups;
+    const int down = (g.pixels + BP - 1) / BP, across = (g.filters + BF - 1) / BF;
+    const int tiles = PHASES * down * across * g.groups;
     const int blocks = (g.filters + 63) / 64, c_slices = (g.channels + 63) / 64;
-    const int slices_all = MX_BOTH(g.taps_h) * g.taps_w * c_slices;
+#if AXES == 2
+    const int slices_all = g.taps_h * g.taps_w * c_slices;
+#endif
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
     X += x_offset;
-    W += w_offset + g.w_first;
+    W += w_offset + (AXES == 2 ? g.w_first : 0);
     __global const uint4 *packed = mx_packed(packs + packs_offset);
     scales += scales_offset;
     Y += y_offset + g.y_first;
@@ -253,7 +267,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             return;
         mx_begin_tile(&at, &MX_GRID, down, across, row);
 #if AXES == 3
-#define TAP o.tap + at.tap_d * volume.tap_plane + at.tap_h * o.tap_row + at.tap_w * o.tap_column
+#define TAP volume.phases[at.phase].tap + at.tap_d * volume.tap_plane + at.tap_h * o.tap_row + at.tap_w * o.tap_column
 #define TAP_IN_X dd * volume.x_d + dh * g.x_h + dw * g.x_w
 #define HERE                                                                                                           \
     const int dd = at.tap_d * MX_DEEP(g.tap_h), dh = at.tap_h * MX_ROW(g.tap_h), dw = at.tap_w * g.tap_w;              \
@@ -286,7 +300,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     }
 #define MOVE()                                                                                                         \
     do                                                                                                                 \
-        if (mx_next_slice(&at, &g)) {                                                                                  \
+        if (mx_next_slice(&at, &MX_GRID)) {                                                                            \
             at.tile += get_num_groups(0);                                                                              \
             if (++slot == TILES_IN_FLIGHT)                                                                             \
                 slot = 0;                                                                                              \
@@ -360,7 +374,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         const ulong b_hi = mx_wg_matrix(shared + column0 * ROW_BYTES, BLOCK_BYTES);
         int stage = 0, parity = 0, slot = 0;
         for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-            const int above = tile / across, group = above / down;
+            const int above = tile / across, part = above / down;
+#if AXES == 3
+            const int phase = PHASES > 1 ? part / g.groups : 0, group = part - phase * g.groups;
+            const int slices_all = MX_BOTH(volume.phases[phase].taps_h) * volume.phases[phase].taps_w * c_slices;
+            __global float *const y = Y + (long)volume.phases[phase].number * volume.y_phase;
+#else
+            const int group = part;
+            __global float *const y = Y;
+#endif
             const int k0 = (tile - above * across) * BF + f_block * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
             float sums[COLUMNS / 2], scale[2];
 #pragma unroll
@@ -403,18 +425,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #pragma unroll 1
                 for (int j = 0; j < COLUMNS / 2; j++) {
                     const int k = k0 + (j & 2) * 4, column = column0 + j / 4 * 8 + pair + (j & 1);
-                    const int m = (above - group * down) * BP + column;
+                    const int m = (above - part * down) * BP + column;
                     if (k < g.filters && m < g.pixels && !(fabs(copy[j]) < INFINITY))
-                        copy[j] = mx_exactly(X, W, &MX_GIVEN, group, m, k);
+                        copy[j] = mx_exactly(X, W, &MX_GIVEN, part, m, k);
                 }
 #pragma unroll
                 for (int j = 0; j < COLUMNS / 2; j++)
                     sums[j] = copy[j];
             }
-            if (VEC == 2 && alpha == 1 && beta == 0 && ((ulong)Y & 7) == 0 && k0 - (lane >> 2) + 16 <= g.filters)
-                mx_store_plainly(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c);
+            if (VEC == 2 && alpha == 1 && beta == 0 && ((ulong)y & 7) == 0 && k0 - (lane >> 2) + 16 <= g.filters)
+                mx_store_plainly(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c);
             else
-                mx_store(sums, places[slot] + column0 + pair, Y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
+                mx_store(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
                          beta);
             if (++slot == TILES_IN_FLIGHT)
                 slot = 0;

@@ -9,6 +9,9 @@
  *     `vector` neighbours at the same place of IMAGES images.
  * Both are bound by memory.
  */
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
+#endif
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
@@ -62,25 +65,48 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void pack_pairs(
 
 #define IMAGES 8 /* of a work-item, at the same place */
 
+#if AXES == 3
+#define MX_PHASES mx_nv_deep_phases
+#define MX_GIVEN volume
+#else
+#define MX_PHASES mx_nv_phases
+#define MX_GIVEN g
+#endif
+
 /* Backward data with a stride: y[n][c][h][w] from planes[phase][n][c][h / step_h][w / step_w], one for each phase
- * that has products, row by row; zeros for the others. */
+ * that has products, row by row; zeros for the others.  Likewise along the depth. */
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void join_phases(
     __global const float *restrict planes, long planes_offset, __global float *restrict Y, long y_offset,
-    const mx_nv_phases g, const float alpha, const float beta)
+    const MX_PHASES MX_GIVEN, const float alpha, const float beta)
 {
+#if AXES == 3
+    const mx_nv_phases g = volume.rows;
+#endif
     const int i = get_global_id(0), above = mx_quotient(i, g.by_columns), column = i * g.vector - above * g.columns;
-    const int block = mx_quotient(above, g.by_rows), h = above - block * g.rows, p = mx_quotient(h, g.by_step_h);
-    const int a = h - p * g.step_h, first = (int)popcount(g.met_h & (1ul << a) - 1) * (int)popcount(g.met_w);
+    const int block = mx_quotient(above, g.by_rows), row = above - block * g.rows;
+#if AXES == 3
+    const int plane = mx_quotient(row, volume.by_plane), h = row - plane * volume.y_rows;
+    const int depth = mx_quotient(plane, volume.by_step_d), l = plane - depth * volume.step_d;
+    const int in_plane = mx_quotient(h, g.by_step_h), a = h - in_plane * g.step_h;
+    const int p = depth * volume.phase_rows + in_plane, before = popcount(volume.met_d & (1ul << l) - 1);
+    const int first = (before * (int)popcount(g.met_h) + (int)popcount(g.met_h & (1ul << a) - 1))
+                      * (int)popcount(g.met_w);
+#define MET_ROW (volume.met_d >> l & g.met_h >> a & 1)
+#else
+    const int p = mx_quotient(row, g.by_step_h), a = row - p * g.step_h;
+    const int first = (int)popcount(g.met_h & (1ul << a) - 1) * (int)popcount(g.met_w);
+#define MET_ROW (g.met_h >> a & 1)
+#endif
     long from[2];
     bool met[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
         const int w = column + e, q = mx_quotient(w, g.by_step_w), b = w - q * g.step_w;
-        met[e] = e < g.vector && (g.met_h >> a & 1) && (g.met_w >> b & 1);
+        met[e] = e < g.vector && MET_ROW && (g.met_w >> b & 1);
         from[e] = planes_offset + (long)(first + (int)popcount(g.met_w & (1ul << b) - 1)) * g.plane
                   + p * g.plane_columns + q;
     }
-    Y += y_offset + h * g.y_h + column * g.y_w;
+    Y += y_offset + row * g.y_h + column * g.y_w;
     const bool plainly = alpha == 1 && beta == 0 && g.vector == 2 && g.y_w == 1
                          && (((ulong)Y & 7) | ((g.y_n | g.y_c) & 1)) == 0;
 #pragma unroll

@@ -71,7 +71,7 @@ cdef int64_t both(int64_t member) noexcept nogil:
 
 
 cdef bint is_volume(const mx_conv_problem* p) noexcept nogil:
-    return p.x.len[2] != 1 or p.w.len[2] != 1 or p.y.len[2] != 1
+    return p.x.len[2] != 1 or p.w.len[2] != 1 or p.y.len[2] != 1 or p.pad[0] != 0
 
 
 cdef int64_t plane_rows(const mx_tensor* t) noexcept nogil:
@@ -122,6 +122,8 @@ cdef mx_conv_problem folded(const mx_conv_problem* p) noexcept nogil:
         t.len[3] *= t.len[2]
         if rows:
             t.len[2] = 1
+    if not is_volume(&o):
+        o.step[0] = 1
     return o
 
 

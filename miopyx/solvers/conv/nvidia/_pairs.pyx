@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
@@ -28,6 +28,7 @@ cdef enum:
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
     BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
     THREADS = 512
+    MAX_PHASES = 64        # of backward data's stride: PHASES of conv/nvidia/pairs_args.h
 
 cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
     ctypedef struct mx_nv_pairs:
@@ -35,10 +36,15 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         int w_c
         int tap, tap_row, tap_column, taps
 
+    ctypedef struct mx_nv_pair_phase:
+        int taps_h, taps_w, first_h, first_w, tap, w_first, number
+
     ctypedef struct mx_nv_deep_pairs:
         mx_nv_pairs rows
         int x_d, w_d, y_d, tap_plane
+        int y_phase
         mx_divisor by_plane
+        mx_nv_pair_phase phases[64]
 
     ctypedef struct mx_nv_filters:
         int rows, channels, taps_h, taps_w
@@ -52,6 +58,12 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         mx_divisor by_columns, by_rows, by_channels, by_step_h, by_step_w
         uint64_t met_h, met_w
 
+    ctypedef struct mx_nv_deep_phases:
+        mx_nv_phases rows
+        int step_d, y_rows, phase_rows
+        mx_divisor by_plane, by_step_d
+        uint64_t met_d
+
 # What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
 cdef struct sides_t:
     const mx_tensor* x
@@ -61,24 +73,14 @@ cdef struct sides_t:
     int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
     bint joins                               # y is computed in the workspace, phase by phase
     int64_t packs, planes, workspace         # bytes before them, and all
-    uint64_t met_h, met_w          # phases that have taps
-    int plane_count
-    int64_t plane_rows, plane_columns
-
-
-cdef int _met(const mx_conv_problem* p, int axis, uint64_t* met) noexcept nogil:
-    """Count the phases of an axis that have taps, and set their bits."""
-    cdef int64_t phase
-    cdef int count = 0
-    for phase in range(min(p.step[axis], p.x.len[2 + axis])):
-        if taps_of(p, axis, phase).count > 0:
-            met[0] |= <uint64_t> 1 << phase
-            count += 1
-    return count
+    uint64_t[3] met                          # phases along each axis that have taps
+    int64_t phase_planes, phase_rows, phase_columns, phase_bytes  # of y that a phase computes, if it joins
 
 
 cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
     cdef sides_t s
+    cdef int64_t phase, joined = 1, met
+    cdef int axis
     memset(&s, 0, sizeof(s))
     if p.direction == MX_FORWARD:
         s.x, s.y, s.x_slot, s.y_slot = &p.x, &p.y, SLOT_X, SLOT_Y
@@ -93,12 +95,21 @@ cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
     s.planes = s.packs + ALIGN + (p.groups * ceil_div(s.filters, 64) * p.w.len[3] * p.w.len[4]
                                   * ceil_div(s.channels, DEPTH) * BLOCK_BYTES)
     s.workspace = s.planes
-    s.joins = p.direction == MX_BACKWARD_DATA and p.step[1] * p.step[2] > 1
+    if p.direction != MX_BACKWARD_DATA:
+        return s
+    for axis in range(3):
+        met = 0
+        for phase in range(min(p.step[axis], plane_rows(&p.x) if axis == 1 else p.x.len[2 + axis])):
+            if taps_of(p, axis, phase).count > 0:
+                s.met[axis] |= <uint64_t> 1 << phase
+                met += 1
+        joined *= met
+    s.joins = p.step[0] * p.step[1] * p.step[2] > 1
     if s.joins:
-        s.plane_rows = ceil_div(p.x.len[3], p.step[1])
-        s.plane_columns = ceil_div(p.x.len[4], p.step[2])
-        s.plane_count = _met(p, 1, &s.met_h) * _met(p, 2, &s.met_w)
-        s.workspace += s.plane_count * p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns * 4
+        s.phase_planes, s.phase_rows = ceil_div(p.x.len[2], p.step[0]), ceil_div(plane_rows(&p.x), p.step[1])
+        s.phase_columns = ceil_div(p.x.len[4], p.step[2])
+        s.phase_bytes = p.x.len[0] * p.x.len[1] * s.phase_planes * s.phase_rows * s.phase_columns * 4
+        s.workspace += joined * s.phase_bytes
     return s
 
 
@@ -129,31 +140,78 @@ cdef Step _pack(const mx_conv_problem* p, const sides_t* s):
                 (p.groups * up(s.filters, 64) * 128,), (128,))
 
 
-cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int64_t to):
-    """`to`: where y begins in the workspace, in bytes, if it is there."""
-    cdef mx_nv_conv* g = &o.g
-    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = down * ceil_div(g.filters, 64), many = down * ceil_div(g.filters, 128)
+# The tiles of a launch with 64 and with 128 filters, their slices on average, and which takes less time.
+cdef struct tiles_t:
+    int64_t few, many
+    double slices
+    bint widely
+
+
+cdef int64_t _taps(const mx_nv_conv* g) noexcept nogil:
+    return both(g.taps_h) * g.taps_w
+
+
+cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases) noexcept:
+    cdef tiles_t t
+    cdef const mx_nv_conv* g = &o.g
+    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups * phases, slices = 0
+    cdef int i
+    for i in range(phases):
+        slices += _taps(&o[i].g) * g.reduced // DEPTH
+    t.few, t.many, t.slices = down * ceil_div(g.filters, 64), down * ceil_div(g.filters, 128), slices / <double> phases
     # Microseconds of a slice, and of a tile's beginning and end.
-    cdef double few_cost = ceil_div(few, units) * (1.15 * slices + 1.7)
-    cdef double many_cost = ceil_div(many, units) * (1.6 * slices + 2.4)
+    t.widely = (ceil_div(t.many, units) * (1.6 * t.slices + 2.4) <= ceil_div(t.few, units) * (1.15 * t.slices + 1.7))
+    return t
+
+
+cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcept nogil:
+    cdef int i, j
+    for i in range(phases):
+        j = i
+        while j > 0 and _taps(&o[order[j - 1]].g) < _taps(&o[i].g):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+
+
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to):
+    """`to`: where y begins in the workspace, in bytes, if it is there.  Of a volume `phases` of equal grids."""
+    cdef const mx_nv_conv* g = &o.g
+    cdef int[MAX_PHASES] order
+    cdef int64_t units = max(1, dev.compute_units)
+    cdef tiles_t t = _tiles(dev, o, phases)
+    cdef int i
+    cdef int64_t rows = g.p & 0xffff, planes = g.p >> 16, every = 1
+    cdef bint even = divides(2, g, False)
     cdef mx_nv_deep_pairs v
-    defines = {"BF": 128, "STAGES": 3} if many_cost <= few_cost else {"BF": 64, "STAGES": 4}
+    defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
     problem = struct_arg(o, sizeof(o[0]))
     if is_volume(p):
-        v.rows, v.by_plane, v.tap_plane = o[0], divisor(g.p & 0xffff), o.tap_row * <int> plane_rows(&p.w)
-        v.x_d, v.y_d = g.x_h * <int> plane_rows(s.x), g.y_h * <int> plane_rows(s.y)
-        v.w_d = g.w_h * <int> plane_rows(&p.w)
-        defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
-    spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if divides(2, g, False) else 1,
-                      **defines)
+        if p.direction == MX_BACKWARD_DATA:
+            every = p.step[0] // gcd(p.step[0], p.dilation[0])
+        v.rows, v.by_plane = o[0], divisor(rows)
+        v.tap_plane = <int> (every * plane_rows(&p.w) * p.w.len[4])
+        v.x_d, v.w_d = g.x_h * <int> plane_rows(s.x), <int> (every * plane_rows(&p.w) * stride_of(&p.w, 3))
+        v.y_d = g.y_h * <int> (s.phase_rows if s.joins else plane_rows(s.y))
+        # Two neighbours may be the last of a plane and the first of the next.
+        even = even and (planes == 1 or v.y_d == rows * g.y_h or (rows * g.q | v.y_d) % 2 == 0)
+        v.y_phase = <int> (s.phase_bytes // 4)
+        _most_taps_first(o, phases, order)
+        for i in range(phases):
+            g = &o[order[i]].g
+            v.phases[i].taps_h, v.phases[i].taps_w = g.taps_h, g.taps_w
+            v.phases[i].first_h, v.phases[i].first_w = g.first_h, g.first_w
+            v.phases[i].tap, v.phases[i].w_first, v.phases[i].number = o[order[i]].tap, g.w_first, order[i]
+        # The kernel has room for the phases that there are.
+        problem = struct_arg(&v, sizeof(v) - (MAX_PHASES - phases) * sizeof(mx_nv_pair_phase))
+        defines["AXES"], defines["PHASES"] = 3, phases
+    spec = KernelSpec("conv/nvidia/pairs.cl", "conv_nvidia_pairs", SM_90A=1, VEC=2 if even else 1, **defines)
     args = (Arg.slot_of(s.x_slot, 4), Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4, s.packs),
             Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_WORKSPACE if s.joins else s.y_slot, 4, to),
             problem,
             Arg.real(1, False) if s.joins else Arg.alpha(False),
             Arg.real(0, False) if s.joins else Arg.beta(False))
-    return Step(spec, args, (min(many if many_cost <= few_cost else few, units) * THREADS,), (THREADS,))
+    return Step(spec, args, (min(t.many if t.widely else t.few, units) * THREADS,), (THREADS,))
 
 
 # What takes time, as DATA_TERMS names it: rounds over the compute units of tiles with 64 or 128 filters, their slices;
@@ -174,26 +232,23 @@ cdef double _megabytes(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * 4e-6
 
 
-cdef void _count(Device dev, const mx_nv_conv* g, double* terms) noexcept:
+cdef void _count(Device dev, const mx_nv_pairs* o, int phases, double* terms) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
     cdef data_terms_t* t = <data_terms_t*> terms
-    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups
-    cdef int64_t slices = both(g.taps_h) * g.taps_w * g.reduced // DEPTH
-    cdef int64_t few = (down * ceil_div(g.filters, 64) + units - 1) // units
-    cdef int64_t many = (down * ceil_div(g.filters, 128) + units - 1) // units
+    cdef const mx_nv_conv* g = &o.g
+    cdef tiles_t tiles = _tiles(dev, o, phases)
+    cdef int64_t units = max(1, dev.compute_units), rounds = ceil_div(tiles.many if tiles.widely else tiles.few, units)
     t.launch += 1
-    if many * (1.6 * slices + 2.4) <= few * (1.15 * slices + 1.7):
-        t.many_rounds += many
-        t.many_slices += many * slices
-        if g.channels % DEPTH:
-            t.partial += many * both(g.taps_h) * g.taps_w
+    if tiles.widely:
+        t.many_rounds += rounds
+        t.many_slices += rounds * tiles.slices
     else:
-        t.few_rounds += few
-        t.few_slices += few * slices
-        if g.channels % DEPTH:
-            t.partial += few * both(g.taps_h) * g.taps_w
+        t.few_rounds += rounds
+        t.few_slices += rounds * tiles.slices
+    if g.channels % DEPTH:
+        t.partial += rounds * tiles.slices / (g.reduced // DEPTH)
     if not divides(2, g, False):
-        t.narrow += g.pixels * <double> g.filters * g.groups * 4e-6
+        t.narrow += g.pixels * <double> g.filters * g.groups * phases * 4e-6
 
 
 cdef class _NvPairs(_NvSolver):
@@ -238,7 +293,7 @@ cdef class NvPairsFwd(_NvPairs):
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        _count(dev, &o.g, terms)
+        _count(dev, &o, 1, terms)
         t.launch += 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
@@ -251,11 +306,37 @@ cdef class NvPairsFwd(_NvPairs):
         cdef sides_t s = _sides(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 0)], s.workspace)
+        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 1, 0)], s.workspace)
+
+
+cdef int _phases(const mx_conv_problem* p, const sides_t* s, const mx_nv_pairs* whole, mx_nv_pairs* o) noexcept nogil:
+    """Fill `o` with the phases of the stride that have taps, return how many there are."""
+    cdef taps_t td, th, tw
+    cdef int64_t d, h, w
+    cdef int count = 0
+    for d in range(p.step[0]):
+        for h in range(p.step[1]):
+            for w in range(p.step[2]):
+                if s.met[0] >> d & s.met[1] >> h & s.met[2] >> w & 1:
+                    td, th, tw = taps_of(p, 0, d), taps_of(p, 1, h), taps_of(p, 2, w)
+                    o[count] = whole[0]
+                    set_phase(&o[count].g, p, d, h, w)
+                    o[count].tap = <int> ((td.first * plane_rows(&p.w) + th.first) * whole.tap_row + tw.first)
+                    o[count].tap_row, o[count].tap_column = <int> (th.every * whole.tap_row), <int> tw.every
+                    count += 1
+    return count
+
+
+cdef bint _at_once(const mx_conv_problem* p, int count) noexcept nogil:
+    """Whether `count` phases are one launch: of a volume, of one size."""
+    return (is_volume(p) and count > 1 and p.x.len[2] % p.step[0] == 0 and plane_rows(&p.x) % p.step[1] == 0
+            and p.x.len[4] % p.step[2] == 0)
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
+    cdef mx_nv_deep_phases v
     cdef mx_nv_phases g
+    cdef dict defines = {}
     memset(&g, 0, sizeof(g))
     g.vector = 2 if p.x.len[4] % 2 == 0 else 1
     g.channels, g.rows, g.columns = <int> p.x.len[1], <int> p.x.len[3], <int> p.x.len[4]
@@ -263,26 +344,33 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
     g.y_n, g.y_c, g.y_h, g.y_w = (
         <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1), <int> stride_of(&p.x, 3), <int> stride_of(&p.x, 4))
     g.step_h, g.step_w = <int> p.step[1], <int> p.step[2]
-    g.plane_rows, g.plane_columns = <int> s.plane_rows, <int> s.plane_columns
-    g.plane = <int> (p.x.len[0] * p.x.len[1] * s.plane_rows * s.plane_columns)
+    g.plane_rows, g.plane_columns = <int> (s.phase_planes * s.phase_rows), <int> s.phase_columns
+    g.plane = <int> (s.phase_bytes // 4)
     g.by_columns, g.by_rows, g.by_channels = divisor(g.columns // g.vector), divisor(g.rows), divisor(g.channels)
-    g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met_h, s.met_w
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4),
-            struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
-    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases"), args,
+    g.by_step_h, g.by_step_w, g.met_h, g.met_w = divisor(g.step_h), divisor(g.step_w), s.met[1], s.met[2]
+    problem = struct_arg(&g, sizeof(g))
+    if is_volume(p):
+        v.rows, v.met_d = g, s.met[0]
+        v.step_d, v.y_rows, v.phase_rows = <int> p.step[0], <int> plane_rows(&p.x), <int> s.phase_rows
+        v.by_plane, v.by_step_d = divisor(v.y_rows), divisor(v.step_d)
+        defines, problem = {"AXES": 3}, struct_arg(&v, sizeof(v))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.planes), Arg.slot_of(SLOT_X, 4), problem,
+            Arg.alpha(False), Arg.beta(False))
+    return Step(KernelSpec("conv/nvidia/pairs_pack.cl", "join_phases", **defines), args,
                 (up(p.x.len[4] // g.vector * p.x.len[3] * ceil_div(g.images, 8), 256),), (256,))
 
 
 cdef class NvPairsBwd(_NvPairs):
-    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join."""
+    """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join.
+
+    Of a volume, phases of one size are one launch.
+    """
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1108, "NvPairsBwd", MX_BACKWARD_DATA
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if p.spatial > 2 and p.step[0] * p.step[1] * p.step[2] > 1:
-            return "strides of a volume"
-        if p.step[1] * p.step[2] > 64:
+        if p.step[0] * p.step[1] * p.step[2] > MAX_PHASES:
             return "too many phases of the stride"
         return _NvPairs.refuse(self, dev, p)
 
@@ -291,14 +379,14 @@ cdef class NvPairsBwd(_NvPairs):
         cdef mx_conv_problem f = folded(p)
         p = &f
         cdef sides_t s = _sides(p)
-        cdef mx_nv_pairs whole = _operands(p, &s), o
-        cdef int64_t a, b
-        for a in range(min(p.step[1], p.x.len[3])):
-            for b in range(min(p.step[2], p.x.len[4])):
-                if taps_of(p, 1, a).count > 0 and taps_of(p, 2, b).count > 0:
-                    o = whole
-                    set_phase(&o.g, p, 0, a, b)
-                    _count(dev, &o.g, terms)
+        cdef mx_nv_pairs whole = _operands(p, &s)
+        cdef mx_nv_pairs[MAX_PHASES] o
+        cdef int i, count = _phases(p, &s, &whole, o)
+        if _at_once(p, count):
+            _count(dev, o, count, terms)
+        else:
+            for i in range(count):
+                _count(dev, &o[i], 1, terms)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
         t.planes = (s.workspace - s.planes) * 1e-6
@@ -307,27 +395,22 @@ cdef class NvPairsBwd(_NvPairs):
         cdef mx_conv_problem f = folded(p)
         p = &f
         cdef sides_t s = _sides(p)
-        cdef mx_nv_pairs whole = _operands(p, &s), o
+        cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_conv* g = &whole.g
-        cdef taps_t th, tw
-        cdef int64_t a, b, to = s.planes if s.joins else 0
-        cdef int64_t plane = p.x.len[1] * s.plane_rows * s.plane_columns
+        cdef mx_nv_pairs[MAX_PHASES] o
+        cdef int64_t to = s.planes if s.joins else 0
+        cdef int i, count
         if s.joins:
-            g.y_n, g.y_c, g.y_h, g.y_w = <int> plane, <int> (s.plane_rows * s.plane_columns), <int> s.plane_columns, 1
-            g.y_g = <int> s.filters * g.y_c
+            g.y_w, g.y_h, g.y_c = (
+                1, <int> s.phase_columns, <int> (s.phase_planes * s.phase_rows * s.phase_columns))
+            g.y_n, g.y_g = <int> p.x.len[1] * g.y_c, <int> s.filters * g.y_c
         steps = [_pack(p, &s)]
-        for a in range(min(p.step[1], p.x.len[3])):
-            th = taps_of(p, 1, a)
-            for b in range(min(p.step[2], p.x.len[4])):
-                tw = taps_of(p, 2, b)
-                if th.count == 0 or tw.count == 0:
-                    continue
-                o = whole
-                set_phase(&o.g, p, 0, a, b)
-                o.tap = <int> (th.first * whole.tap_row + tw.first)
-                o.tap_row, o.tap_column = <int> (th.every * whole.tap_row), <int> tw.every
-                steps.append(_multiply(dev, p, &s, &o, to))
-                to += p.x.len[0] * plane * 4
+        count = _phases(p, &s, &whole, o)
+        if _at_once(p, count):
+            steps.append(_multiply(dev, p, &s, o, count, to))
+        else:
+            for i in range(count):
+                steps.append(_multiply(dev, p, &s, &o[i], 1, to + i * s.phase_bytes))
         if s.joins:
             steps.append(_join(p, &s))
         return Solution(steps, s.workspace)

@@ -534,8 +534,8 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
 
 
 cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
-    """Whether phases of one size are one launch."""
-    return (1 < count <= MAX_PHASES and g.filters > 64 and p.x.len[2] % p.step[0] == 0
+    """Whether phases of one size are one launch; two axes and few filters may go by rows, phase by phase."""
+    return (1 < count <= MAX_PHASES and (g.filters > 64 or is_volume(p)) and p.x.len[2] % p.step[0] == 0
             and plane_rows(&p.x) % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0)
 
 

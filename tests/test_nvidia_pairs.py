@@ -38,7 +38,7 @@ VOLUMES = {
     "strides and groups": conv_case(2, 128, 96, (5, 7, 6), (3, 3, 3), (1, 1, 1), (2, 2, 3), groups=2),
     "strides and groups at once": conv_case(2, 160, 96, (6, 4, 6), (3, 3, 3), (1, 1, 1), (2, 2, 3), groups=2),
     "strides beyond filters": conv_case(2, 64, 64, (7, 8, 9), (1, 2, 1), (0, 0, 0), (3, 3, 2)),
-    "strides beyond planes": conv_case(2, 64, 64, (3, 2, 9), (3, 2, 2), (1, 0, 0), (4, 5, 2)),
+    "strides beyond planes": conv_case(2, 64, 64, (3, 2, 129), (3, 2, 2), (1, 0, 0), (4, 5, 2)),
     "one plane beside its filter": conv_case(2, 64, 64, (1, 6, 7), (1, 3, 3), (1, 1, 1), (3, 1, 1)),
     "dilations": conv_case(2, 40, 64, (9, 8, 7), (3, 2, 3), (2, 1, 3), (1, 1, 1), (2, 1, 3)),
     "groups": conv_case(2, 128, 64, (5, 6, 7), (3, 3, 3), (1, 1, 1), groups=4),

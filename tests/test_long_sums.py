@@ -181,6 +181,24 @@ def test_batch_norm(device, rng, lens, layout):
     assert np.abs(device.download(dbias, np.empty(lens[1], np.float32)) / want - 1).max() <= most
 
 
+@pytest.mark.parametrize(("lens", "layout"), [((1, 16, 500, 500), "nhwc"), ((1, 1, 2000, 1000), "nchw")])
+def test_batch_norm_on_the_host(host, lens, layout):
+    """In float64: 1024 terms an accumulator, at most."""
+    desc = TensorDescriptor("float64", lens, layout=layout)
+    wide, most, count = 0.7, 1040 * 2.0**-53, lens[2] * lens[3]
+    derived = TensorDescriptor("float64", (1, lens[1], 1, 1))
+    order = (0, 2, 3, 1) if layout == "nhwc" else (0, 1, 2, 3)
+    x, dy = (np.full([lens[i] for i in order], v).transpose(np.argsort(order)) for v in (2 * wide, wide))
+    dx, scale, inv = np.empty_like(x), np.ones(lens[1]), np.ones(lens[1])
+    dscale, dbias, mean = np.full(lens[1], np.nan), np.full(lens[1], np.nan), np.full(lens[1], wide)
+    host.batch_norm_backward("spatial", desc, desc, desc, derived)(x, dy, dx, scale, dscale, dbias, mean, inv)
+    assert np.abs(dbias / (wide * count) - 1).max() <= most
+    assert np.abs(dscale / (wide * wide * count) - 1).max() <= most
+    plan = host.batch_norm_training("spatial", desc, desc, derived, running=False)
+    plan(x, dx, scale, inv, None, None, mean, dscale)
+    assert np.abs(mean / (2 * wide) - 1).max() <= most
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_response_normalisation(device, layout):
     """Sixteen terms an accumulator."""

@@ -726,7 +726,9 @@ def verify_node(node, inputs, outputs, opset):
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem.removeprefix("light_"))
+@pytest.mark.parametrize("path", [  # vgg19's weights are 550 MB
+    pytest.param(path, marks=pytest.mark.long if "vgg19" in path.stem else (), id=path.stem.removeprefix("light_"))
+    for path in LIGHT])
 def test_networks_with_random_weights(handle, rng, path):
     """Every node of ours in the whole network, on the inputs that it got there."""
     model, weights = network(path)

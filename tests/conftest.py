@@ -86,7 +86,7 @@ def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
 
 
-FEW, SHARE = 3, 4  # of a function's cases on an OpenCL CPU device: at least, and one of how many
+FEW, SHARE = 2, 6  # of a function's cases on an OpenCL CPU device: at least, and one of how many
 
 
 def _without(cases, number):

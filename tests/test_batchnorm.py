@@ -278,7 +278,7 @@ CASES = [
 ]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_devices_compute_every_pass(opencl_name, handles, as_gpu, case, rng):
     mode, lens, layout = CASES[case]

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from .problem._problem cimport Problem
+from .runtime._runtime cimport place_t
 
 cdef enum:
     SLOT_X = 0
@@ -37,6 +38,7 @@ cdef class Device:
     cdef readonly int threads            # of the host path
     cdef readonly int64_t stream_bytes   # beyond which a CPU device's results go past its caches
     cdef size_t context_ptr, device_ptr
+    cdef place_t place                   # of its memory; who launches its kernels
 
 
 cdef class KernelSpec:

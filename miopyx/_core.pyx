@@ -7,6 +7,10 @@ loop replays for every solver.  Nothing here knows an algorithm, and nothing her
 from libc.stdint cimport int32_t, int64_t
 
 from .problem._problem cimport Problem
+from .runtime._cuda cimport cuda
+from .runtime._opencl cimport opencl
+
+from .runtime import _cuda
 
 from .values import config as environment
 from .errors import BadParmError
@@ -41,6 +45,7 @@ cdef class Device:
     """What solvers may know of a device.
 
     Made from a DeviceInfo and, for OpenCL, a pyopencl Context; sizes in bytes.
+    Which runtime launches its kernels is not a solver's business.
     """
 
     def __init__(self, info, context=None):
@@ -56,21 +61,27 @@ cdef class Device:
         self.local_mem = info.local_mem
         self.max_work_group = info.max_work_group_size
         self.threads = environment.num_threads()
+        if info.cuda >= 0:
+            self.context_ptr = _cuda.primary_context(info.cuda)
+            self.place.rt, self.place.context, self.place.ordinal = &cuda, <void*> self.context_ptr, info.cuda
+            self.stream_bytes = 64 << 20
         if context is not None:
             self.context_ptr = context.int_ptr
             self.device_ptr = info.handle.int_ptr
+            self.place.rt, self.place.context = &opencl, <void*> self.context_ptr
+            self.place.shares_memory = self.shares_memory
             self.stream_bytes = environment.get("MIOPYX_STREAM_BYTES")
             if self.stream_bytes < 0:
                 self.stream_bytes = 2 * info.handle.global_mem_cache_size or 64 << 20
 
     @property
     def context_address(self):
-        """The cl_context as an integer, 0 on the host."""
+        """The cl_context or CUcontext as an integer, 0 on the host."""
         return self.context_ptr
 
     @property
     def device_address(self):
-        """The cl_device_id as an integer, 0 on the host."""
+        """The cl_device_id as an integer, 0 on the host and under CUDA."""
         return self.device_ptr
 
     def __repr__(self):

@@ -142,6 +142,12 @@ CL_NAMES = {
 }
 
 
+def from_cuda(code: int, name: str, what: str) -> MIOpenError:
+    """Return the exception for a failed call of CUDA's driver: AllocFailed if memory ran out, else UnknownError."""
+    cls = AllocFailedError if code == 2 else UnknownError
+    return cls(f"{what} failed with {name} ({code})")
+
+
 def from_opencl(code: int, call: str, detail: str = "") -> MIOpenError:
     """Return the exception for a failed OpenCL call: AllocFailed if memory ran out, else UnknownError as in MIOpen."""
     cls = AllocFailedError if code in (-4, -6) else UnknownError

@@ -23,9 +23,9 @@ VERSION = (3, 3, 0)
 class Handle(_Handle):
     __doc__ = _Handle.__doc__
 
-    def __init__(self, device=None):
+    def __init__(self, device=None, stream=None):
         switches.review()
-        super().__init__(device)
+        super().__init__(device, stream)
 
     def convolution_forward(self, x_desc, w_desc, conv_desc, y_desc, solution_id=None, workspace_limit=None):
         """Return a prepared plan: ``plan(x, w, y)`` computes y.
@@ -410,12 +410,12 @@ def miopenCreate():
 
 
 def miopenCreateWithStream(stream):
-    """Return a handle on a pyopencl.CommandQueue.
+    """Return a handle on a pyopencl.CommandQueue or a CUDA stream.
 
     Parameters
     ----------
-    stream : pyopencl.CommandQueue
-        In-order.
+    stream : pyopencl.CommandQueue, int or CUDA stream
+        In-order; a number is a CUstream, and any object with `cuda_stream` or `__cuda_stream__` names one.
 
     Raises
     ------
@@ -424,7 +424,7 @@ def miopenCreateWithStream(stream):
     """
     if stream is None or isinstance(stream, str):
         raise BadParmError("not a command queue", "stream", stream, "a pyopencl.CommandQueue")
-    return Handle(stream)
+    return Handle(stream=stream)
 
 
 def miopenDestroy(handle):
@@ -447,15 +447,15 @@ def miopenDestroy(handle):
 
 
 def miopenSetStream(handle, streamID):
-    """Let the handle use another pyopencl.CommandQueue.
+    """Let the handle use another pyopencl.CommandQueue or CUDA stream.
 
     On another device or context everything that the handle prepared is left behind, plans included.
 
     Parameters
     ----------
     handle : Handle
-    streamID : pyopencl.CommandQueue
-        In-order.
+    streamID : pyopencl.CommandQueue, int or CUDA stream
+        In-order, see miopenCreateWithStream.
 
     Raises
     ------
@@ -476,7 +476,7 @@ def miopenGetStream(handle):
 
     Returns
     -------
-    pyopencl.CommandQueue or None
+    pyopencl.CommandQueue, CUDA stream (its `cuda_stream` is the address) or None
         None on the host path.
 
     Raises

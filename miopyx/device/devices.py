@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from miopyx.errors import BadParmError, MIOpenError, UnknownError, from_opencl
 from miopyx.values import config
 
-from . import icd
+from . import cuda, icd, libraries
 from .info import DeviceInfo, Kind
 from .probing import Verdict, forget_verdicts, one_line, probe, probe_platforms
 
@@ -284,7 +284,7 @@ def _vendor_library(platform: Any) -> str:
         query = ctypes.CDLL(loader_path()).clGetExtensionFunctionAddressForPlatform
         query.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
         query.restype = ctypes.c_void_p
-        return icd.file_of(query(platform.int_ptr, b"clIcdGetPlatformIDsKHR"))
+        return libraries.file_of(query(platform.int_ptr, b"clIcdGetPlatformIDsKHR"))
     except (MIOpenError, OSError, AttributeError):
         return ""
 
@@ -292,7 +292,7 @@ def _vendor_library(platform: Any) -> str:
 def loader_library() -> str:
     """Return the file of the OpenCL loader that pyopencl is linked with, or an empty text."""
     try:
-        return icd.file_of_symbol(loader_path(), "clGetPlatformIDs")
+        return libraries.file_of_symbol(loader_path(), "clGetPlatformIDs")
     except MIOpenError:
         return ""
 
@@ -363,9 +363,10 @@ def find(spec: str) -> DeviceInfo:
     Parameters
     ----------
     spec : str
-        ``host``, a short name, ``P:D`` (indices of platform and device), or a part of an OpenCL device's short name,
-        own name or platform's name.  A part may fit several devices if only one of them works, if they have the same
-        short name, or if all but one are PoCL's that run in the calling thread.
+        ``host``, ``cuda`` or ``cuda:N`` for CUDA's driver, which is not probed, a short name, ``P:D`` (indices of
+        platform and device), or a part of an OpenCL device's short name, own name or platform's name.  A part may fit
+        several devices if only one of them works, if they have the same short name, or if all but one are PoCL's that
+        run in the calling thread.
 
     Raises
     ------
@@ -379,6 +380,8 @@ def find(spec: str) -> DeviceInfo:
     wanted = spec.strip().lower()
     if wanted == "host":
         return _host()
+    if re.fullmatch(r"cuda(:\d+)?", wanted):
+        return cuda.find(wanted)
     devices = candidates()
     if re.fullmatch(r"\d+:\d+", wanted):
         matches = [info for info in devices if wanted == f"{info.platform_index}:{info.device_index}"]
@@ -430,6 +433,52 @@ def open_device(info: DeviceInfo) -> tuple[pyopencl.Context, pyopencl.CommandQue
     with _translated(info.name) as cl:
         context = cl.Context([info.handle])
         return context, cl.CommandQueue(context, info.handle, properties=cl.command_queue_properties.PROFILING_ENABLE)
+
+
+_compilers: dict[int, tuple[pyopencl.Context, int]] = {}
+
+
+def compiler(info: DeviceInfo) -> tuple[int, int]:
+    """Return cl_context and cl_device_id of the OpenCL device that compiles for a CUDA device: the same by its UUID or
+    its place on PCI, else one of the same instruction set, since PTX is the same for both.
+
+    Raises
+    ------
+    UnknownError
+        If there is none; programs that are in the cache do without.
+    """
+    with _lock:
+        if info.cuda not in _compilers:
+            twin = compiling_twin(info)
+            if twin is None:
+                raise UnknownError("CUDA needs NVIDIA's OpenCL to compile what is not in the cache, and finds none: "
+                                   + ("; ".join([f"{r.name}: {r.state}" for r in icd.runtimes() if not r.usable]
+                                                + problems()) or "no OpenCL device of its instruction set"),
+                                   "device", info.name, "libnvidia-opencl.so.1")
+            with _translated(twin.name) as cl:
+                context = cl.Context([twin.handle])
+            assert twin.handle is not None
+            _compilers[info.cuda] = context, int(twin.handle.int_ptr)
+        context, device = _compilers[info.cuda]
+        return int(context.int_ptr), device
+
+
+def compiling_twin(info: DeviceInfo) -> DeviceInfo | None:
+    """Return the OpenCL device that compiles for a CUDA device, None where there is none."""
+    twins = [other for other in discover() if other.runtime == "nvidia" and other.isa == info.isa]
+    return min(twins, default=None, key=lambda other: 0 if _uuid(other.handle) == info.uuid else
+               1 if _bus(other.handle) == info.bus else 2)
+
+
+def _uuid(device: Any) -> str:
+    uuid = _optional(device, "uuid_khr", b"")
+    return bytes(uuid).hex() if isinstance(uuid, (bytes, bytearray, list, tuple)) else ""
+
+
+def _bus(device: Any) -> str:
+    bus, slot = _optional(device, "pci_bus_id_nv", -1), _optional(device, "pci_slot_id_nv", -1)
+    domain = _optional(device, "pci_domain_id_nv", 0)
+    return f"{domain:04x}:{bus:02x}:{slot >> 3 if slot > 31 else slot:02x}" if bus >= 0 and slot >= 0 else ""
 
 
 def _require_queue(queue: Any) -> None:

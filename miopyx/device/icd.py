@@ -16,14 +16,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from miopyx.values import config
 from miopyx.values.digests import blake2b
+
+from . import cuda
+from .libraries import file_of_symbol
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -177,11 +181,18 @@ def _library_folders() -> list[str]:
 def _nvidia(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
     if not any(os.path.exists(path) for path in _NVIDIA_DEVICES) or _named_by(_NVIDIA_LIBRARY, files):
         return []
-    for folder in _library_folders():
+    for folder in itertools.chain(_library_folders(), _beside_cuda()):
         library = os.path.join(folder, _NVIDIA_LIBRARY)
         if os.path.isfile(library):
             return [Runtime("NVIDIA's driver", "", library, True, "")]
     return []
+
+
+def _beside_cuda() -> Iterator[str]:
+    """Yield the folder of CUDA's driver, which the system's linker may know where nothing else does."""
+    folder = cuda.folder()
+    if folder:
+        yield folder
 
 
 def _listed(files: list[tuple[Path, bytes]], image: bytes) -> list[Runtime]:
@@ -248,29 +259,6 @@ def _load_companions(library: Path) -> tuple[str, str] | None:
 
 
 # ------------------------------------------------------------------------------------------------ loaders' folders
-
-
-class _DlInfo(ctypes.Structure):
-    _fields_ = (("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
-                ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p))
-
-
-def file_of(address: int | None) -> str:
-    """Return the file of the shared library that holds `address`, or an empty text."""
-    info = _DlInfo()
-    dladdr = ctypes.CDLL(None).dladdr
-    dladdr.argtypes = (ctypes.c_void_p, ctypes.POINTER(_DlInfo))
-    if not address or not dladdr(address, ctypes.byref(info)) or not info.file:
-        return ""
-    return os.path.realpath(os.fsdecode(info.file))
-
-
-def file_of_symbol(library: str, symbol: str) -> str:
-    """Return the file in which a library, or one that it is linked with, has a function; empty if there is none."""
-    try:
-        return file_of(ctypes.cast(getattr(ctypes.CDLL(library), symbol), ctypes.c_void_p).value)
-    except (OSError, AttributeError):
-        return ""
 
 
 @cache

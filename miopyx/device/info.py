@@ -25,7 +25,11 @@ class DeviceInfo(NamedTuple):
     host_unified : bool
         Whether the device works in the host's own memory.
     handle : pyopencl.Device or None
-        None for the host.
+        None for the host, and for what CUDA's driver found.
+    cuda : int
+        CUDA's number of the device; -1 for what CUDA did not find.
+    uuid, bus : str
+        Of a CUDA device: its UUID in hexadecimal digits, and where it is on PCI (domain:bus:slot).
     """
 
     name: str
@@ -52,3 +56,6 @@ class DeviceInfo(NamedTuple):
     device_index: int
     library: str = ""
     handle: pyopencl.Device | None = None
+    cuda: int = -1
+    uuid: str = ""
+    bus: str = ""

@@ -73,7 +73,7 @@ cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tup
                                       slots[slot]))
             else:
                 kept.append(bind_device(<object> call.data[i], <str> names[i], tensor, layout, s.need, output,
-                                        dev.shares_memory, <void*> dev.context_ptr, &bound[slot]))
+                                        &dev.place, handle.queue_ptr, &bound[slot]))
         require_apart(problem, call, names, slots, wanted)
     finally:
         release_temporaries(slots, count + 1)
@@ -136,9 +136,7 @@ cdef int wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
     cdef cl_int code
     cdef int j
     cdef void* address
-    with nogil:
-        code = cl.clFinish(handle.queue_ptr)
-    check(code, "clFinish")
+    handle.finish()
     for j in range(count):
         if slots[j].temporary:
             address = cl.clEnqueueMapBuffer(handle.queue_ptr, slots[j].ptr, CL_TRUE, CL_MAP_READ, 0, slots[j].size, 0,
@@ -146,7 +144,5 @@ cdef int wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
             check(code, "clEnqueueMapBuffer")
             check(cl.clEnqueueUnmapMemObject(handle.queue_ptr, slots[j].ptr, address, 0, NULL, NULL),
                   "clEnqueueUnmapMemObject")
-    with nogil:
-        code = cl.clFinish(handle.queue_ptr)
-    check(code, "clFinish")
+    handle.finish()
     return 0

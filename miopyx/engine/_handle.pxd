@@ -7,6 +7,7 @@ from ._arena cimport Arena
 from miopyx._core cimport Device
 from miopyx.values._lock cimport mx_lock
 from miopyx.problem._problem cimport Problem
+from miopyx.runtime._runtime cimport runtime_t
 
 cdef struct entry_t:
     uint64_t hash
@@ -25,11 +26,12 @@ cdef struct memo_t:
 
 cdef class Handle:
     cdef readonly Device device
-    cdef readonly object queue           # pyopencl CommandQueue, None on the host
+    cdef readonly object queue           # pyopencl CommandQueue or CUDA Stream, None on the host
     cdef readonly dict found             # problem bytes -> what Find measured
     cdef readonly bint profiling
     cdef readonly double kernel_time     # ms of the last call while profiling was on
     cdef void* queue_ptr
+    cdef const runtime_t* rt
     cdef bint alive, queue_profiles
     cdef long long born                  # fork generation
     cdef dict programs

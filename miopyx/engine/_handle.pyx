@@ -12,17 +12,17 @@ import numpy
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset
 
 from ._arena cimport make_arena
 from miopyx._core cimport Device, KernelSpec
 from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
-from miopyx.runtime._opencl cimport check, cl, cl_int, fork_generation
+from miopyx.runtime._runtime cimport fork_generation, require, runtime_t
 from miopyx.problem._problem cimport Problem, hash_bytes
 
-from miopyx.runtime import _buffers, _opencl, programs
+from miopyx.runtime import _buffers, _cuda, _opencl, programs
 from miopyx.values import config as environment
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError
 
@@ -57,19 +57,32 @@ cdef class Handle:
 
     Parameters
     ----------
-    device : str, pyopencl.CommandQueue or None
+    device : str, pyopencl.CommandQueue, CUDA stream or None
         None takes the best device that works (MIOPYX_DEVICE, else GPUs, then OpenCL CPUs, then the host); a text names
-        one as ``miopyx doctor`` prints it, ``"host"`` for the host path; a queue is used as it is (in-order only).
+        one as ``miopyx doctor`` prints it, ``"host"`` for the host path, ``"cuda:0"`` for CUDA's driver (on the legacy
+        default stream, ``"cuda"`` on the current device); a queue is used as it is (in-order only), and so is a CUDA
+        stream, an object with `cuda_stream` or `__cuda_stream__`.
+    stream : int, CUDA stream or pyopencl.CommandQueue, optional
+        The queue, of `device` where that is given too; a number is a CUstream.
 
     A handle may be used by several threads of a process, not across fork.
     """
 
-    def __init__(self, device=None):
+    def __init__(self, device=None, stream=None):
         from miopyx.device import devices
 
-        if device is None or isinstance(device, str):
+        if stream is not None:
+            if device is not None and not isinstance(device, str):
+                raise BadParmError("a queue beside a stream", "device", device, "a name, or no stream")
+            info = None if device is None else devices.find(device)
+            if info is not None and info.cuda < 0:
+                raise BadParmError("a stream of CUDA on another device", "device", device, "cuda, or a queue alone")
+            self.set_queue(stream if info is None else self._cuda_stream(stream, info))
+        elif device is None or isinstance(device, str):
             self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
                         else devices.best(), None)
+        elif isinstance(device, int):
+            raise BadParmError("a number names no device", "device", device, "cuda:0, or stream=")
         else:
             self.set_queue(device)
 
@@ -89,8 +102,8 @@ cdef class Handle:
         free(self.memo)
         if self.queue_ptr != NULL and self.born == fork_generation:
             if self.arena is not None and self.arena.deallocator is not None:
-                cl.clFinish(self.queue_ptr)
-            cl.clReleaseCommandQueue(self.queue_ptr)
+                self.rt.finish(self.queue_ptr)
+            self.rt.release_queue(self.queue_ptr)
 
     cdef int require_alive(self) except -1:
         if not self.alive:
@@ -102,35 +115,65 @@ cdef class Handle:
 
     def _adopt(self, info, queue):
         """Take a device, and its own queue where none is given; return the programs that are left behind."""
+        cdef Device device
+        cdef void* pointer
         from miopyx.device import devices
 
         context, left = None, []
-        if info.kind != "host":
+        address = number = 0
+        if info.cuda >= 0:
+            if queue is None:
+                queue = self._cuda_stream(0, info)
+            address = _cuda.primary_context(info.cuda)
+        elif info.kind != "host":
             _opencl.load(devices.loader_path())
             if queue is None:
                 context, queue = devices.open_device(info)
             else:
                 context = queue.context
             _buffers.know_buffer(*devices.memory_types(), context)
-        if (self.device is None or self.device.context_ptr != (0 if context is None else context.int_ptr)
-                or self.device.device_ptr != (0 if context is None else info.handle.int_ptr)):
+            address, number = context.int_ptr, info.handle.int_ptr
+        if self.device is None or self.device.context_ptr != address or self.device.device_ptr != number:
             # Programs and invokers belong to a context and a device, times to a device.
             left = list(self.programs.values())
             self._clear()
             self.drop_arena()
-            self.device = Device(info, context)
-        elif queue is not None and queue != self.queue:
-            devices.follow(queue, self.queue)  # calls of both work in the same memory
+            device = Device(info, context)
+        else:
+            device = self.device
+            if queue is not None and queue != self.queue:  # calls of both work in the same memory
+                if info.cuda >= 0:
+                    queue.follow(self.queue)
+                else:
+                    devices.follow(queue, self.queue)
         if self.queue_ptr != NULL:
-            cl.clReleaseCommandQueue(self.queue_ptr)
+            self.rt.release_queue(self.queue_ptr)
             self.queue_ptr = NULL
-        self.queue = queue
+        self.device, self.queue = device, queue
+        self.rt = self.device.place.rt
         if queue is not None:
-            self.queue_ptr = <void*> <size_t> queue.int_ptr
-            check(cl.clRetainCommandQueue(self.queue_ptr), "clRetainCommandQueue")
-            self.queue_profiles = devices.queue_profiles(queue)
+            pointer = <void*> <size_t> queue.int_ptr
+            require(self.rt, self.rt.retain_queue(pointer), "keeping the queue")
+            self.queue_ptr = pointer
+            self.queue_profiles = self._profiles(queue)
         self.alive = True
         return left
+
+    def _cuda_stream(self, stream, info):
+        from miopyx.device import cuda
+
+        _cuda.load(cuda.library())
+        if _cuda.stream_address(stream) is None:
+            raise BadParmError("not a stream of CUDA", "stream", stream, "a number, or an object with cuda_stream")
+        ordinal = _cuda.device_of_stream(stream) if info is None else info.cuda
+        if info is not None and _cuda.stream_address(stream) > 2 and _cuda.device_of_stream(stream) != ordinal:
+            raise BadParmError("a stream of another device", "stream", stream, info.name)
+        return _cuda.Stream(ordinal, stream)
+
+    def _profiles(self, queue):
+        from miopyx.device import devices
+
+        return isinstance(queue, _cuda.Stream) or devices.queue_profiles(queue)
 
     def set_queue(self, queue):
         """Use another queue from now on (miopenSetStream)."""
@@ -142,10 +185,16 @@ cdef class Handle:
             self.require_alive()
             if self.device.is_host:
                 raise BadParmError("a host handle has no queue", "streamID", queue, None)
-        info = devices.from_queue(queue)
+        if isinstance(queue, int) or hasattr(queue, "cuda_stream") or hasattr(queue, "__cuda_stream__"):
+            if not isinstance(queue, _cuda.Stream):
+                here = self.device is not None and self.device.info.cuda >= 0 and _is_default(queue)
+                queue = self._cuda_stream(queue, self.device.info if here else None)
+            info = devices.find(f"cuda:{queue.ordinal}")
+        else:
+            info = devices.from_queue(queue)
         acquire(&self.lock)
         try:
-            if self.profiling and not devices.queue_profiles(queue):
+            if self.profiling and not self._profiles(queue):
                 raise BadParmError("profiling is on and the queue was made without CL_QUEUE_PROFILING_ENABLE",
                                    "streamID", queue, "a queue that profiles")
             left = self._adopt(info, queue)
@@ -154,7 +203,7 @@ cdef class Handle:
         programs.store(left)
 
     def stream(self):
-        """Return the pyopencl.CommandQueue, None on the host (miopenGetStream)."""
+        """Return the pyopencl.CommandQueue or CUDA stream, None on the host (miopenGetStream)."""
         self.require_alive()
         acquire(&self.lock)  # Find may be timing on a queue of its own
         try:
@@ -184,14 +233,16 @@ cdef class Handle:
 
     def finish(self):
         """Wait until everything enqueued has run."""
-        cdef cl_int code
+        cdef int32_t code
         cdef void* ptr
+        cdef const runtime_t* rt
         self.require_alive()
-        _queue, ptr = self.queue, self.queue_ptr  # both stay, should another thread move the handle meanwhile
+        # All stay, should another thread move the handle meanwhile.
+        _queue, ptr, rt = self.queue, self.queue_ptr, self.rt
         if ptr != NULL:
             with nogil:
-                code = cl.clFinish(ptr)
-            check(code, "clFinish")
+                code = rt.finish(ptr)
+            require(rt, code, "waiting for what is enqueued")
 
     def destroy(self):
         """Let go of everything; using the handle afterwards is a BadParmError.
@@ -370,7 +421,7 @@ cdef class Handle:
         if self.arena is None or self.arena.binding.size < need:
             self.drop_arena()
             allocator, deallocator, context = self.allocator or (None, None, None)
-            arena = make_arena(need, <void*> self.device.context_ptr, allocator, deallocator, context)
+            arena = make_arena(need, &self.device.place, allocator, deallocator, context)
             self.drop_arena()  # an allocator that called us left one here
             self.arena = arena
         return 0
@@ -403,7 +454,8 @@ cdef class Handle:
     # Memory for people who do not want to talk to pyopencl.
 
     def upload(self, array):
-        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host.
+        """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host,
+        under CUDA a buffer with `__cuda_array_interface__`.
 
         Parameters
         ----------
@@ -428,6 +480,10 @@ cdef class Handle:
             raise BadParmError("the array is empty", "array", values.shape, "at least one element")
         if self.device.is_host:
             return numpy.array(array, copy=True, order="C")
+        if self.device.info.cuda >= 0:
+            buffer = _cuda.Buffer(self.device.info.cuda, values.nbytes)
+            _cuda.copy_in(self.queue, buffer, values.reshape(-1).view("u1"))
+            return buffer
         from miopyx.device import devices
 
         buffer = devices.upload(self.queue, values)
@@ -439,7 +495,7 @@ cdef class Handle:
 
         Parameters
         ----------
-        buffer : pyopencl.Buffer, on the host a NumPy array
+        buffer : pyopencl.Buffer, on the host a NumPy array, under CUDA memory as calls take it
             At least as long as the array.
         array : numpy or ml_dtypes array
             C-contiguous and writable.
@@ -464,12 +520,22 @@ cdef class Handle:
                 raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
                                    f">= {array.nbytes} bytes")
             array.reshape(-1).view("u1")[...] = buffer.reshape(-1).view("u1")[:array.nbytes]
+        elif self.device.info.cuda >= 0:
+            if array.nbytes:
+                address = _buffers.address_on_cuda(buffer, "buffer", array.nbytes, self.device.info.cuda,
+                                                   self.queue.int_ptr)
+                _cuda.copy_out(self.queue, address, array.reshape(-1).view("u1"))
         else:
             from miopyx.device import devices
 
             _buffers.keep(buffer, self.device.context, "buffer")
             devices.download(self.queue, buffer, array)
         return array
+
+
+def _is_default(stream):
+    """Whether a stream is the default one of whichever device is current, and does not say of which."""
+    return _cuda.stream_address(stream) <= 2 and not hasattr(stream, "device_index")
 
 
 cdef Handle check_handle(object handle):

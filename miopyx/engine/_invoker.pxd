@@ -1,18 +1,18 @@
 """Invokers: solutions ready to run, and the call that binds buffers to them and runs them."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from ._arena cimport Arena
 from ._binding cimport call_t, slot_t
 from miopyx.runtime._buffers cimport binding_t
 from miopyx._core cimport Device, Solution, Solver, Step, host_function
 from ._handle cimport Handle
-from miopyx.runtime._opencl cimport cl_uint
 from miopyx.problem._problem cimport Problem
+from miopyx.runtime._runtime cimport runtime_t
 from miopyx.values._types cimport MX_SCALARS
 
 cdef struct slot_arg_t:
-    cl_uint index
+    uint32_t index
     int slot
     int width
     int64_t offset
@@ -20,14 +20,14 @@ cdef struct slot_arg_t:
     int64_t start        # the second argument that it knows, in elements; -1 for none
 
 cdef struct scalar_arg_t:
-    cl_uint index
+    uint32_t index
     int which
     int width
 
 cdef struct step_t:
     void* kernel
     host_function function
-    cl_uint dims
+    uint32_t dims
     size_t global_size[3]
     size_t local_size[3]
     bint choose_local
@@ -43,6 +43,7 @@ cdef class Invoker:
     cdef readonly tuple config           # what was tuned, () for a solver without parameters
     cdef readonly Problem problem
     cdef Device device
+    cdef const runtime_t* rt
     cdef const void* data                # the problem's
     cdef slot_t* slot                    # the problem's, then the workspace's
     cdef int count                       # without the workspace

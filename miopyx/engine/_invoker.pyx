@@ -8,7 +8,7 @@ from os import urandom
 from time import perf_counter
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
@@ -23,10 +23,7 @@ from miopyx.runtime._buffers cimport (
 from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
 from ._handle cimport Handle
 from miopyx.values._lock cimport acquire, mx_lock_drop
-from miopyx.runtime._opencl cimport (
-    CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, Program, check, cl, cl_int, cl_uint, cl_ulong,
-    fork_generation,
-)
+from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t
 from miopyx.problem._problem cimport Problem
 
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError, error
@@ -38,7 +35,7 @@ cdef enum:
     WORKSPACE_ALIGNMENT = 16  # bytes: kernels of GPUs keep vectors in it
 
 # Of Arg.ticket: begins anywhere, so that what another process or an earlier call left in a workspace is no ticket.
-cdef cl_ulong tickets = int.from_bytes(urandom(6), "little") << 16
+cdef uint64_t tickets = int.from_bytes(urandom(6), "little") << 16
 
 
 cdef class Invoker:
@@ -54,6 +51,7 @@ cdef class Invoker:
         if offer.device is not handle.device:
             raise BadParmError("made for another device", "offer", offer, handle.device)
         self.solver, self.problem, self.data, self.device = offer.solver, problem, problem.data, handle.device
+        self.rt = handle.device.place.rt
         self.slot = <slot_t*> calloc(problem.count + 1, sizeof(slot_t))
         if self.slot == NULL:
             raise AllocFailedError("no memory for an invoker")
@@ -89,7 +87,7 @@ cdef class Invoker:
             return
         for i in range(self.step_count):
             if self.steps[i].kernel != NULL and self.born == fork_generation:
-                cl.clReleaseKernel(self.steps[i].kernel)
+                self.rt.release_kernel(self.steps[i].kernel)
             free(self.steps[i].slots)
             free(self.steps[i].scalars)
         free(self.steps)
@@ -97,7 +95,8 @@ cdef class Invoker:
     cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1:
         cdef Arg arg
         cdef Program program
-        cdef cl_uint index = 0
+        cdef const runtime_t* rt = self.rt
+        cdef uint32_t index = 0
         cdef const char* value
         cdef int i, slot
         s.function = step.function
@@ -116,7 +115,7 @@ cdef class Invoker:
         for arg in step.args:
             if arg.kind == ARG_VALUE:
                 value = arg.value
-                check(cl.clSetKernelArg(s.kernel, index, len(arg.value), value), f"clSetKernelArg({index})")
+                require(rt, rt.set_arg(s.kernel, index, len(arg.value), value), f"setting argument {index}")
                 index += 1
             elif arg.kind == ARG_TICKET:
                 s.ticket_index = index
@@ -179,6 +178,7 @@ cdef class Invoker:
         cdef float narrow
         cdef double wide
         cdef void* event = NULL
+        cdef const runtime_t* rt = self.rt
         cdef bint new_scalars
         cdef bint profile = handle.profiling
         cdef double elapsed = 0
@@ -193,31 +193,31 @@ cdef class Invoker:
                 if b.serial == 0 or b.serial != a.serial:
                     a.serial = 0
                     if b.kind == SVM_MEMORY:
-                        check(cl.clSetKernelArgSVMPointer(s.kernel, a.index, b.ptr), "clSetKernelArgSVMPointer")
+                        require(rt, rt.set_svm(s.kernel, a.index, b.ptr), "setting a memory argument")
                     else:
-                        check(cl.clSetKernelArg(s.kernel, a.index, sizeof(void*), &b.ptr), "clSetKernelArg")
+                        require(rt, rt.set_arg(s.kernel, a.index, sizeof(void*), &b.ptr), "setting a memory argument")
                     a.serial = b.serial
                 start = b.offset + a.offset
                 if start != a.start:
                     a.start = -1
                     start = start // a.width
-                    check(cl.clSetKernelArg(s.kernel, a.index + 1, sizeof(int64_t), &start), "clSetKernelArg")
+                    require(rt, rt.set_arg(s.kernel, a.index + 1, sizeof(int64_t), &start), "setting an offset")
                     a.start = b.offset + a.offset
             if new_scalars:
                 for j in range(s.scalar_count):
                     wide = scalars[s.scalars[j].which]
                     narrow = <float> wide
-                    check(cl.clSetKernelArg(s.kernel, s.scalars[j].index, s.scalars[j].width,
-                                            <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
-                          "clSetKernelArg")
+                    require(rt, rt.set_arg(s.kernel, s.scalars[j].index, s.scalars[j].width,
+                                           <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
+                            "setting a number")
             if s.ticket_index >= 0:
                 tickets += 1 << 16
-                check(cl.clSetKernelArg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "clSetKernelArg")
-            check(cl.clEnqueueNDRangeKernel(handle.queue_ptr, s.kernel, s.dims, NULL, s.global_size,
-                                            NULL if s.choose_local else s.local_size, 0, NULL,
-                                            &event if profile else NULL), "clEnqueueNDRangeKernel")
+                require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "setting a ticket")
+            require(rt, rt.enqueue(handle.queue_ptr, s.kernel, s.dims, s.global_size,
+                                   NULL if s.choose_local else s.local_size, &event if profile else NULL),
+                    "launching a kernel")
             if profile:
-                elapsed += _event_ms(event)
+                elapsed += _event_ms(rt, event)
         if last == self.step_count:
             memcpy(self.scalars, scalars, sizeof(self.scalars))
             self.scalars_bound = True
@@ -226,19 +226,14 @@ cdef class Invoker:
         return 0
 
 
-cdef double _event_ms(void* event) except? -1:
+cdef double _event_ms(const runtime_t* rt, void* event) except? -1:
     """Wait for a kernel and return its time; releases the event."""
-    cdef cl_ulong start = 0, end = 0
-    cdef cl_int code
+    cdef double ms = 0
+    cdef int32_t code
     with nogil:
-        code = cl.clWaitForEvents(1, &event)
-        if code == 0:
-            code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, 8, &start, NULL)
-        if code == 0:
-            code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, 8, &end, NULL)
-        cl.clReleaseEvent(event)
-    check(code, "reading a kernel's time")
-    return <double> (end - start) * 1e-6
+        code = rt.elapsed(event, &ms)
+    require(rt, code, "reading a kernel's time")
+    return ms
 
 
 cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
@@ -406,11 +401,11 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
                 if slot < count:
                     kept.append(bind_device(data, name, problem.tensor[slot],
                                             &held.layout if problem.tensor[slot] != NULL else NULL, held.need,
-                                            problem.written >> slot & 1, dev.shares_memory,
-                                            <void*> dev.context_ptr, &fresh))
+                                            problem.written >> slot & 1, &dev.place,
+                                            handle.queue_ptr, &fresh))
                 else:
-                    kept.append(bind_device(data, name, NULL, NULL, call.workspace_size, True, dev.shares_memory,
-                                            <void*> dev.context_ptr, &fresh))
+                    kept.append(bind_device(data, name, NULL, NULL, call.workspace_size, True, &dev.place,
+                                            handle.queue_ptr, &fresh))
                 if held.width > 1 and fresh.b.offset % held.width:  # tensors were looked at, other memory was not
                     raise BadParmError("misaligned offset", name, fresh.b.offset, f"multiple of {held.width}")
                 place[slot] = 1 - held.current
@@ -465,13 +460,13 @@ cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name)
         return None
     acquire(&handle.lock)
     try:
-        _keep = bind_device(data, name, problem.tensor[slot], layout, s.need, False, handle.device.shares_memory,
-                            <void*> handle.device.context_ptr, &bound)
+        _keep = bind_device(data, name, problem.tensor[slot], layout, s.need, False, &handle.device.place,
+                            handle.queue_ptr, &bound)
         if s.width > 1 and bound.b.offset % s.width:
             raise BadParmError("misaligned offset", name, bound.b.offset, f"multiple of {s.width}")
         _require_ready(handle, invoker)  # looking at `data` may run Python code
         if invoker.solution.constant > 0:
-            arena = make_arena(invoker.slot[count].need, <void*> handle.device.context_ptr, None, None, None)
+            arena = make_arena(invoker.slot[count].need, &handle.device.place, None, None, None)
             slots[count] = &arena.binding
             invoker._run_device(handle, slots, invoker.scalars, 0, invoker.solution.constant)
             handle.finish()

@@ -3,7 +3,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from ._opencl cimport CL_MEM_REFERENCE_COUNT, cl, cl_uint
+from ._opencl cimport CL_MEM_REFERENCE_COUNT, cl, cl_uint, opencl
+from ._runtime cimport place_t
 from miopyx.values._types cimport MX_AXES, mx_tensor
 
 # What a binding holds.
@@ -12,10 +13,11 @@ cdef enum:
     HOST_MEMORY = 1
     CL_MEMORY = 2
     SVM_MEMORY = 3
+    CUDA_MEMORY = 4
 
 cdef struct binding_t:
     void* ptr            # address or cl_mem
-    int64_t offset       # bytes from there (OpenCL only)
+    int64_t offset       # bytes from there (devices only)
     int64_t size         # bytes from ptr + offset on
     int kind
     bint temporary       # a cl_mem around host memory, made for this call
@@ -65,6 +67,11 @@ cdef inline bint is_bound(const bound_t* s, object data) noexcept:
     return s.memory != NULL and s.memory.owner == <const PyObject*> data and s.shape == NULL
 
 
+cdef inline int device_memory(const place_t* place) noexcept:
+    """What a binding holds whose memory the runtime itself made."""
+    return CL_MEMORY if place.rt == &opencl else CUDA_MEMORY
+
+
 cdef uint64_t next_serial() noexcept
 cdef int raise_released(object data, str name) except -1
 cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept
@@ -72,6 +79,8 @@ cdef object is_bound_array(const bound_t* s, object data, str name)
 cdef object bind_host(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
                       bint output, binding_t* out)
 cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
-                        bint output, bint shares_memory, void* context, bound_t* out)
+                        bint output, const place_t* place, void* queue, bound_t* out)
+cdef object bind_address(int64_t address, int64_t size, int64_t need, str name, const mx_tensor* tensor,
+                         const place_t* place, binding_t* out)
 cdef int unbind(bound_t* s) noexcept
 cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil

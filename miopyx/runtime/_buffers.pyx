@@ -21,7 +21,7 @@ cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -29,9 +29,14 @@ from miopyx.values._args cimport to_int64
 from miopyx.problem._descriptors cimport type_size
 from ._opencl cimport (
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong,
-    fork_generation,
+    CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong, opencl,
 )
+from ._cuda cimport (
+    CU_MEMORYTYPE_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Buffer,
+    check as cuda_check, cu, cuda, queue_t, wait_for,
+)
+from ._runtime cimport fork_generation, place_t
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
 )
@@ -498,18 +503,22 @@ cdef object is_bound_array(const bound_t* s, object data, str name):
 
 
 cdef object bind_device(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
-                        bint output, bint shares_memory, void* context, bound_t* out):
+                        bint output, const place_t* place, void* queue, bound_t* out):
     """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
 
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps host memory where it
     is, and an Array's buffer, which another thread may take from it: the caller holds it until the call is over.
+    `queue` waits for whoever still writes the memory, where that is said.
     """
     cdef cl_int code = 0
     cdef memory_t scratch
     cdef memory_t* memory
+    cdef void* context = place.context
     cdef binding_t* b = &out.b
     unbind(out)
     b.temporary, b.serial = False, 0
+    if place.rt != &opencl:
+        return _bind_cuda(data, name, tensor, layout, need, output, place, queue, b)
     if type(data) is buffer_type:
         memory = _memory_of(data, name, context, &scratch)
         _bind(memory, 0, need, name, tensor, output, context, b)
@@ -558,7 +567,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
         b.ptr, b.offset, b.size, b.kind = <void*> <uintptr_t> pointer, 0, size, SVM_MEMORY
         b.root, b.root_offset = NULL, <int64_t> <uintptr_t> pointer
         return data
-    if not shares_memory:
+    if not place.shares_memory:
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
     held = bind_host(data, name, tensor, layout, need, output, b)
@@ -567,6 +576,160 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     check(code, "clCreateBuffer over host memory")
     b.kind, b.temporary = CL_MEMORY, True
     return held
+
+
+# CUDA's memory
+
+cdef enum:
+    BASE = 256   # to what an address is cut off where a kernel is told of it; the rest is the offset that it counts from
+
+cdef dict _cuda_types = {}   # by what __cuda_array_interface__ calls them
+
+
+cdef class _Dtype:
+    """As much of a NumPy dtype as _check_array asks for, of a type that NumPy has no name of."""
+
+    cdef readonly str name, str
+    cdef readonly int itemsize
+    cdef readonly bint isnative
+
+    def __init__(self, name, int itemsize):
+        self.name, self.str, self.itemsize, self.isnative = name, name, itemsize, True
+
+
+cdef object _type_of(str typestr, const mx_tensor* tensor):
+    """The dtype that a text names; two bytes without a meaning are bfloat16, one byte is a float8, where wanted."""
+    dtype = _cuda_types.get(typestr)
+    if dtype is None:
+        dtype = _cuda_types[typestr] = numpy.dtype(typestr)
+    if dtype.kind == "V" and tensor != NULL and dtype.itemsize == type_size(<int> tensor.type) < 4:
+        expected = enums.TYPE_NAMES[tensor.type]
+        if expected == "bfloat16" or expected.startswith("float8"):
+            return _Dtype(expected, dtype.itemsize)
+    return dtype
+
+
+cdef object _bind_cuda(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,
+                       bint output, const place_t* place, void* queue, binding_t* out):
+    """`bind_device` for CUDA: buffers of ours, addresses, and what has `__cuda_array_interface__`."""
+    cdef Buffer buffer
+    cdef int64_t address, size = 0, last = 0
+    cdef uint64_t stream
+    if type(data) is Buffer:
+        buffer = <Buffer> data
+        if buffer.address == 0:
+            raise_released(data, name)
+        if buffer.ordinal != place.ordinal:
+            raise BadParmError("memory of another device", name, data, f"memory of cuda:{place.ordinal}")
+        _require_size(buffer.size, need, name)
+        return _take_address(buffer.address, buffer.size, name, tensor, out)
+    if data is None or isinstance(data, type):
+        raise BadParmError("null" if data is None else "a class", name, data, "memory of the device")
+    if isinstance(data, int) and not isinstance(data, bool):
+        return bind_address(to_int64(data, name), -1, need, name, tensor, place, out)
+    try:
+        interface = getattr(data, "__cuda_array_interface__", None)
+        if interface is None:
+            raise BadParmError("no memory of CUDA", name, type(data).__name__,
+                               "an array with __cuda_array_interface__: handle.upload(array)")
+        shape, strides = tuple(interface["shape"]), interface.get("strides")
+        address, read_only = interface["data"]
+        dtype = _type_of(interface["typestr"], tensor)
+        width = dtype.itemsize
+        if interface.get("mask") is not None:
+            raise BadParmError("a masked array", name, type(data).__name__, "an array without a mask")
+        for i, length in enumerate(shape):
+            if length <= 0:
+                raise BadParmError("array is empty", name, shape, ">= 1 element")
+            if strides is not None:
+                if strides[i] < 0:
+                    raise BadParmError("negative stride", name, strides, ">= 0")
+                last += (length - 1) * strides[i]
+        if strides is None:
+            size = width
+            for length in shape:
+                size *= length
+        else:
+            strides, size = tuple(strides), last + width
+            if _is_packed(shape, strides, width):
+                strides = None
+        given = interface.get("stream")
+    except BadParmError:
+        raise
+    except Exception as e:  # PyTorch refuses tensors that require a gradient, say; others describe themselves wrongly
+        why = str(e).partition("\n")[0]
+        raise BadParmError(f"its memory cannot be had: {why}", name, type(data).__name__,
+                           "a valid __cuda_array_interface__") from None
+    if output and read_only:
+        raise BadParmError("array is read-only", name, type(data).__name__, "a writable array")
+    if tensor != NULL:
+        _check_array(dtype, shape, strides, name, tensor, layout.rank)
+    elif strides is not None:
+        raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
+    bind_address(address, size, need, name, tensor, place, out)
+    if given is not None and queue != NULL:  # by its protocol we wait for it
+        stream = to_int64(given, name)
+        if stream != <uint64_t> (<queue_t*> queue).stream and not (stream == 1 and (<queue_t*> queue).stream == NULL):
+            cuda_check(wait_for(queue, <void*> <uintptr_t> stream), "waiting for an array's stream")
+    return data
+
+
+cdef bint _is_packed(tuple shape, tuple strides, int64_t step) except -1:
+    cdef Py_ssize_t i
+    for i in range(len(shape) - 1, -1, -1):
+        if shape[i] != 1 and strides[i] != step:
+            return False
+        step *= shape[i]
+    return True
+
+
+cdef object bind_address(int64_t address, int64_t size, int64_t need, str name, const mx_tensor* tensor,
+                         const place_t* place, binding_t* out):
+    """Write to `out` memory that an address names, after CUDA's driver was asked what lies there.
+
+    A negative size is the driver's to say.
+    """
+    cdef int32_t attributes[5]
+    cdef void* values[5]
+    cdef uint32_t kind = 0, managed = 0
+    cdef int32_t ordinal = -1
+    cdef uint64_t start = 0
+    cdef size_t bytes = 0
+    cdef int count = 5 if size < 0 else 3
+    attributes[:] = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                     CU_POINTER_ATTRIBUTE_RANGE_SIZE]
+    values[0], values[1], values[2], values[3], values[4] = &kind, &ordinal, &managed, &start, &bytes
+    if address <= 0:
+        raise BadParmError("null" if address == 0 else "not an address", name, address, "memory of the device")
+    cuda_check(cu.cuPointerGetAttributes(count, attributes, values, <uint64_t> address), "cuPointerGetAttributes")
+    if kind != CU_MEMORYTYPE_DEVICE and not managed:
+        raise BadParmError("no memory of CUDA: released, of the host, or none", name, hex(address),
+                           f"memory of cuda:{place.ordinal}")
+    if ordinal != place.ordinal and not managed:
+        raise BadParmError("memory of another device", name, f"cuda:{ordinal}", f"cuda:{place.ordinal}")
+    if size < 0:
+        size = <int64_t> (start + bytes) - address
+    _require_size(size, need, name)
+    return _take_address(address, size, name, tensor, out)
+
+
+cdef object _take_address(int64_t address, int64_t size, str name, const mx_tensor* tensor, binding_t* out):
+    if tensor != NULL and address % type_size(<int> tensor.type):
+        raise BadParmError("misaligned address", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
+    out.offset = address % BASE
+    out.ptr, out.size, out.kind = <void*> <uintptr_t> (address - out.offset), size, CUDA_MEMORY
+    out.root, out.root_offset, out.temporary, out.serial = NULL, address, False, 0
+    return None
+
+
+def address_on_cuda(data, str name, int64_t need, int ordinal, size_t queue):
+    """Return the address of at least `need` bytes of a CUDA device, as a call would take them."""
+    cdef place_t place
+    cdef binding_t out
+    place.rt, place.context, place.ordinal, place.shares_memory = &cuda, NULL, ordinal, False
+    _bind_cuda(data, name, NULL, NULL, need, False, &place, <void*> queue, &out)
+    return out.root_offset
 
 
 cdef int _remember(bound_t* out, memory_t* memory) noexcept:

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 
+from ._runtime cimport Program as Contract, runtime_t
+
 ctypedef int32_t cl_int
 ctypedef uint32_t cl_uint
 ctypedef uint64_t cl_ulong
@@ -56,17 +58,11 @@ cdef struct cl_table:
     cl_int (*clGetCommandQueueInfo)(void*, cl_uint, size_t, void*, size_t*) noexcept nogil
 
 cdef cl_table cl
-
-# OpenCL does not survive fork: what was made under another generation must not be used, nor given back to the driver,
-# which may wait for threads that the child does not have.
-cdef long long fork_generation
+cdef runtime_t opencl
 
 cdef int check(cl_int code, str call) except -1
 
 
-cdef class Program:
+cdef class Program(Contract):
     cdef void* ptr
     cdef void* device
-    cdef long long born
-
-    cdef void* kernel(self, bytes name) except NULL

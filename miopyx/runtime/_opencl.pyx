@@ -5,9 +5,10 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
-import os
-
+from libc.stdint cimport uint32_t
 from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
+
+from ._runtime cimport fork_generation
 
 from miopyx.errors import UnknownError, from_opencl
 
@@ -15,14 +16,6 @@ cdef extern from "<dlfcn.h>":
     int RTLD_NOLOAD
 
 cdef bint loaded = False
-
-
-def _after_fork_in_child():
-    global fork_generation
-    fork_generation += 1
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 cdef int check(cl_int code, str call) except -1:
@@ -51,7 +44,34 @@ def load(str extension_path):
     cdef Py_ssize_t i
     for i, name in enumerate(ENTRY_POINTS):
         slot[i] = _symbol(lib, name, name != b"clSetKernelArgSVMPointer")
+    # What fits the contract as it is, and below what does not.
+    opencl.set_arg, opencl.set_svm = cl.clSetKernelArg, cl.clSetKernelArgSVMPointer
+    opencl.release_kernel, opencl.finish = cl.clReleaseKernel, cl.clFinish
+    opencl.retain_queue, opencl.release_queue = cl.clRetainCommandQueue, cl.clReleaseCommandQueue
+    opencl.retain, opencl.release = cl.clRetainMemObject, cl.clReleaseMemObject
+    opencl.enqueue, opencl.elapsed, opencl.allocate, opencl.fail = _enqueue, _elapsed, _allocate, check
     loaded = True
+
+
+cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,
+                     void** event) noexcept nogil:
+    return cl.clEnqueueNDRangeKernel(queue, kernel, dims, NULL, global_size, local_size, 0, NULL, event)
+
+
+cdef cl_int _elapsed(void* event, double* ms) noexcept nogil:
+    cdef cl_ulong start = 0, end = 0
+    cdef cl_int code = cl.clWaitForEvents(1, &event)
+    if code == 0:
+        code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, 8, &start, NULL)
+    if code == 0:
+        code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, 8, &end, NULL)
+    cl.clReleaseEvent(event)
+    ms[0] = <double> (end - start) * 1e-6
+    return code
+
+
+cdef void* _allocate(void* context, size_t size, cl_int* code) noexcept nogil:
+    return cl.clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, code)
 
 
 # In the order of cl_table, whose members are all pointers.
@@ -72,25 +92,20 @@ cdef enum:
     CL_KERNEL_WORK_GROUP_SIZE = 0x11B0
 
 
-cdef class Program:
+cdef class Program(Contract):
     """A built cl_program for one device."""
-
-    def __cinit__(self):
-        self.born = fork_generation
 
     def __dealloc__(self):
         if self.ptr != NULL and self.born == fork_generation:
             cl.clReleaseProgram(self.ptr)
 
     cdef void* kernel(self, bytes name) except NULL:
-        """Create a kernel; the caller releases it."""
         cdef cl_int code = 0
         cdef void* kernel = cl.clCreateKernel(self.ptr, name, &code)
         check(code, f"clCreateKernel({name.decode()})")
         return kernel
 
     def binary(self):
-        """Return the device's binary, or None where the driver gives none, as in a child of fork."""
         cdef size_t size = 0
         cdef unsigned char* data
         cdef cl_int code
@@ -107,7 +122,6 @@ cdef class Program:
         return bytes(payload) if code == 0 else None
 
     def work_group_limit(self, str name):
-        """Return the largest work-group of a kernel on this device (CL_KERNEL_WORK_GROUP_SIZE)."""
         cdef size_t limit = 0
         cdef void* kernel = self.kernel(name.encode())
         try:

@@ -32,7 +32,8 @@ from miopyx.errors import InternalError, MIOpenError
 from miopyx.values import config, logs
 from miopyx.values.digests import blake2b
 
-from . import _opencl
+from . import _cuda, _opencl
+from ._runtime import Program
 
 if TYPE_CHECKING:
     from miopyx._core import Device
@@ -50,7 +51,7 @@ _log = logging.getLogger("miopyx")
 class _Later(NamedTuple):
     """An entry that is not written yet."""
 
-    program: _opencl.Program
+    program: Program
     folder: Path
     head: bytes
 
@@ -75,7 +76,7 @@ def source(file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def build(device: Device, file: str, options: str) -> _opencl.Program:
+def build(device: Device, file: str, options: str) -> Program:
     """Return the program of a kernel file for a device, from the cache where it is there.
 
     Raises
@@ -88,8 +89,10 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
         return program
     text = source(file).encode()
     try:
-        program = _opencl.program_from_source(device.context_address, device.device_address, text,
-                                              f"{options}{_known_of(device.info)}".encode())
+        context, compiler = _compiler(device)
+        program = _opencl.program_from_source(context, compiler, text, f"{options}{_known_of(device.info)}".encode())
+        if device.info.cuda >= 0:
+            return _adopt(device, file, options, program.binary() or b"")
         if _SM_90A in options.split():
             program = _load(device, options, _for_sm_90a(program.binary() or b""))
     except MIOpenError as e:
@@ -108,13 +111,28 @@ def build(device: Device, file: str, options: str) -> _opencl.Program:
     return program
 
 
+def _compiler(device: Device) -> tuple[int, int]:
+    """Return cl_context and cl_device_id of who compiles for a device."""
+    if device.info.cuda < 0:
+        return device.context_address, device.device_address
+    from miopyx.device import devices
+
+    _opencl.load(devices.loader_path())
+    return devices.compiler(device.info)
+
+
+def _adopt(device: Device, file: str, options: str, ptx: bytes) -> Program:
+    """Load and store what OpenCL compiled for CUDA: what OpenCL would store for the same device."""
+    return adopt(device, file, options, _for_sm_90a(ptx) if _SM_90A in options.split() else ptx.rstrip(b"\0"))
+
+
 def _known_of(info: DeviceInfo) -> str:
     """What kernels may ask about a device: NVIDIA's compiler does not say which instructions there are."""
     return f" -D MX_SM={info.isa[2:]}" if info.isa.startswith("sm") and info.isa[2:].isdigit() else ""
 
 
 @atexit.register
-def store(some: Collection[_opencl.Program] | None = None) -> None:
+def store(some: Collection[Program] | None = None) -> None:
     """Write the entries that are not written yet, of some programs or of all."""
     wanted = {id(program) for program in some or ()}
     for path, entry in list(_later.items()):
@@ -149,7 +167,7 @@ def _for_sm_90a(ptx: bytes) -> bytes:
     return re.sub(rb"\.target sm_90\b", b".target sm_90a", ptx.rstrip(b"\0").replace(b"//@", b""))
 
 
-def cached(device: Device, file: str, options: str) -> _opencl.Program | None:
+def cached(device: Device, file: str, options: str) -> Program | None:
     """Return the program as the cache has it, None where it has not or the driver refuses what it once made."""
     folder = _folder()
     if folder is None:
@@ -167,7 +185,7 @@ def cached(device: Device, file: str, options: str) -> _opencl.Program | None:
         return None
 
 
-def adopt(device: Device, file: str, options: str, binary: bytes) -> _opencl.Program:
+def adopt(device: Device, file: str, options: str, binary: bytes) -> Program:
     """Return the program of a binary that another process just built for this device, and store it.
 
     Raises
@@ -187,8 +205,12 @@ def identity(info: DeviceInfo) -> dict[str, Any]:
     """Return what tells a device and its driver from all others whose binaries it might not run.
 
     The library's size and time stand for its content: two builds of one runtime may report the same version.  The
-    instruction set tells CPUs apart that virtual machines give the same name.
+    instruction set tells CPUs apart that virtual machines give the same name.  NVIDIA's binaries are PTX, which its
+    driver's version settles: so OpenCL and CUDA share them, and CUDA finds them where there is no OpenCL.
     """
+    if info.runtime == "nvidia":
+        return {"platform": "NVIDIA CUDA", "platform version": "", "device": info.device_name, "isa": info.isa,
+                "driver": info.driver_version, "library": []}
     library: list[Any] = [info.library]
     with contextlib.suppress(OSError):
         status = os.stat(info.library)
@@ -216,7 +238,9 @@ def read_entry(path: Path, head: bytes) -> bytes | None:
     return binary
 
 
-def _load(device: Device, options: str, binary: bytes) -> _opencl.Program:
+def _load(device: Device, options: str, binary: bytes) -> Program:
+    if device.info.cuda >= 0:
+        return _cuda.program_from_ptx(device.context_address, binary)
     return _opencl.program_from_binary(device.context_address, device.device_address, binary, options.encode())
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from miopyx.device import devices, icd
+from miopyx.device import cuda, devices, icd
 from miopyx.errors import MIOpenError
 from miopyx.values import config
 
@@ -72,6 +72,7 @@ def report() -> dict[str, Any]:
         "host": {"isa": devices.host_isa(), "threads": config.num_threads()},
         "loader": devices.loader_library(),
         "devices": found,
+        "cuda": _cuda(),
         "taken": taken.name if taken else None,
         "taken_why": why,
         "runtimes": [runtime._asdict() for runtime in icd.runtimes()],
@@ -81,6 +82,17 @@ def report() -> dict[str, Any]:
         "databases": db.report(),
         "environment": environment,
     }
+
+
+def _cuda() -> dict[str, Any]:
+    """Return what CUDA's driver has, or why it has nothing."""
+    problem = cuda.problem()
+    found = [] if problem else cuda.devices()
+    rows = []
+    for info in found:
+        twin = devices.compiling_twin(info)
+        rows.append({**_plain(info), "compiler": twin.name if twin else None})
+    return {"library": cuda.library(), "problem": problem, "devices": rows}
 
 
 def _plain(info: devices.DeviceInfo) -> dict[str, Any]:
@@ -171,6 +183,12 @@ def text(found: dict[str, Any]) -> str:
               for row in rows]
     lines += ["", f"* Handle() takes {found['taken']}: {found['taken_why']}" if found["taken"]
               else f"Handle() fails: {found['taken_why']}"]
+    if found["cuda"]["problem"]:
+        lines.append(f"no CUDA: {found['cuda']['problem']}")
+    for entry in found["cuda"]["devices"]:
+        lines.append(f"cuda:{entry['cuda']}: {entry['name']}, {entry['device_name']}, driver {entry['driver_version']}"
+                     "; " + ("OpenCL compiles for it" if entry["compiler"] else
+                        "no OpenCL device compiles for it: it runs what the cache of programs has"))
     for runtime in found["runtimes"]:
         name = f"{runtime['name']} {runtime['version']}".rstrip()
         lines.append(f"{name}: {'' if runtime['usable'] else 'not usable: '}{runtime['state']}")

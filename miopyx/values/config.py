@@ -94,6 +94,7 @@ def _declare(name: str, parse: Callable[[str], Any], default: Any, meaning: str)
 
 
 _declare("MIOPYX_DEVICE", str, "", "the device of Handle() and miopenCreate(): a name as `miopyx doctor` prints it")
+_declare("MIOPYX_LIBCUDA", str, "", "file of CUDA's driver; empty: libcuda.so.1, as the system's linker finds it")
 _declare("MIOPYX_CACHE_DIR", str, "", "folder of the caches; empty: the user's cache folder of the platform")
 _declare("MIOPYX_CACHE", parse_bool, True, "0: keep no caches on disk")
 _declare("MIOPYX_CACHE_MB", parse_count, 512, "MiB of built programs kept on disk; the longest unused go first")

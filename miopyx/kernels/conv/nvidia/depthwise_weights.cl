@@ -44,6 +44,7 @@
 #define N_BLOCKS ((S + 7) / 8)
 #define N_OWN (N_BLOCKS > 1 && STEP_H * M_BLOCKS == 1 ? 2 : 1)
 #define PARTS ((N_BLOCKS + N_OWN - 1) / N_OWN)
+#define SUMS (STEP_H * M_BLOCKS * N_OWN * 32) /* of a work-item, 64 at most */
 #define THREADS (32 * OCTETS * PARTS)
 #define WIDE (16 * STEPS)
 #define X_ROWS (ROWS * STEP_H)
@@ -83,6 +84,15 @@ static inline mx_stage mx_next_stage(mx_stage s, int end, const mx_nv_depthwise 
         return s;
     }
     return mx_begin_rows(s.row + s.stop - s.first, end, g);
+}
+
+/* Where sum number i of a lane is in 8 channels' weights, -1 where it is none. */
+static inline int mx_place_of_sum(int i, int lane, int part)
+{
+    const int behind = i / (N_OWN * 32) % M_BLOCKS * 16 + i / 2 % 2 * 8 + (lane >> 2);
+    const int r = behind * STEP_H + i / (SUMS / STEP_H);
+    const int s = (part * N_OWN + i / 32 % N_OWN) * 8 + (lane & 3) * 2 + i % 2;
+    return r < R && s < S ? i / 4 % 8 * (R * S) + r * S + s : -1;
 }
 
 /* One sum over rows `row` to `end` - 1, without what is outside x. */
@@ -185,8 +195,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_d
 
     float sums[STEP_H][M_BLOCKS][N_OWN][8][4];
 #pragma unroll
-    for (int i = 0; i < STEP_H * M_BLOCKS * N_OWN * 32; i++)
-        sums[i / (M_BLOCKS * N_OWN * 32)][i / (N_OWN * 32) % M_BLOCKS][i / 32 % N_OWN][i / 4 % 8][i % 4] = 0;
+    for (int i = 0; i < SUMS; i++)
+        sums[i / (SUMS / STEP_H)][i / (N_OWN * 32) % M_BLOCKS][i / 32 % N_OWN][i / 4 % 8][i % 4] = 0;
     /* The lane's pixel among eight, row of dy and tap: of a block's first ones. */
     const int k = (lane & 3) * 2, line = lane >> 2;
     int slot = 0, buffer = 0;
@@ -251,23 +261,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_d
     if (first >= g.channels)
         return;
     partial += partial_offset + ((long)split * g.channels + first) * (R * S);
+    ulong again = 0;
 #pragma unroll
-    for (int i = 0; i < STEP_H; i++)
-#pragma unroll
-        for (int m = 0; m < M_BLOCKS; m++)
-#pragma unroll
-            for (int own = 0; own < N_OWN; own++)
-#pragma unroll
-                for (int c = 0; c < 8; c++)
-#pragma unroll
-                    for (int l = 0; l < 4; l++) {
-                        const int behind = m * 16 + line + l / 2 * 8, r = behind * STEP_H + i;
-                        const int s = (part * N_OWN + own) * 8 + k + l % 2;
-                        float sum = sums[i][m][own][c][l];
-                        if (r >= R || s >= S)
-                            continue;
-                        if (!isfinite(sum))
-                            sum = mx_exactly(X + first + c, Y + first + c, g, begin, end, r, s);
-                        partial[c * (R * S) + r * S + s] = sum;
-                    }
+    for (int i = 0; i < SUMS; i++) {
+        const int place = mx_place_of_sum(i, lane, part);
+        const float sum = sums[i / (SUMS / STEP_H)][i / (N_OWN * 32) % M_BLOCKS][i / 32 % N_OWN][i / 4 % 8][i % 4];
+        if (place >= 0 && !isfinite(sum))
+            again |= 1ul << i;
+        else if (place >= 0)
+            partial[place] = sum;
+    }
+#pragma unroll 1
+    for (int i = 0; again != 0; i++, again >>= 1)
+        if (again & 1) {
+            const int place = mx_place_of_sum(i, lane, part), c = place / (R * S), tap = place % (R * S);
+            partial[place] = mx_exactly(X + first + c, Y + first + c, g, begin, end, tap / S, tap % S);
+        }
 }

@@ -10,7 +10,7 @@ import re
 
 import pytest
 from cases_reader import grouped_case
-from solver_checks import Example, check, check_twice, problem_of
+from solver_checks import Example, check, check_inf_and_nan, check_twice, problem_of
 from test_nvidia_pairs_plainly import without_ptx
 
 from miopyx.runtime import programs
@@ -74,8 +74,9 @@ MULTIPLY = """
         for (int e = 0; e < 32; e++) { \\
             const int line_d = lane / 4 + e % 4 / 2 * 8, column_d = lane % 4 * 2 + e % 2, of = item - lane; \\
             for (int z = 0; z < 16; z++) \\
-                (d)[e / 4][e % 4] += VALUE(words[of + line_d % 8 * 4 + z % 8 / 2][e / 4 * 4 + line_d / 8 + z / 8 * 2], z % 2) \\
-                                   * VALUE(words[of + column_d * 4 + z % 8 / 2][32 + e / 4 * 2 + z / 8], z % 2); \\
+                (d)[e / 4][e % 4] += \\
+                    VALUE(words[of + line_d % 8 * 4 + z % 8 / 2][e / 4 * 4 + line_d / 8 + z / 8 * 2], z % 2) * \\
+                    VALUE(words[of + column_d * 4 + z % 8 / 2][32 + e / 4 * 2 + z / 8], z % 2); \\
         } \\
         barrier(CLK_LOCAL_MEM_FENCE); \\
     } while (0)
@@ -102,10 +103,19 @@ def plain_handle(request, monkeypatch, cpu, pretend):
                    extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
-def test_every_element_by_a_plain_kernel(plain_handle, host, rng, name, dtype):
-    check(plain_handle, Example(CASES[name], dtype, "channels last", rng, host), 2, registry.BY_NAME[SOLVER], rng)
+def test_every_element_by_a_plain_kernel(plain_handle, host, rng, name):
+    """Half of them in buffers that begin at an odd element."""
+    dtype = ("float16", "bfloat16")[rng.integers(2)]
+    example = Example(CASES[name], dtype, "channels last", rng, host, shift=int(rng.integers(2)))
+    check(plain_handle, example, 2, registry.BY_NAME[SOLVER], rng)
+
+
+@pytest.mark.parametrize("name", ["7x7", "5x5 with stride 2", "few rows a split"])
+def test_inf_and_nan_by_a_plain_kernel(plain_handle, host, rng, name):
+    """Beside padding, and beside the zeros between splits and images."""
+    example = Example(CASES[name], "float16", "channels last", rng, host)
+    check_inf_and_nan(plain_handle, example, 2, registry.BY_NAME[SOLVER], rng, 1e-2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -114,4 +124,6 @@ def test_every_element(handle, host, rng, name, dtype):
     solver = registry.BY_NAME[SOLVER]
     if solver.why_not(handle.device, problem_of(CASES["7x7"], dtype, "channels last", 2)) is not None:
         pytest.skip("needs NVIDIA's tensor cores")
-    check_twice(handle, Example(CASES[name], dtype, "channels last", rng, host), 2, solver, rng)
+    for shift in range(2):
+        check_twice(handle, Example(CASES[name], dtype, "channels last", rng, host, shift=shift), 2, solver, rng)
+    check_inf_and_nan(handle, Example(CASES[name], dtype, "channels last", rng, host), 2, solver, rng, 1e-2)

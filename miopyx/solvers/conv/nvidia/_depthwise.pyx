@@ -99,6 +99,7 @@ cdef class NvDepthwiseWrw(_NvSolver):
     def __cinit__(self):
         self.id, self.name, self.direction = 1194, "NvDepthwiseWrw", MX_BACKWARD_WEIGHTS
         self.algorithm = DIRECT
+        self.dynamic = False  # strips have as many columns as fill the rows
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef tile_t t
@@ -138,7 +139,8 @@ cdef class NvDepthwiseWrw(_NvSolver):
         cdef int64_t taps = p.w.len[3] * p.w.len[4], splits = ceil_div(g.rows, g.each)
         spec = KernelSpec(
             "conv/nvidia/depthwise_weights.cl", "conv_nvidia_depthwise_weights", X_TYPE=type_token(p.w.type),
-            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], OCTETS=t.octets, ROWS=t.rows, STEPS=t.steps)
+            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], OCTETS=t.octets, ROWS=t.rows,
+            STEPS=t.steps)
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         return Solution([Step(spec, args, (g.sets * splits * t.threads,), (t.threads,)),

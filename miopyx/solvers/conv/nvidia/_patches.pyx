@@ -1,7 +1,7 @@
 """Convolutions whose filters meet x patch by patch, without overlap or gaps: a 1x1 of a copy of x.
 
-The copy's channels are the pixels of a patch, in the order in which a filter of w has its own, so that w is the 1x1's as
-it lies.  The solvers by wgmma multiply; their steps take the copy for x.
+The copy's channels are the pixels of a patch, in the order in which a filter of w has its own, so that w is the 1x1's
+as it lies.  The solvers by wgmma multiply; their steps take the copy for x.
 """
 
 from libc.stdint cimport int64_t
@@ -16,7 +16,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    INT_LIMIT, ConvSolver, is_channels_last, span, spatial_size, stride_of, type_token,
+    INT_LIMIT, ConvSolver, is_channels_last, span, spatial_size, type_token,
 )
 from ._common cimport ALIGN, _NvSolver, divisor, has_wgmma, mx_divisor, tensor_cores
 
@@ -24,6 +24,8 @@ from ._pairs import NvPairsBwd, NvPairsFwd, NvPairsWrw
 from ._wgmma import NvWgmmaBwd, NvWgmmaFwd, NvWgmmaWrw
 
 cdef enum:
+    ENOUGH = 64            # channels of x, which fill slices of a tap by themselves
+    LEAST = 128            # channels of the copy: with fewer, copying takes longer than what it saves
     VECTOR_BYTES = 16
     MOST_RUNS = 4          # vectors of a work-item
 
@@ -177,6 +179,10 @@ cdef class _NvPatches(_NvSolver):
             return "needs wgmma"
         if not _are_patches(p):
             return "no patches"
+        if p.x.len[1] >= ENOUGH:
+            return "many channels"
+        if p.x.len[1] * spatial_size(&p.w) < LEAST:
+            return "small patches"
         if not _follow(&p.w, False, patch) and not _follow(&p.w, True, patch):
             return "gaps in the filters"
         if span(&p.x) > INT_LIMIT:

@@ -94,7 +94,7 @@ cdef mx_nv_depthwise _operands(Device dev, const mx_conv_problem* p, const tile_
 
 
 cdef class NvDepthwiseWrw(_NvSolver):
-    """Backward weights, depthwise, in 16 bits: each channel's rows as products of matrices, split-K, one more launch."""
+    """Backward weights, depthwise, in 16 bits: each channel's rows as matrix products, split-K, one more launch."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1194, "NvDepthwiseWrw", MX_BACKWARD_WEIGHTS

@@ -86,7 +86,7 @@ def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
 
 
-FEW, SHARE = 3, 4  # of a function's cases on an OpenCL CPU device: at least, and one of how many
+FEW, SHARE = 2, 6  # of a function's cases on an OpenCL CPU device: at least, and one of how many
 
 
 def _without(cases, number):
@@ -139,6 +139,9 @@ def pytest_collection_modifyitems(config, items):
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
     for cases in functions.values():
+        cases = [item for item in cases if item not in left_out]
+        if not cases:
+            continue
         parameters = cases[0].callspec.params if hasattr(cases[0], "callspec") else {}
         device = next((parameters[name] for name in DEVICES if name in parameters), None)
         some = cases[0].get_closest_marker("some")

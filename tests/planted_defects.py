@@ -3,7 +3,8 @@
 Each defect is one text of one file replaced by another.  The repository is copied and built (incrementally), then the
 test files that the defect's row names run on it, or with `--all` the whole fast suite; a defect is found where pytest
 fails or the build does.  They run without a defect first.  `--list` checks that each text still stands in its file
-exactly once.  A row whose text is gone needs a new one: the list is to stay thirty or more long and to touch every room.
+exactly once.  A row whose text is gone needs a new one: the list is to stay thirty or more long and to touch every
+room.
 
 Needs cmake, ninja and an environment with the package's build and test requirements.
 """

@@ -19,6 +19,7 @@ def record_of(problem, direction):
     return problem.handle.found[problem.struct(direction).key]
 
 
+@pytest.mark.some(2, host=6)
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=NAMES)
 @pytest.mark.parametrize("mode", [0, 1], ids=["conv", "trans"])
 def test_find_then_run(new_handle, rng, direction, mode):

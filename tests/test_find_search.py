@@ -125,7 +125,7 @@ def test_override_and_bad_values(again, rng, setting, caplog):
     assert Problem(again(), rng).plan(0, solution_id=solver.id).invoker.config == default
 
 
-@pytest.mark.some(4, host=8)
+@pytest.mark.some(2, host=8)
 @pytest.mark.parametrize(("value", "flag", "searched"), [
     ("NONE", False, False), ("NONE", True, False), ("DB_UPDATE", False, False), ("DB_UPDATE", True, True),
     ("SEARCH", False, False), ("SEARCH_DB_UPDATE", False, True), ("DB_CLEAN", False, False), ("DB_CLEAN", True, True),

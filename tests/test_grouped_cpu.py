@@ -53,7 +53,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape(cpu, host, rng, amount, name):
     """In float32 each direction in one layout of rows and one with channels last; now and then another type.

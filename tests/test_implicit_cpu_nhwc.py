@@ -47,6 +47,7 @@ def run(handle, host, case, dtype, direction, rng):
     check(handle, Example(case, dtype, "channels last", rng, host), direction, registry.BY_NAME[NAMES[direction]], rng)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(cpu, host, rng, name, dtype):

@@ -172,6 +172,7 @@ WAYS = ("descriptors", "handles", "handles_and_contexts", "new_plans", "plan_cal
         "algorithm", "queries", "changed_descriptors", "profiling", "errors")
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("way", WAYS)
 def test_cycles_leave_nothing_behind(device_name, way, rng):
     with miopyx.Handle(device_name) as handle:

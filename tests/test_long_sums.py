@@ -50,7 +50,7 @@ def check(handle, host, kind, terms, rng, most, solvers=registry.CONV):
 
 def test_on_a_cpu(cpu, host, rng):
     with miopyx.Handle(cpu.device.name) as handle:  # its workspaces go with it
-        seen = check(handle, host, "cpu", 1_000_000, rng, 2)
+        seen = check(handle, host, "cpu", 200_000, rng, 2)
     families = {name.removesuffix(end) for name in seen for end in ("Fwd", "Bwd", "Wrw") if name.endswith(end)}
     assert families >= {"CpuGrouped", "CpuImplicitGemm", "CpuImplicitGemmNhwc", "CpuWinogradF2", "CpuWinogradF4",
                         "ConvDirectNaiveConv", "FFTConv"}
@@ -76,12 +76,16 @@ def test_naive_sums_in_float(float_gpu, host, rng, direction):
             assert found.error <= 3 * U
 
 
-def test_narrower_types(cpu, host, rng):
-    """Sums in float32, rounded to their type once; twice where a workspace of that type is scaled."""
+def test_narrower_types(cpu, host, rng, amount):
+    """Sums in float32, rounded to their type once; twice where a workspace of that type is scaled.
+
+    Of the solvers a half without --long.
+    """
+    solvers = rng.permutation(registry.CONV)[:len(registry.CONV) // amount(2, 1)]
     dtype, u = (("float16", 2.0**-11), ("bfloat16", 2.0**-8))[rng.integers(2)]
     every, seen = list(cases(1000, dtype)), set()    # such sums stay in float16's range
     for i in rng.permutation(len(every)):
-        names = [s.name for s in registry.CONV
+        names = [s.name for s in solvers
                  if s.name not in seen and s.why_not(cpu.device, every[i].problem()) is None]
         seen.update(names)
         for found in run(cpu, host, every[i], "random", rng, names) if names else ():
@@ -179,6 +183,24 @@ def test_batch_norm(device, rng, lens, layout):
     want = float(TERM) * lens[2] * lens[3]
     most = 1040 * U if device.device.is_gpu else 24 * U
     assert np.abs(device.download(dbias, np.empty(lens[1], np.float32)) / want - 1).max() <= most
+
+
+@pytest.mark.parametrize(("lens", "layout"), [((1, 16, 500, 500), "nhwc"), ((1, 1, 2000, 1000), "nchw")])
+def test_batch_norm_on_the_host(host, lens, layout):
+    """In float64: 1024 terms an accumulator, at most."""
+    desc = TensorDescriptor("float64", lens, layout=layout)
+    wide, most, count = 0.7, 1040 * 2.0**-53, lens[2] * lens[3]
+    derived = TensorDescriptor("float64", (1, lens[1], 1, 1))
+    order = (0, 2, 3, 1) if layout == "nhwc" else (0, 1, 2, 3)
+    x, dy = (np.full([lens[i] for i in order], v).transpose(np.argsort(order)) for v in (2 * wide, wide))
+    dx, scale, inv = np.empty_like(x), np.ones(lens[1]), np.ones(lens[1])
+    dscale, dbias, mean = np.full(lens[1], np.nan), np.full(lens[1], np.nan), np.full(lens[1], wide)
+    host.batch_norm_backward("spatial", desc, desc, desc, derived)(x, dy, dx, scale, dscale, dbias, mean, inv)
+    assert np.abs(dbias / (wide * count) - 1).max() <= most
+    assert np.abs(dscale / (wide * wide * count) - 1).max() <= most
+    plan = host.batch_norm_training("spatial", desc, desc, derived, running=False)
+    plan(x, dx, scale, inv, None, None, mean, dscale)
+    assert np.abs(mean / (2 * wide) - 1).max() <= most
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

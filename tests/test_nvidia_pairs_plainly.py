@@ -139,6 +139,7 @@ def plain_handle(request, monkeypatch, cpu, pretend):
                    extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("direction", range(2))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("name", CASES)

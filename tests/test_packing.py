@@ -245,7 +245,7 @@ WALK = [  # x, k, filter, pads, strides, groups
 ]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", [0, 1])

@@ -284,7 +284,7 @@ def test_rows_with_gaps_on_gpus(opencl_name, as_gpu, rng, mode, gap):
             check_pooling(as_gpu(opencl_name), *every, rng)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("mode", [MAX, AVERAGE, INCLUSIVE])
 def test_kernels_for_gpus(opencl_name, as_gpu, rng, mode, amount, request):
     handle = as_gpu(opencl_name)

@@ -19,7 +19,7 @@ CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.repl
          if layout == "packed" or case.tier == "smoke"]
 
 
-@pytest.mark.each
+@pytest.mark.some(16, host=60)
 @pytest.mark.parametrize(("case", "dtype", "layout"), CASES)
 def test_every_solver_computes_the_case(handle, host, rng, case, dtype, layout):
     example = Example(case, dtype, layout, rng, host)

@@ -22,6 +22,7 @@ from miopyx.values._types cimport (
 cdef enum:
     LANES = 256                # of a block, at most
     ROW = 2048                 # elements that are loaded at once, at most
+    TERMS = 1024               # of a plain sum, at most; a total of such sums keeps what is rounded away
     KINDS = 6                  # numbers that are kept of each lane
     # which are these
     MEAN = 0
@@ -196,6 +197,28 @@ cdef void add_parts(const bn_t* c, const block_t* b, double* numbers, int64_t wi
             numbers[to * width + i] += numbers[(kind + 2 * q) * width + i]
 
 
+cdef struct total_t:
+    double sum
+    double lost                # what its roundings took
+
+
+cdef inline void settle(total_t* total, double* sum) noexcept nogil:
+    """Add a plain sum to a total, and begin it anew."""
+    cdef double t = total.sum + sum[0], z = t - total.sum
+    total.lost += (total.sum - (t - z)) + (sum[0] - z)
+    total.sum = t
+    sum[0] = 0
+
+
+cdef inline void settle_lanes(total_t* totals, double* sums, int64_t count, bint last) noexcept nogil:
+    """`settle` every lane; the last time `sums` take the totals."""
+    cdef int64_t i
+    for i in range(count):
+        settle(&totals[i], &sums[i])
+        if last:
+            sums[i] = totals[i].sum + totals[i].lost
+
+
 # The passes over a chunk of a block.  `numbers` are those of the block's first lane, of which each kind takes `width`.
 
 cdef void sum_values(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width, double* row,
@@ -203,11 +226,13 @@ cdef void sum_values(const bn_t* c, const block_t* b, int64_t q, double* numbers
     """Sum x or, once the mean is known, the squares of its distances from the mean."""
     cdef double* sums = numbers + (PART + 2 * q) * width
     cdef double* mean = numbers + MEAN * width
+    cdef total_t totals[LANES]
     cdef int64_t at[3]
-    cdef int64_t s, i, n
-    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0, m = mean[0] if squares else 0
+    cdef int64_t s, i, n, first = q * c.segments // c.chunks, end = (q + 1) * c.segments // c.chunks
+    cdef double s0, s1, s2, s3, m = mean[0] if squares else 0
     memset(sums, 0, b.count * sizeof(double))
-    for s in range(q * c.segments // c.chunks, (q + 1) * c.segments // c.chunks):
+    memset(totals, 0, b.count * sizeof(total_t))
+    for s in range(first, end):
         n = segment(c, b, s, at)
         load(c, X, at[0], row, n)
         if c.lanes and squares:
@@ -220,6 +245,7 @@ cdef void sum_values(const bn_t* c, const block_t* b, int64_t q, double* numbers
             if squares:
                 for i in range(n):
                     row[i] = (row[i] - m) * (row[i] - m)
+            s0 = s1 = s2 = s3 = 0
             for i in range(0, n - 3, 4):
                 s0 += row[i]
                 s1 += row[i + 1]
@@ -227,8 +253,9 @@ cdef void sum_values(const bn_t* c, const block_t* b, int64_t q, double* numbers
                 s3 += row[i + 3]
             for i in range(n - n % 4, n):
                 s0 += row[i]
-    if not c.lanes:
-        sums[0] = (s0 + s1) + (s2 + s3)
+            sums[0] = (s0 + s1) + (s2 + s3)
+        if not c.lanes or (s - first + 1) % TERMS == 0 or s == end - 1:
+            settle_lanes(totals, sums, b.count, s == end - 1)
 
 
 cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width,
@@ -238,12 +265,15 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
     cdef double* others = numbers + (PART_2 + 2 * q) * width
     cdef double* mean = numbers + MEAN * width
     cdef double* dy = row + ROW
+    cdef total_t totals[2 * LANES]
     cdef int64_t at[3]
-    cdef int64_t s, i, n
-    cdef double s0 = 0, s1 = 0, g0 = 0, g1 = 0, m = mean[0]
+    cdef int64_t s, i, n, first = q * c.segments // c.chunks, end = (q + 1) * c.segments // c.chunks
+    cdef double s0, s1, g0, g1, m = mean[0]
     memset(sums, 0, b.count * sizeof(double))
     memset(others, 0, b.count * sizeof(double))
-    for s in range(q * c.segments // c.chunks, (q + 1) * c.segments // c.chunks):
+    memset(totals, 0, b.count * sizeof(total_t))
+    memset(totals + LANES, 0, b.count * sizeof(total_t))
+    for s in range(first, end):
         n = segment(c, b, s, at)
         load(c, X, at[X], row, n)
         load(c, Y, at[Y], dy, n)
@@ -252,6 +282,7 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
                 sums[i] += dy[i]
                 others[i] += dy[i] * (row[i] - mean[i])
         else:
+            s0 = s1 = g0 = g1 = 0
             for i in range(0, n - 1, 2):
                 s0 += dy[i]
                 s1 += dy[i + 1]
@@ -260,8 +291,10 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
             if n % 2:
                 s0 += dy[n - 1]
                 g0 += dy[n - 1] * (row[n - 1] - m)
-    if not c.lanes:
-        sums[0], others[0] = s0 + s1, g0 + g1
+            sums[0], others[0] = s0 + s1, g0 + g1
+        if not c.lanes or (s - first + 1) % TERMS == 0 or s == end - 1:
+            settle_lanes(totals, sums, b.count, s == end - 1)
+            settle_lanes(totals + LANES, others, b.count, s == end - 1)
 
 
 cdef void write_results(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width,

@@ -56,6 +56,7 @@ cdef int to_data_type(object value, str name) except -1:
 cdef int _named_type(object value, str name) except? -1:
     """A type by a name, or by an object of NumPy, ml_dtypes, PyTorch or their like that has one."""
     cdef bint native = True
+    text = None
     try:
         native = getattr(value, "isnative", True)
         text = getattr(value, "name", None) or getattr(value, "__name__", None) or value

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
 )
 
 from miopyx.values import config
-from miopyx.enums import TYPE_NAMES
+from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 cdef extern from *:
@@ -298,7 +298,7 @@ cdef class ConvProblem(Problem):
 
 cdef str tensor_text(const mx_tensor* t):
     """Lengths, n c d h w, and the type, as problems are printed."""
-    return f"{tuple(t.len)} {TYPE_NAMES[t.type]}"
+    return f"{tuple(t.len)} {enums.TYPE_NAMES[t.type]}"
 
 
 cdef int _complete(ConvProblem problem) noexcept:

@@ -36,7 +36,7 @@ from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
 )
 
-from miopyx.enums import TYPE_NAMES
+from miopyx import enums
 from miopyx.errors import AllocFailedError, BadParmError
 
 cnp.import_array()
@@ -90,7 +90,7 @@ cdef bint _memory_order(tuple shape, const mx_tensor* t, int rank) except -1:
 cdef int _check_array(object dtype, tuple shape, object strides, str name, const mx_tensor* t, int rank) except -1:
     """`strides` in bytes, None for C order."""
     cdef int64_t width = dtype.itemsize, step = width
-    expected = TYPE_NAMES[t.type]
+    expected = enums.TYPE_NAMES[t.type]
     if dtype.name == "uint8" and strides is None:
         return 0  # raw memory
     if dtype.name != expected:

@@ -8,7 +8,8 @@ from miopyx.values._integers cimport up
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 
 # How many terms one float accumulator may take: every solver keeps to one of these, or splits the sum, and says with
-# `error_bound` what comes of it; tests/test_long_sums.py holds all of them to it.  BLOCK_TERMS: CPUs' and generic GPUs'.
+# `error_bound` what comes of it; tests/test_long_sums.py holds all of them to it.  BLOCK_TERMS is that of CPUs and of
+# generic GPUs.
 cdef enum:
     BLOCKS = 32            # whose sums are added up there before they go to a total
     GPU_TERMS = 4096       # on GPUs where a program has no totals, which take registers; tensor cores: LONGEST

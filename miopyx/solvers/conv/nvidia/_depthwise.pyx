@@ -99,7 +99,6 @@ cdef class NvDepthwiseWrw(_NvSolver):
     def __cinit__(self):
         self.id, self.name, self.direction = 1194, "NvDepthwiseWrw", MX_BACKWARD_WEIGHTS
         self.algorithm = DIRECT
-        self.dynamic = False  # strips have as many columns as fill the rows
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef tile_t t

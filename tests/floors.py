@@ -38,6 +38,7 @@ FLOORS = (
     _floor("functional", "operations on arrays, one call each"),
     _floor("", "what `import miopyx` shows"),
     _floor("tools", "the programs: `miopyx`, `miopyx db`, `miopyx-driver`; the backend for ONNX models"),
+    _floor("torch", "PyTorch's operators on ours; the only importer of PyTorch"),
     _floor("onnx,__main__", "names that lead to tools"),
 )
 

@@ -268,6 +268,7 @@ def test_what_does_not_fit_is_refused(host):
         (lambda: miopyx.conv2d(x[0], w), "4 axes"), (lambda: miopyx.conv2d(x, w.astype("f8")), "several types"),
         (lambda: miopyx.conv2d(x, w, np.ones(3, "f4")), "one element a filter"),
         (lambda: miopyx.conv2d(x, w, stride=(1, 2, 3)), "number of values"),
+        (lambda: miopyx.conv2d(x[:, :, :2], w), "beyond the padded image"),
         (lambda: miopyx.conv2d(x, w, stride=0), "stride"), (lambda: miopyx.conv2d(x, w, padding="same"), "padding"),
         (lambda: miopyx.conv2d(x, w, groups=3), "group number"), (lambda: miopyx.conv2d(x > 0, w), "not computed with"),
         (lambda: miopyx.conv2d(x, w, out=out[:, :, :3]), "lengths and type"),

@@ -526,6 +526,10 @@ cdef class Handle:
             devices.download(self.queue, buffer, array)
         return array
 
+    def forget_calls(self):
+        """Let calls on arrays be prepared anew."""
+        self.calls = None
+
     def _download_anew(self, buffer):
         if self.device.is_host:
             if not isinstance(buffer, numpy.ndarray):

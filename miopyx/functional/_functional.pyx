@@ -23,7 +23,7 @@ from miopyx.runtime._arrays cimport (
     dl_type_of, exchange_api, is_on_host, made_array, read_array, type_text,
 )
 from miopyx.values._args cimport to_double, to_int64, to_member
-from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
+from miopyx.values._types cimport MX_SLOTS
 
 from miopyx import enums
 from miopyx.api._handle import Handle
@@ -39,57 +39,21 @@ __all__ = ["activation", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "co
            "conv_transpose2d", "conv_transpose3d", "elu", "leaky_relu", "local_response_norm", "log_softmax",
            "max_pool2d", "max_pool3d", "relu", "relu6", "sigmoid", "softmax", "softplus", "tanh"]
 
-cdef enum:
-    ARRAYS = 7             # that one call takes
-    NUMBERS = 24
-    MOST_KEPT = 4096       # calls that a handle keeps something for
 
-# What a call asks for; its bytes are the key, so that none of them is left unset.
-cdef struct ask_t:
-    int64_t what
-    int64_t number[NUMBERS]
-    double real[4]
-    int64_t type[ARRAYS]
-    int64_t rank[ARRAYS]
-    int64_t len[ARRAYS][ARRAY_AXES]
-    int64_t step[ARRAYS][ARRAY_AXES]
-
-cdef enum:
-    CONVOLUTION
-    TRANSPOSED
-    POOLING
-    ACTIVATION
-    SOFTMAX
-    RESPONSE
-    NORMALIZATION
-
-
-cdef class _Prepared:
+cdef class Prepared:
     """What was made for a call: the plan, one that adds a bias, and the result."""
-
-    cdef Plan plan, bias
-    cdef int type
-    cdef tuple lens, order       # order: axes from the outermost in memory to the innermost, None for C order
-    cdef double scalars[MX_SCALARS]
-    cdef tuple fill              # batch norm: what stands for a weight and a bias that are left out
 
     def __init__(self, Plan plan, lens, order=None, Plan bias=None):
         self.plan, self.lens, self.order, self.bias = plan, tuple(lens), order, bias
         memcpy(self.scalars, plan.default, sizeof(self.scalars))
 
 
-cdef class _Call:
+cdef class Call:
     """One call's arrays, as they were read."""
 
-    cdef ask_t ask
-    cdef array_t array[ARRAYS]
-    cdef list given, memory
-    cdef _Handle handle
-    cdef object first
-
-    def __cinit__(self, int what, handle):
+    def __cinit__(self, int what, handle, bint gradients=False):
         memset(&self.ask, 0, sizeof(ask_t))
-        self.ask.what = what
+        self.ask.what, self.gradients = what, gradients
         self.given, self.memory = [], []
         if handle is not None:
             if not isinstance(handle, _Handle):
@@ -116,7 +80,7 @@ cdef class _Call:
             if not is_on_host(a):
                 raise BadParmError("memory of a device", name, type(data).__name__, "memory of the host")
             self.memory.append(Memory.of(a, data if held is None else held))
-        if getattr(data, "requires_grad", False) and _keeps_gradients():
+        if not self.gradients and getattr(data, "requires_grad", False) and _keeps_gradients():
             raise BadParmError("its gradient would be lost", name, type(data).__name__,
                                "detach() of it, or a call under torch.no_grad()")
         if self.first is None:
@@ -135,11 +99,11 @@ cdef class _Call:
             self.ask.len[at][i], self.ask.step[at][i] = a.len[i], a.step[i]
         return 0
 
-    cdef _Prepared known(self):
+    cdef object known(self):
         calls = self.handle.calls
         return None if calls is None else calls.get(PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t)))
 
-    cdef _Prepared keep(self, _Prepared prepared):
+    cdef object keep(self, object prepared):
         if self.handle.calls is None:
             self.handle.calls = {}
         elif len(self.handle.calls) >= MOST_KEPT:
@@ -252,7 +216,7 @@ cdef object _dtype(object like, const array_t* like_read, int kind):
     return dtype if like_read.type == kind and isinstance(dtype, numpy.dtype) else numpy_type(kind)
 
 
-cdef object _run(_Call c, _Prepared p, object out, tuple before, tuple behind=()):
+cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
     """Make the result where `out` is None, and call the plan.
 
     `before` and `behind` say which of the call's arrays it takes there beside the result.
@@ -284,7 +248,7 @@ cdef object _run(_Call c, _Prepared p, object out, tuple before, tuple behind=()
 # Numbers of a call.
 
 
-cdef int _axes(ask_t* ask, int at, object value, int count, str name) except -1:
+cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1:
     """One integer, or one an axis."""
     cdef int i
     if isinstance(value, (tuple, list)):
@@ -299,11 +263,11 @@ cdef int _axes(ask_t* ask, int at, object value, int count, str name) except -1:
     return 0
 
 
-cdef list _numbers(_Call c, int at, int count):
+cdef list _numbers(Call c, int at, int count):
     return [c.ask.number[at + i] for i in range(count)]
 
 
-cdef tuple _order_of(_Call c, int at):
+cdef tuple _order_of(Call c, int at):
     """The order of the axes of a result like array `at`: None for C order, channels last where the array has it."""
     cdef array_t* a = &c.array[at]
     cdef int i
@@ -324,7 +288,7 @@ cdef object _described(int kind, object lens, tuple order):
     return TensorDescriptor(kind, lens, strides)
 
 
-cdef object _result_descriptor(_Call c, object out, int at, int kind, object lens, tuple order):
+cdef object _result_descriptor(Call c, object out, int at, int kind, object lens, tuple order):
     """The descriptor of the result: of `out`, array `at`, where that was given."""
     if out is None:
         return _described(kind, lens, order)
@@ -340,54 +304,69 @@ cdef object _result_descriptor(_Call c, object out, int at, int kind, object len
 
 cdef object _convolve(int spatial, bint transposed, object x, object w, object bias, object stride, object padding,
                       object dilation, object groups, object output_padding, object out, object handle):
-    cdef _Call c = _Call(TRANSPOSED if transposed else CONVOLUTION, handle)
-    cdef _Prepared p
+    cdef Call c = Call(TRANSPOSED if transposed else CONVOLUTION, handle)
+    cdef Prepared p
     c.take(x, "x")
     c.take(w, "w")
     c.take(bias, "bias", True)
-    c.require_rank(0, spatial + 2)
-    c.require_rank(1, spatial + 2)
-    _axes(&c.ask, 0, stride, spatial, "stride")
-    _axes(&c.ask, 3, padding, spatial, "padding")
-    _axes(&c.ask, 6, dilation, spatial, "dilation")
-    _axes(&c.ask, 9, output_padding, spatial, "output_padding")
+    axes(&c.ask, 0, stride, spatial, "stride")
+    axes(&c.ask, 3, padding, spatial, "padding")
+    axes(&c.ask, 6, dilation, spatial, "dilation")
+    axes(&c.ask, 9, output_padding, spatial, "output_padding")
     c.ask.number[12] = to_int64(groups, "groups")
     c.ask.number[13], c.ask.number[14] = spatial, out is not None
     if out is not None:
         c.take(out, "out")
     p = c.known()
     if p is None:
-        p = _prepare_convolution(c, spatial, transposed, out)
-    y = _run(c, p, out, (0, 1))
+        p = prepare_convolution(c, 0, spatial, transposed, out)
+        c.keep(p)
+    y = run(c, p, out, (0, 1))
     if bias is not None:
         p.bias(y, c.memory[2], y)
     return y
 
 
-cdef _Prepared _prepare_convolution(_Call c, int spatial, bint transposed, object out):
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out):
+    """Of (x, w, bias), (dy, w) or (dy, x), by direction; the lengths of a gradient are numbers of the call."""
     cdef Plan plan, add = None
-    cdef _Prepared p
+    cdef Prepared p
+    cdef int i
+    c.require_rank(0, spatial + 2)
+    c.require_rank(1, spatial + 2)
     c.require_like_first(1)
-    x, w = c.descriptor(0), c.descriptor(1)
+    first, second = c.descriptor(0), c.descriptor(1)
     conv = ConvolutionDescriptor(_numbers(c, 3, spatial), _numbers(c, 0, spatial), _numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
                                  _numbers(c, 9, spatial) if transposed else None)
-    lens, order = conv.output_lens(x, w), _order_of(c, 0)
-    kind = 2 if c.array[0].type == 3 else c.array[0].type  # int8 sums are int32
-    y = _result_descriptor(c, out, 3, kind, lens, order)
-    if c.ask.type[2] >= 0:
-        c.require_rank(2, 1)
-        if c.array[2].type != kind or c.array[2].len[0] != lens[1]:
-            raise BadParmError("not one element a filter, of the result's type", "bias",
-                               f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",
-                               f"({lens[1]},) {enums.TYPE_NAMES[kind]}")
-        step = c.strides(2)[0]
-        b = TensorDescriptor(kind, (1, lens[1], *(1,) * spatial), (step * lens[1], step, *(1,) * spatial))
-        add = c.handle.op_tensor("add", y, b, y)
-    plan = c.handle.convolution_forward(x, w, conv, y)
-    p = _Prepared(plan, lens, order, add)
+    kind = c.array[0].type
+    if direction != 0:
+        lens, order = _numbers(c, 15, spatial + 2), _order_of(c, direction - 1)
+        result = _described(kind, lens, order)
+        make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
+        plan = make(first, second, conv, result)
+    else:
+        for i in range(0 if transposed else spatial):  # MIOpen's formulas make a result of 1 of it
+            reach = c.ask.number[6 + i] * (c.array[1].len[2 + i] - 1) + 1
+            if reach > c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]:
+                raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
+                                   f"<= {c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]} along axis {2 + i}")
+        lens, order = conv.output_lens(first, second), _order_of(c, 0)
+        kind = 2 if kind == 3 else kind  # int8 sums are int32
+        result = _result_descriptor(c, out, 3, kind, lens, order)
+        if c.ask.type[2] >= 0:
+            c.require_rank(2, 1)
+            if c.array[2].type != kind or c.array[2].len[0] != lens[1]:
+                raise BadParmError("not one element a filter, of the result's type", "bias",
+                                   f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",
+                                   f"({lens[1]},) {enums.TYPE_NAMES[kind]}")
+            step = c.strides(2)[0]
+            b = TensorDescriptor(kind, (1, lens[1], *(1,) * spatial), (step * lens[1], step, *(1,) * spatial))
+            add = c.handle.op_tensor("add", result, b, result)
+        plan = c.handle.convolution_forward(first, second, conv, result)
+    p = Prepared(plan, lens, order, add)
     p.type = kind
-    return c.keep(p)
+    return p
 
 
 def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
@@ -477,13 +456,13 @@ def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
 
 cdef object _pool(int spatial, str mode, object x, object window, object stride, object padding, bint indices,
                   object out, object handle):
-    cdef _Call c = _Call(POOLING, handle)
-    cdef _Prepared p
+    cdef Call c = Call(POOLING, handle)
+    cdef Prepared p
     c.take(x, "x")
     c.require_rank(0, spatial + 2)
-    _axes(&c.ask, 0, window, spatial, "kernel_size")
-    _axes(&c.ask, 3, window if stride is None else stride, spatial, "stride")
-    _axes(&c.ask, 6, padding, spatial, "padding")
+    axes(&c.ask, 0, window, spatial, "kernel_size")
+    axes(&c.ask, 3, window if stride is None else stride, spatial, "stride")
+    axes(&c.ask, 6, padding, spatial, "padding")
     c.ask.number[9], c.ask.number[10], c.ask.number[11] = spatial, _MODES.index(mode), indices
     c.ask.number[12] = out is not None
     if out is not None:
@@ -494,10 +473,10 @@ cdef object _pool(int spatial, str mode, object x, object window, object stride,
                                  "uint64" if indices else None, "image" if indices else None)
         lens, order = pool.output_lens(c.descriptor(0)), _order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
-        p = _Prepared(c.handle.pooling_forward(pool, c.descriptor(0), y_desc, indices), lens, order)
+        p = Prepared(c.handle.pooling_forward(pool, c.descriptor(0), y_desc, indices), lens, order)
         p.type = c.array[0].type
         c.keep(p)
-    return _run(c, p, out, (0,))
+    return run(c, p, out, (0,))
 
 
 cdef tuple _MODES = ("max", "average", "inclusive")
@@ -564,7 +543,7 @@ def avg_pool3d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *
 # Element by element
 
 
-cdef tuple _memory_order(_Call c, int at):
+cdef tuple _memory_order(Call c, int at):
     """The axes of an array from the outermost to the innermost in memory, if nothing lies between its elements."""
     cdef array_t* a = &c.array[at]
     cdef int64_t step = a.width
@@ -578,8 +557,8 @@ cdef tuple _memory_order(_Call c, int at):
 
 
 cdef object _activate(object x, object mode, double alpha, double beta, double gamma, object out, object handle):
-    cdef _Call c = _Call(ACTIVATION, handle)
-    cdef _Prepared p
+    cdef Call c = Call(ACTIVATION, handle)
+    cdef Prepared p
     c.take(x, "x")
     c.ask.number[0], c.ask.number[1] = to_member(mode, "miopenActivationMode_t", "mode"), out is not None
     c.ask.real[0], c.ask.real[1], c.ask.real[2] = alpha, beta, gamma
@@ -588,11 +567,11 @@ cdef object _activate(object x, object mode, double alpha, double beta, double g
     p = c.known()
     if p is None:
         p = _prepare_activation(c, ActivationDescriptor(mode, alpha, beta, gamma), out)
-    return _run(c, p, out, (0,))
+    return run(c, p, out, (0,))
 
 
-cdef _Prepared _prepare_activation(_Call c, object activation, object out):
-    cdef _Prepared p
+cdef Prepared _prepare_activation(Call c, object activation, object out):
+    cdef Prepared p
     cdef int64_t count = 1
     lens, order = c.lens(0), _memory_order(c, 0)
     for length in lens:
@@ -611,9 +590,10 @@ cdef _Prepared _prepare_activation(_Call c, object activation, object out):
         x, y = (_lead(d, lead) for d in (
             c.descriptor(0), _result_descriptor(c, out, 1, c.array[0].type, lens, None)))
         y_order = None
-    p = _Prepared(c.handle.activation_forward(activation, x, y), lens, y_order)
+    p = Prepared(c.handle.activation_forward(activation, x, y), lens, y_order)
     p.type = c.array[0].type
-    return c.keep(p)
+    c.keep(p)
+    return p
 
 
 cdef object _lead(object desc, tuple lead):
@@ -688,8 +668,8 @@ def softplus(x, *, out=None, handle=None):
 
 
 cdef object _soften(object x, object axis, str algorithm, object out, object handle):
-    cdef _Call c = _Call(SOFTMAX, handle)
-    cdef _Prepared p
+    cdef Call c = Call(SOFTMAX, handle)
+    cdef Prepared p
     cdef int64_t at
     c.take(x, "x")
     at = to_int64(axis, "axis")
@@ -705,10 +685,10 @@ cdef object _soften(object x, object axis, str algorithm, object out, object han
         order = None if order is None or order == tuple(sorted(order)) else order
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
         x_desc, y_desc = (_along(d, <int> at) for d in (c.descriptor(0), y_desc))
-        p = _Prepared(c.handle.softmax_forward(x_desc, y_desc, algorithm, "channel"), lens, order)
+        p = Prepared(c.handle.softmax_forward(x_desc, y_desc, algorithm, "channel"), lens, order)
         p.type = c.array[0].type
         c.keep(p)
-    return _run(c, p, out, (0,))
+    return run(c, p, out, (0,))
 
 
 cdef object _along(object desc, int axis):
@@ -797,8 +777,8 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
     BadParmError, MIOpenNotImplementedError
         As conv2d.
     """
-    cdef _Call c = _Call(RESPONSE, handle)
-    cdef _Prepared p
+    cdef Call c = Call(RESPONSE, handle)
+    cdef Prepared p
     c.take(x, "x")
     c.ask.number[0], c.ask.number[1] = to_int64(size, "size"), out is not None
     c.ask.real[0], c.ask.real[1] = to_double(alpha, "alpha"), to_double(beta, "beta")
@@ -812,10 +792,10 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
         order = _order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, c.lens(0), order)
         lrn = LRNDescriptor("cross", size, alpha, beta, k)
-        p = _Prepared(c.handle.lrn_forward(lrn, c.descriptor(0), y_desc), c.lens(0), order)
+        p = Prepared(c.handle.lrn_forward(lrn, c.descriptor(0), y_desc), c.lens(0), order)
         p.type = c.array[0].type
         c.keep(p)
-    return _run(c, p, out, (0,))
+    return run(c, p, out, (0,))
 
 
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *,
@@ -848,8 +828,8 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     MIOpenNotImplementedError
         As conv2d.
     """
-    cdef _Call c = _Call(NORMALIZATION, handle)
-    cdef _Prepared p
+    cdef Call c = Call(NORMALIZATION, handle)
+    cdef Prepared p
     cdef int i
     c.take(x, "x")
     for name, value in (("weight", weight), ("bias", bias), ("running_mean", running_mean),
@@ -865,11 +845,11 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     for i in range(2):
         if p.fill[i] is not None:
             c.memory[i + 1] = p.fill[i]
-    return _run(c, p, out, (0,), (1, 2, 3, 4))
+    return run(c, p, out, (0,), (1, 2, 3, 4))
 
 
-cdef _Prepared _prepare_batch_norm(_Call c, bint training, object out):
-    cdef _Prepared p
+cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
+    cdef Prepared p
     cdef int i, kind = -1
     lens, order = c.lens(0), _order_of(c, 0)
     if not 2 <= len(lens) <= 5:
@@ -890,16 +870,17 @@ cdef _Prepared _prepare_batch_norm(_Call c, bint training, object out):
         kind = 6 if c.array[0].type == 6 else 1
     parameters = TensorDescriptor(kind, (1, lens[1], *(1,) * (len(x.lens) - 2)))
     if training:
-        p = _Prepared(c.handle.batch_norm_training("spatial", x, y, parameters, c.memory[3] is not None, False), lens,
-                      order)
+        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.memory[3] is not None, False)
+        p = Prepared(plan, lens, order)
         p.scalars[0], p.scalars[1] = c.ask.real[0], c.ask.real[1]
     else:
-        p = _Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters), lens, order)
+        p = Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters), lens, order)
         p.scalars[0] = c.ask.real[1]
     p.type = c.array[0].type
     p.fill = tuple([None if c.memory[i + 1] is not None else
                     c.handle.upload(_filled(lens[1], 1 - i, kind)) for i in range(2)])
-    return c.keep(p)
+    c.keep(p)
+    return p
 
 
 cdef object _filled(int64_t count, double value, int kind):

@@ -102,6 +102,12 @@ cdef class PoolingDescriptor(Descriptor):
             out[2 + i] = rest // self.stride[i] + 1 if rest >= 0 else 1
         return 0
 
+    cdef tuple settings(self):
+        kinds = (set_index_type, self.index_type), (set_index_mode, self.index_mode)
+        if self.spatial == 0:
+            return ((_set_mode, self.mode), *kinds)
+        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides), *kinds)
+
     @property
     def spatial_dim(self):
         """How many spatial axes: 2 or 3, 0 for an empty descriptor."""
@@ -162,6 +168,10 @@ def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, n
     for i, given in enumerate((windows, pads, strides)):
         read_ints(given, values[i], n, False, <str> called[i])
     desc.set(n, number, values[0], values[1], values[2], called)
+
+
+def _set_mode(PoolingDescriptor desc, mode):
+    desc.mode, desc.stamp = _mode(mode), next_stamp()
 
 
 def set_index_type(PoolingDescriptor desc, index_type):

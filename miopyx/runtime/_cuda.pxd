@@ -32,6 +32,7 @@ cdef struct cuda_table:
     int32_t (*cuEventDestroy)(void*) noexcept nogil
     int32_t (*cuMemAlloc)(uint64_t*, size_t) noexcept nogil
     int32_t (*cuMemFree)(uint64_t) noexcept nogil
+    int32_t (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void*) noexcept nogil
     int32_t (*cuMemcpyHtoDAsync)(uint64_t, const void*, size_t, void*) noexcept nogil
     int32_t (*cuMemcpyDtoHAsync)(void*, uint64_t, size_t, void*) noexcept nogil
     int32_t (*cuModuleLoadDataEx)(void**, const void*, uint32_t, int32_t*, void**) noexcept nogil
@@ -84,6 +85,7 @@ cdef class Stream:
 cdef class Buffer:
     cdef uint64_t address
     cdef readonly int64_t size
+    cdef public object _miopyx_made      # type, lengths and strides, where a handle made it
     cdef void* context
     cdef readonly int ordinal
     cdef long long born

@@ -38,7 +38,7 @@ ENTRY_POINTS = (
     b"cuCtxPushCurrent_v2", b"cuCtxPopCurrent_v2", b"cuCtxGetDevice", b"cuStreamGetCtx", b"cuStreamSynchronize",
     b"cuStreamWaitEvent",
     b"cuStreamIsCapturing", b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
-    b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2",
+    b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2",
     b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute", b"cuLaunchKernel",
     b"cuPointerGetAttributes",
 )
@@ -336,6 +336,16 @@ cdef class Buffer:
 def copy_in(Stream stream not None, Buffer buffer not None, const unsigned char[::1] data not None):
     """Fill a buffer from bytes that are no more than it holds, and wait for that."""
     _copy(stream, buffer.address, <void*> &data[0], min(data.shape[0], buffer.size), True)
+
+
+def clear(Stream stream not None, Buffer buffer not None):
+    """Fill a buffer with zeros, after what the stream holds."""
+    cdef bint pushed
+    cdef int32_t code = enter(stream.queue.context, &pushed)
+    if code == 0:
+        code = cu.cuMemsetD8Async(buffer.address, 0, buffer.size, stream.queue.stream)
+        leave(pushed)
+    check(code, f"clearing {buffer.size} bytes")
 
 
 def copy_out(Stream stream not None, size_t address, unsigned char[::1] data not None):

@@ -35,6 +35,16 @@ def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
     return tuple(strides)
 
 
+class _Bytes:
+    """A part of a buffer of CUDA's."""
+
+    def __init__(self, buffer: object, begin: int, nbytes: int) -> None:
+        self.buffer = buffer
+        address = buffer.__cuda_array_interface__["data"][0]
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address + begin, False),
+                                         "version": 3}
+
+
 class Guarded:
     """Memory of a descriptor's bytes between two guards, on the host or, for devices of their own, copied there.
 
@@ -57,6 +67,8 @@ class Guarded:
         if self.in_place:
             return self.inner
         self.buffer = self.handle.upload(self.memory)
+        if self.handle.device.info.cuda >= 0:
+            return _Bytes(self.buffer, self.begin, self.nbytes)
         return cl_array.Array(self.handle.queue, (self.nbytes,), np.uint8, data=self.buffer, offset=self.begin)
 
     def fetch(self) -> np.ndarray:

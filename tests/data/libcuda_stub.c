@@ -199,6 +199,12 @@ API int cuMemFree_v2(uint64_t address) {
     free((void *) address);
     return 0;
 }
+API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, thing *stream) {
+    NOTE("%d %zu %#lx", value, size, (unsigned long) stream);
+    range *r = find(to);
+    NEED(r && to + size <= r->start + r->size, INVALID);
+    return memset((void *) to, value, size), 0;
+}
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, thing *stream) {
     NOTE("%zu %#lx", size, (unsigned long) stream);
     range *r = find(to);

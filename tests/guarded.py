@@ -36,13 +36,18 @@ def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 
 class _Bytes:
-    """A part of a buffer of CUDA's."""
-
     def __init__(self, buffer: object, begin: int, nbytes: int) -> None:
         self.buffer = buffer
         address = buffer.__cuda_array_interface__["data"][0]
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address + begin, False),
                                          "version": 3}
+
+
+def part_of(handle: miopyx.Handle, buffer: object, begin: int, nbytes: int) -> object:
+    """Return bytes of what `upload` made as an argument of calls."""
+    if handle.device.info.cuda >= 0:
+        return _Bytes(buffer, begin, nbytes)
+    return cl_array.Array(handle.queue, (nbytes,), np.uint8, data=buffer, offset=begin)
 
 
 class Guarded:
@@ -67,9 +72,7 @@ class Guarded:
         if self.in_place:
             return self.inner
         self.buffer = self.handle.upload(self.memory)
-        if self.handle.device.info.cuda >= 0:
-            return _Bytes(self.buffer, self.begin, self.nbytes)
-        return cl_array.Array(self.handle.queue, (self.nbytes,), np.uint8, data=self.buffer, offset=self.begin)
+        return part_of(self.handle, self.buffer, self.begin, self.nbytes)
 
     def fetch(self) -> np.ndarray:
         if hasattr(self, "buffer"):

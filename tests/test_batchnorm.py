@@ -25,6 +25,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+from guarded import part_of
 
 import miopyx
 from miopyx import TensorDescriptor
@@ -85,10 +86,8 @@ class Tensor:
         self.buffer = None
         if handle.device.is_host or handle.device.shares_memory:
             return self.inner()
-        import pyopencl.array as cl_array
-
         self.buffer = handle.upload(self.memory)
-        return cl_array.Array(handle.queue, (self.desc.nbytes,), np.uint8, data=self.buffer, offset=GUARD)
+        return part_of(handle, self.buffer, GUARD, self.desc.nbytes)
 
     def values(self, handle):
         """The elements in float64, once it was looked at what lies around and between them."""

@@ -9,6 +9,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+from guarded import part_of
 from numpy.lib.stride_tricks import as_strided
 
 import miopyx
@@ -93,14 +94,11 @@ class Tensor:
             self.data = self.bytes[GUARD * width:]
         else:
             self.buffer = handle.upload(self.bytes)
-            self.data = self.buffer.get_sub_region(GUARD * width, self.bytes.size - GUARD * width) \
-                if GUARD * width % (handle.queue.device.mem_base_addr_align // 8) == 0 else None
-            if self.data is None:
-                import pyopencl.array
-
-                flat = pyopencl.array.Array(handle.queue, (self.bytes.size - GUARD * width,), np.uint8,
-                                            data=self.buffer, offset=GUARD * width)
-                self.data = flat
+            size = self.bytes.size - GUARD * width
+            if handle.device.info.cuda < 0 and GUARD * width % (handle.queue.device.mem_base_addr_align // 8) == 0:
+                self.data = self.buffer.get_sub_region(GUARD * width, size)
+            else:
+                self.data = part_of(handle, self.buffer, GUARD * width, size)
 
     def _view(self, memory):
         width = self.dtype.itemsize

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from miopyx._core import Device, KernelSpec
     from miopyx.device.info import DeviceInfo
     from miopyx.engine._handle import Handle
-    from miopyx.runtime._opencl import Program
+    from miopyx.runtime._runtime import Program
 
 SECONDS = 300
 _START_SECONDS = 120

@@ -20,6 +20,8 @@ from .info import DeviceInfo
 from .libraries import file_of
 
 LIBRARY = "libcuda.so.1"
+_FUNCTIONS = ("cuInit", "cuGetErrorName", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
+              "cuDeviceGetUuid", "cuDeviceGetAttribute", "cuDriverGetVersion", "cuCtxGetCurrent", "cuCtxGetDevice")
 _VERSION = Path("/proc/driver/nvidia/version")
 _ATTRIBUTES = {"max_work_group_size": 1, "local_mem": 8, "compute_units": 16, "bus": 33, "slot": 34, "domain": 50,
                "major": 75, "minor": 76}
@@ -51,6 +53,10 @@ def _opened() -> Any:
         except OSError as e:
             raise UnknownError(f"CUDA's driver cannot be loaded: {e}", "device", "cuda",
                                "NVIDIA's driver, or MIOPYX_LIBCUDA") from None
+        missing = [name for name in _FUNCTIONS if not hasattr(driver, name)]
+        if missing:
+            raise UnknownError(f"CUDA's driver has no {missing[0]}: it is too old, or another library", "library",
+                               library(), "CUDA 12")
         _check(driver, driver.cuInit(0), "cuInit")
         _driver = driver
     return _driver

@@ -18,9 +18,18 @@ class _SVM(Protocol):  # pyopencl.SVM and its allocations
     @property
     def svm_ptr(self) -> int: ...
 
-# An int is a cl_mem.
-# What tensors and workspaces may be.
-_Data: TypeAlias = _ArrayInterface | bytes | bytearray | memoryview | _IntPtr | _BaseData | _SVM | int
+class _CudaArrayInterface(Protocol):  # CuPy, Numba, our own under CUDA
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+class _DLPack(Protocol):  # PyTorch, JAX
+    def __dlpack__(self) -> Any: ...
+
+# What tensors and workspaces may be; an int is a cl_mem, under CUDA an address.
+_Data: TypeAlias = (
+    _ArrayInterface | bytes | bytearray | memoryview | _IntPtr | _BaseData | _SVM | _CudaArrayInterface | _DLPack | int
+)
 
 def keep(buffer: object, context: Any, name: str) -> None: ...
+def address_on_cuda(data: _Data, name: str, need: int, ordinal: int, queue: int) -> int: ...
 def know_buffer(type_: type, base: type, context: Any) -> None: ...

@@ -559,7 +559,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
 # CUDA's memory
 
 cdef enum:
-    BASE = 256   # to what an address is cut off where a kernel is told of it; the rest is the offset that it counts from
+    BASE = 256   # to what an address is cut off where a kernel is told of it; the rest is an offset to it
 
 
 cdef object _bind_cuda(object data, str name, const mx_tensor* tensor, const layout_t* layout, int64_t need,

@@ -36,11 +36,10 @@ cdef enum:
 ENTRY_POINTS = (
     b"cuInit", b"cuGetErrorName", b"cuDevicePrimaryCtxRetain", b"cuDeviceGet", b"cuCtxGetCurrent",
     b"cuCtxPushCurrent_v2", b"cuCtxPopCurrent_v2", b"cuCtxGetDevice", b"cuStreamGetCtx", b"cuStreamSynchronize",
-    b"cuStreamWaitEvent",
-    b"cuStreamIsCapturing", b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
-    b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2",
-    b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute", b"cuLaunchKernel",
-    b"cuPointerGetAttributes",
+    b"cuStreamWaitEvent", b"cuStreamIsCapturing", b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize",
+    b"cuEventElapsedTime", b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async",
+    b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction",
+    b"cuFuncGetAttribute", b"cuLaunchKernel", b"cuPointerGetAttributes",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 
@@ -208,11 +207,7 @@ cdef class Stream:
 
         A stream that is being captured waits for nothing from outside of its graph, nor is it waited for.
         """
-        cdef int32_t one = 0, other = 0
-        check(cu.cuStreamIsCapturing(self.queue.stream, &one), "cuStreamIsCapturing")
-        check(cu.cuStreamIsCapturing(before.queue.stream, &other), "cuStreamIsCapturing")
-        if not one and not other:
-            check(wait_for(self.queue, before.queue.stream), "cuStreamWaitEvent")
+        check(wait_for(self.queue, before.queue.stream), "cuStreamWaitEvent")
 
     def __eq__(self, other):
         return (isinstance(other, Stream) and other.cuda_stream == self.cuda_stream and other.ordinal == self.ordinal)
@@ -225,12 +220,19 @@ cdef class Stream:
 
 
 cdef int32_t wait_for(void* queue, void* stream) noexcept nogil:
-    """Let a queue wait for what another stream holds."""
+    """Let a queue wait for what another stream holds, unless one of them is being captured and the other is not."""
     cdef queue_t* q = <queue_t*> queue
     cdef void* event = NULL
+    cdef int32_t one = 0, other = 0
     cdef bint pushed
     cdef int32_t code = enter(q.context, &pushed)
     if code != 0:
+        return code
+    code = cu.cuStreamIsCapturing(q.stream, &one)
+    if code == 0:
+        code = cu.cuStreamIsCapturing(stream, &other)
+    if code != 0 or (one != 0) != (other != 0):
+        leave(pushed)
         return code
     code = cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)
     if code == 0:

@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, uint32_t
 
 # Functions that return an int return 0, or the runtime's own code, which `fail` makes an exception of.  An event is
-# what `enqueue` makes where it is given a place for one; `elapsed` waits for it, gives its milliseconds and releases it.
-# Memory is what a kernel's argument holds: a cl_mem, an address.  A kernel's local size of NULL is the runtime's choice.
+# what `enqueue` makes where it is given a place for one; `elapsed` waits for it, gives its milliseconds and releases
+# it.  Memory is what a kernel's argument holds: a cl_mem, an address.  A local size of NULL is the runtime's choice.
 cdef struct runtime_t:
     int32_t (*release_kernel)(void* kernel) noexcept nogil
     int32_t (*set_arg)(void* kernel, uint32_t index, size_t size, const void* value) noexcept nogil

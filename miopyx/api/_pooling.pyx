@@ -343,6 +343,8 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
 
 cdef int _require_room(object workspace, object workspace_size, int64_t need) except -1:
     cdef int64_t size
+    if need == 0:
+        return 0
     if workspace is None:
         raise UnknownError("no workspace for the indices of the maxima", "workSpace", None, f"{need} bytes")
     size = workspace_bytes(workspace_size)

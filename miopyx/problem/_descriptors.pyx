@@ -129,7 +129,8 @@ cdef class TensorDescriptor(Descriptor):
     data_type : miopenDataType_t, numpy dtype or its name, optional
         Without it the descriptor is empty, as miopenCreateTensorDescriptor leaves it.
     lens : sequence of int
-        Lengths in n, c, (d), h, w order, whatever the layout; at most 8, each >= 1.
+        Lengths in n, c, (d), h, w order, whatever the layout; at most 8, each >= 0.  A tensor with a length of 0 has
+        no elements and no memory: an operation looks at no buffer of it.
     strides : sequence of int, optional
         Elements between neighbours along each dimension, each >= 1.  Default: packed.
     layout : miopenTensorLayout_t, optional
@@ -138,7 +139,7 @@ cdef class TensorDescriptor(Descriptor):
     Raises
     ------
     BadParmError
-        For lengths or strides below 1, unknown types, sizes beyond 64 bits.
+        For lengths below 0, strides below 1, unknown types, sizes beyond 64 bits.
     """
 
     def __init__(self, data_type=None, lens=None, strides=None, layout=None):
@@ -166,12 +167,14 @@ cdef class TensorDescriptor(Descriptor):
         cdef int64_t elements = vector_length, space = vector_length, size = type_size(data_type), nbytes
         cdef int i
         for i in range(ndim):
-            if lens[i] < 1:
-                raise BadParmError("length below 1", f"lens[{i}]", lens[i], ">= 1")
+            if lens[i] < 0:
+                raise BadParmError("length below 0", f"lens[{i}]", lens[i], ">= 0")
             if strides[i] < 1:
                 raise BadParmError("stride below 1", f"strides[{i}]", strides[i], ">= 1")
             elements = checked_mul(elements, lens[i], "lens")
-            space = checked_add(space, checked_mul(lens[i] - 1, strides[i], "strides"), "strides")
+            space = checked_add(space, checked_mul(max(lens[i] - 1, 0), strides[i], "strides"), "strides")
+        if elements == 0:
+            space = 0
         nbytes = checked_mul(space, size, "strides")
         checked_mul(elements, size, "lens")
         self.type, self.ndim, self.vector_length, self.cast_type = data_type, ndim, vector_length, -1
@@ -385,6 +388,11 @@ cdef class ConvolutionDescriptor(Descriptor):
             raise BadParmError("rank does not fit the convolution", "filterDesc", w.ndim, self.spatial + 2)
         if x.type != w.type:
             raise BadParmError("input and filter types differ", "filterDesc", w.dtype, x.dtype)
+        for i in range(self.spatial + 2):
+            if w.len[i] == 0:
+                raise BadParmError("length of 0", f"filterDesc.lens[{i}]", 0, ">= 1")
+            if i > 0 and x.len[i] == 0:  # a batch may be empty
+                raise BadParmError("length of 0", f"inputTensorDesc.lens[{i}]", 0, ">= 1")
         out[0] = x.len[0]
         if self.mode == TRANSPOSE:
             if x.len[1] != w.len[0]:

@@ -96,6 +96,9 @@ cdef class PoolingDescriptor(Descriptor):
         x.require_set(name)
         if x.ndim != self.spatial + 2:
             raise BadParmError("rank does not fit the pooling", name, x.ndim, self.spatial + 2)
+        for i in range(1, x.ndim):
+            if x.len[i] == 0:  # a batch may be empty
+                raise BadParmError("length of 0", f"{name}.lens[{i}]", 0, ">= 1")
         out[0], out[1] = x.len[0], x.len[1]
         for i in range(self.spatial):
             rest = checked_add(x.len[2 + i], 2 * <int64_t> self.pad[i] - self.window[i], name)

@@ -39,6 +39,8 @@ cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
 
     cdef Solution steps(self, tuple config):
+        if self.p.x.len[0] == 0 and self.p.direction != MX_BACKWARD_WEIGHTS:
+            return Solution([])
         return (<ConvSolver> self.solver).steps(self.device, self.p, config)
 
     cdef void cost_terms(self, double* terms) noexcept:
@@ -97,6 +99,8 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
+        if p.x.len[0] == 0 and not self.last_resort and not self.on_host:
+            return "empty batch"
         if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and _leaves_out(p):
             return "output padding reaches beyond the stride"
         return None

@@ -26,7 +26,7 @@ from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
 from . import _activation, _batchnorm, _convolution, _handle, _lrn, _pooling, _softmax, _tensor, _tensor_ops
-from .commands import as_in_the_header, braces, builder, commented, layout
+from .commands import as_in_the_header, beyond, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
@@ -72,7 +72,7 @@ def _convolution_text(desc: ConvolutionDescriptor) -> str:
 
 def _pooling_text(desc: PoolingDescriptor) -> str:
     numbers = ", ".join(map(str, (*desc.windows, *desc.pads, *desc.strides)))
-    return f"{desc.pooling_mode.name}, {numbers}, "
+    return f"{desc.pooling_mode.name}, {numbers}, {''.join(f'{word}, ' for word in beyond(desc))}"
 
 
 def _activation_text(desc: ActivationDescriptor) -> str:

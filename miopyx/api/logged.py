@@ -67,6 +67,7 @@ def _convolution_text(desc: ConvolutionDescriptor) -> str:
         f"miopenPaddingDefault, {braces(desc.pads)}, {braces(desc.strides)}, {braces(desc.dilations)}, ",
         f"{desc.group_count}, " if desc.group_count > 1 else "",
         f"{braces(desc.output_pads)}, " if _transposed(desc) else "",
+        f"end pads {braces(desc.end_pads)}, " if desc.end_pads != desc.pads else "",
     ])
 
 
@@ -225,6 +226,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
     if conv.spatial_dim == 3:
         words.append("--spatial_dim 3")
     comments = ["one spatial axis, written as two"] if conv.spatial_dim == 1 else []
+    if conv.end_pads != conv.pads:
+        comments.append(f"end pads {braces(conv.end_pads)}")
     for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
         found = layout(desc)
         if found is None:

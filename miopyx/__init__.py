@@ -58,16 +58,25 @@ if _logs.setting("MIOPEN_ENABLE_LOGGING") or _logs.setting("MIOPEN_ENABLE_LOGGIN
 
     _logged.install(globals())
 
-# The enumerations and their members are made when they are first asked for.
+# The enumerations, their members and the operations on arrays are made when they are first asked for.
 if _typing.TYPE_CHECKING:
     from .enums import *  # noqa: F403
+    from .functional import *  # noqa: F403
 else:
-    __all__ = [name for name, value in globals().items()
-               if not name.startswith("_") and not isinstance(value, type(enums))] + enums.__all__
+    _ON_ARRAYS = ("activation", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "conv2d", "conv3d",
+                  "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "elu", "leaky_relu",
+                  "local_response_norm", "log_softmax", "max_pool2d", "max_pool3d", "relu", "relu6", "sigmoid",
+                  "softmax", "softplus", "tanh")
+    __all__ = [*(name for name, value in globals().items()
+                 if not name.startswith("_") and not isinstance(value, type(enums))), *enums.__all__, *_ON_ARRAYS]
 
     def __getattr__(name):
         if name in enums.__all__:
             return globals().setdefault(name, getattr(enums, name))
+        if name in _ON_ARRAYS:
+            from . import functional
+
+            return globals().setdefault(name, getattr(functional, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
 
     def __dir__():  # what is public: no internals, nor what importing them left here

@@ -139,6 +139,9 @@ def pytest_collection_modifyitems(config, items):
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
     for cases in functions.values():
+        cases = [item for item in cases if item not in left_out]
+        if not cases:
+            continue
         parameters = cases[0].callspec.params if hasattr(cases[0], "callspec") else {}
         device = next((parameters[name] for name in DEVICES if name in parameters), None)
         some = cases[0].get_closest_marker("some")

@@ -35,8 +35,10 @@ FLOORS = (
     _floor("solvers", "one module a family with its three directions, one for each other operation; the registry"),
     _floor("choose", "what can run, what is known, in which order: find, ranking, tuning, compiling ahead, explaining"),
     _floor("api", "miopen.h's names and argument order, one module an operation; the log of calls"),
+    _floor("functional", "operations on arrays, one call each"),
     _floor("", "what `import miopyx` shows"),
     _floor("tools", "the programs: `miopyx`, `miopyx db`, `miopyx-driver`; the backend for ONNX models"),
+    _floor("torch", "PyTorch's operators on ours; the only importer of PyTorch"),
     _floor("onnx,__main__", "names that lead to tools"),
 )
 

@@ -51,7 +51,6 @@ def test_which_one_is_meant(capsys):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_calls_with_host_memory_and_buffers(handles, rng, direction):
     problem = Problem(handles(BASIC.name), rng)
-    problem.find(direction)
     problem.poison(direction)
     plan = problem.plan(direction)
     plan(*problem.buffers(direction))

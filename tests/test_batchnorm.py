@@ -341,7 +341,7 @@ def test_rows_of_two(backends, dtype, rng):
 def test_a_first_element_that_is_far_off(backends, rng):
     """The shift that sums are taken from is an element of the channel: a bad one must not matter much."""
     for handle in backends:
-        for lens, layout in ((SHAPES[0], "packed"), (SHAPES[1], "last"), ((8, 64, 56, 56), "last")):
+        for lens, layout in ((SHAPES[0], "packed"), (SHAPES[1], "last"), ((2, 64, 56, 56), "last")):
             example = Example(SPATIAL, lens, "float32", rng, layout, mean=100.0)
             example.x[0, :, 0, 0] = -3000.0
             inv = example.statistics()[3]

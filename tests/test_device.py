@@ -538,7 +538,7 @@ def test_find(install):
                        ("pocl", "pthread"), ("xeon", "pthread"), ("host", "host-")):
         assert name in devices.find(spec).name
     assert devices.find(devices.discover()[-1].name).kind == "host"
-    for spec in ("nothing", "", "  ", "3:0", "-1:-1", "1", None, 3, b"host", "x" * 10000, "\0"):
+    for spec in ("nothing", "", "  ", "3:0", "-1:-1", "1", None, 4, -1, True, 1.0, b"host", "x" * 10000, "\0"):
         with pytest.raises(BadParmError) as caught:
             devices.find(spec)
         assert caught.value.parameter == "device"
@@ -546,8 +546,25 @@ def test_find(install):
         devices.find("nothing")
 
 
+def test_find_by_kind_or_number(install, monkeypatch):
+    install(H200, pocl_device("basic"), pocl_device())
+    listed = devices.candidates()
+    assert [devices.find(i) for i in range(4)] == listed
+    assert devices.find("gpu") == devices.find("GPU ") == listed[0]
+    assert devices.find("cpu") == next(info for info in listed if info.kind == "cpu")
+    monkeypatch.setenv("MIOPYX_DEVICE", "cpu")
+    assert devices.best().kind == "cpu"
+    install(H200, pocl_device(), failing=["nv", "pocl"])
+    assert devices.find("cpu").kind == "host"
+    with pytest.raises(BadParmError, match="no GPU that works"):
+        devices.find("gpu")
+    with pytest.raises(UnknownError, match="does not work"):
+        devices.find(0)
+
+
 def test_same_devices_are_interchangeable(install):
     install(H200, H200)
+    assert devices.find(1).platform_index == 1
     assert devices.find("nv-sm90_132").platform_index == 0
     assert devices.find("h200").platform_index == 0
     assert devices.find("1:0").platform_index == 1

@@ -402,7 +402,7 @@ def test_lines_of_a_run(device_name, capsys):
         assert re.fullmatch(pattern, line), line
 
 
-@pytest.mark.some(2, host=15)
+@pytest.mark.some(1, host=15)
 @pytest.mark.parametrize("more", [[], ["-m", "trans", "-u", "2", "-v", "2", "-Y", "1"],
                                   ["-g", "2", "-O", "NHWC", "-I", "NHWC"]], ids=["plain", "transposed", "groups"])
 @pytest.mark.parametrize("operation", ["conv", "convfp16", "convbfp16", "convfp64", "convint8"])

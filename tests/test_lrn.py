@@ -224,7 +224,7 @@ def test_random_problems(handle, dtype, rng, request):
         check_backward(handle, random_case(rng, dtype), rng)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kernels_for_gpus(opencl_name, as_gpu, dtype, rng, amount, request):
     handle = as_gpu(opencl_name)

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 CASES = {
     **{name: case for name, case in VOLUMES.items() if case.n * case.lens[0] * case.lens[1] * case.lens[2] < 9999},
     "two axes": conv_case(2, 66, 70, (10, 9), (3, 3), (1, 1), (2, 2)),
+    "two axes, phases at once": conv_case(2, 66, 70, (10, 8), (4, 4), (1, 1), (2, 2)),
+    "two axes, phases of several taps at once": conv_case(3, 80, 64, (8, 12), (5, 3), (2, 1), (2, 3), groups=2),
     "two axes with dilations": conv_case(2, 40, 64, (9, 12), (3, 2), (2, 1), (2, 3), (2, 1)),
 }
 

@@ -602,6 +602,7 @@ def test_what_numpy_computes(handle, op, x, why):
 
 
 LIGHT = sorted((pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
+HEAVY = ("alexnet", "resnet50", "vgg19", "zfnet512")  # 100 to 550 MB of weights
 
 
 @functools.cache
@@ -726,8 +727,8 @@ def verify_node(node, inputs, outputs, opset):
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("path", [  # vgg19's weights are 550 MB
-    pytest.param(path, marks=pytest.mark.long if "vgg19" in path.stem else (), id=path.stem.removeprefix("light_"))
+@pytest.mark.parametrize("path", [
+    pytest.param(path, marks=pytest.mark.long if path.stem.endswith(HEAVY) else (), id=path.stem.removeprefix("light_"))
     for path in LIGHT])
 def test_networks_with_random_weights(handle, rng, path):
     """Every node of ours in the whole network, on the inputs that it got there."""

@@ -1,9 +1,7 @@
 """Tensor descriptors: what each function sets, returns and refuses, against strides that NumPy computes."""
 
-import copy
 import itertools
 import math
-import pickle
 import random
 
 import numpy as np
@@ -422,10 +420,3 @@ def test_attributes_are_read_only():
     for name in ("ndim", "data_type", "dtype", "lens", "strides", "nbytes", "packed", "layout", "new"):
         with pytest.raises(AttributeError):
             setattr(desc, name, 1)
-
-
-def test_no_silent_copies():
-    """A copy that lost its C arrays would be an empty descriptor."""
-    for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError):
-            make(TensorDescriptor("int8", (2, 3)))

@@ -422,7 +422,7 @@ def miopenCreateWithStream(stream):
     BadParmError
         For anything else.
     """
-    if stream is None or isinstance(stream, str):
+    if stream is None or isinstance(stream, (str, int)):  # those name devices
         raise BadParmError("not a command queue", "stream", stream, "a pyopencl.CommandQueue")
     return Handle(stream)
 

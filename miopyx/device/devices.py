@@ -357,15 +357,17 @@ def best() -> DeviceInfo:
     return next(info for info in candidates() if _works(info))
 
 
-def find(spec: str) -> DeviceInfo:
+def find(spec: str | int | pyopencl.Device) -> DeviceInfo:
     """Return the device that `spec` names.
 
     Parameters
     ----------
-    spec : str
-        ``host``, a short name, ``P:D`` (indices of platform and device), or a part of an OpenCL device's short name,
-        own name or platform's name.  A part may fit several devices if only one of them works, if they have the same
-        short name, or if all but one are PoCL's that run in the calling thread.
+    spec : str, int or pyopencl.Device
+        A number is a place in the list that ``miopyx doctor`` prints, from 0 on.  A text is ``gpu``, the best GPU that
+        works, ``cpu``, the best OpenCL CPU that works, else the host, ``host``, a short name, ``P:D`` (indices of
+        platform and device), or a part of an OpenCL device's short name, own name or platform's name.  A part may fit
+        several devices if only one of them works, if they have the same short name, or if all but one are PoCL's that
+        run in the calling thread.
 
     Raises
     ------
@@ -375,11 +377,16 @@ def find(spec: str) -> DeviceInfo:
         If the device does not pass its probe; the message says why.
     """
     if not isinstance(spec, str):
-        raise BadParmError("a device is named by a text", "device", spec, "str")
+        return _numbered(spec) if isinstance(spec, int) and not isinstance(spec, bool) else _of_pyopencl(spec)
     wanted = spec.strip().lower()
     if wanted == "host":
         return _host()
     devices = candidates()
+    if wanted in ("cpu", "gpu"):
+        kind = next((info for info in devices if info.kind == wanted and _works(info)), None)
+        if kind is None and wanted == "gpu":
+            raise BadParmError("no GPU that works", "device", spec, ", ".join(info.name for info in devices))
+        return kind or _host()
     if re.fullmatch(r"\d+:\d+", wanted):
         matches = [info for info in devices if wanted == f"{info.platform_index}:{info.device_index}"]
     else:
@@ -400,6 +407,30 @@ def find(spec: str) -> DeviceInfo:
     if len({info.name for info in working}) > 1:
         raise BadParmError("several devices fit", "device", spec, ", ".join(info.name for info in working))
     return working[0]
+
+
+def _numbered(place: int) -> DeviceInfo:
+    devices = candidates()
+    if not 0 <= place < len(devices):
+        raise BadParmError("no such device", "device", place, f"0 to {len(devices) - 1}: " + ", ".join(
+            info.name for info in devices))
+    verdict = probe(devices[place])
+    if verdict.probed and not verdict.ok:
+        raise UnknownError(f"device does not work: {devices[place].name}: {verdict.why}", "device", place)
+    return devices[place]
+
+
+def is_device(thing: Any) -> bool:
+    """Return whether something is a pyopencl.Device."""
+    cl = sys.modules.get("pyopencl")
+    return cl is not None and isinstance(thing, cl.Device)
+
+
+def _of_pyopencl(device: Any) -> DeviceInfo:
+    if not is_device(device):
+        raise BadParmError("not a device", "device", device, "a text, a number or a pyopencl.Device")
+    found = next((info for info in discover() if info.handle == device), None)
+    return found if found is not None else _describe(device, -1, -1)
 
 
 # ------------------------------------------------------------------------------------------------------------- use it
@@ -487,6 +518,16 @@ def upload(queue: pyopencl.CommandQueue, array: NDArray[Any]) -> pyopencl.Buffer
     with _translated(f"{array.nbytes} bytes") as cl:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         buffer: pyopencl.Buffer = cl.Buffer(queue.context, flags, hostbuf=_as_bytes(array))
+        return buffer
+
+
+def allocate(queue: pyopencl.CommandQueue, size: int, clear: bool) -> pyopencl.Buffer:
+    """Return a new buffer of `size` bytes on the queue's context, of zeros once the queue has run if `clear`."""
+    _require_queue(queue)
+    with _translated(f"{size} bytes") as cl:
+        buffer: pyopencl.Buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
+        if clear:
+            cl.enqueue_fill_buffer(queue, buffer, bytes(1), 0, size)
         return buffer
 
 

@@ -33,6 +33,7 @@ cdef class Handle:
     cdef bint alive, queue_profiles
     cdef long long born                  # fork generation
     cdef dict programs
+    cdef dict calls                      # what calls on arrays keep for their next time, see functional/
     cdef entry_t* table                  # open addressing over a power of two, at most half full
     cdef size_t table_mask, table_count
     cdef memo_t* memo                    # pairs, over a power of two
@@ -43,6 +44,7 @@ cdef class Handle:
     cdef object __weakref__
 
     cdef int require_alive(self) except -1
+    cdef bint is_usable(self)
     cdef object lookup(self, const void* data, size_t size, int64_t what)
     cdef int keep(self, Problem problem, int64_t what, object value) except -1
     cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,

@@ -20,8 +20,10 @@ from ._arena cimport make_arena
 from miopyx._core cimport Device, KernelSpec
 from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
 from miopyx.runtime._opencl cimport check, cl, cl_int, fork_generation
+from miopyx.problem._descriptors cimport as_tensor
 from miopyx.problem._problem cimport Problem, hash_bytes
 
+from miopyx.problem._descriptors import TensorDescriptor, numpy_type
 from miopyx.runtime import _buffers, _opencl, programs
 from miopyx.values import config as environment
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError
@@ -57,9 +59,11 @@ cdef class Handle:
 
     Parameters
     ----------
-    device : str, pyopencl.CommandQueue or None
+    device : str, int, pyopencl.Device, pyopencl.CommandQueue or None
         None takes the best device that works (MIOPYX_DEVICE, else GPUs, then OpenCL CPUs, then the host); a text names
-        one as ``miopyx doctor`` prints it, ``"host"`` for the host path; a queue is used as it is (in-order only).
+        one as ``miopyx doctor`` prints it, ``"gpu"`` and ``"cpu"`` the best of its kind that works (without an OpenCL
+        CPU the host), ``"host"`` the host path; a number is a place in doctor's list, from 0 on; a queue is used as it
+        is (in-order only).
 
     A handle may be used by several threads of a process, not across fork.
     """
@@ -67,9 +71,12 @@ cdef class Handle:
     def __init__(self, device=None):
         from miopyx.device import devices
 
-        if device is None or isinstance(device, str):
-            self._adopt(devices.find(device) if device or (device := environment.get("MIOPYX_DEVICE"))
-                        else devices.best(), None)
+        if device is None or device == "":
+            device = environment.get("MIOPYX_DEVICE") or None
+        if device is None:
+            self._adopt(devices.best(), None)
+        elif isinstance(device, (str, int)) or devices.is_device(device):
+            self._adopt(devices.find(device), None)
         else:
             self.set_queue(device)
 
@@ -99,6 +106,9 @@ cdef class Handle:
             raise UnknownError("handle was made before fork: OpenCL does not survive it, make a new one", "handle",
                                self, "a handle of this process")
         return 0
+
+    cdef bint is_usable(self):
+        return self.alive and (self.born == fork_generation or self.device.is_host)
 
     def _adopt(self, info, queue):
         """Take a device, and its own queue where none is given; return the programs that are left behind."""
@@ -216,6 +226,9 @@ cdef class Handle:
     def __exit__(self, *exc):
         self.destroy()
 
+    def __reduce__(self):
+        raise TypeError("a handle is bound to a device of this process: make another, descriptors can be copied")
+
     def __repr__(self):
         return f"<Handle {self.device.name if self.device is not None else None}{'' if self.alive else ' destroyed'}>"
 
@@ -316,7 +329,7 @@ cdef class Handle:
         cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
         self._forget_memo()
         self.table, self.table_mask, self.table_count = NULL, 0, 0
-        self.found, self.programs = {}, {}
+        self.found, self.programs, self.calls = {}, {}, None
         for i in range(size):
             Py_XDECREF(table[i].problem)
             Py_XDECREF(table[i].value)
@@ -402,6 +415,45 @@ cdef class Handle:
 
     # Memory for people who do not want to talk to pyopencl.
 
+    def empty(self, lens, dtype="float32"):
+        """Return memory of this handle's device with anything in it: a pyopencl Buffer, a NumPy array on the host.
+
+        Parameters
+        ----------
+        lens : sequence of int, or TensorDescriptor
+            Lengths of a packed tensor; or what describes it wholly.
+        dtype : miopenDataType_t, NumPy's dtype or its name
+            Of a tensor given by its lengths.
+
+        Raises
+        ------
+        BadParmError
+            As TensorDescriptor.
+        AllocFailedError
+            Where the device has no room.
+        """
+        return self._new(lens, dtype, False)
+
+    def zeros(self, lens, dtype="float32"):
+        """Return memory of this handle's device with zeros in it; parameters and errors as for empty."""
+        return self._new(lens, dtype, True)
+
+    def _new(self, lens, dtype, bint clear):
+        self.require_alive()
+        desc = lens if isinstance(lens, TensorDescriptor) else TensorDescriptor(dtype, lens)
+        as_tensor(desc, "lens").require_set("lens")
+        kind = numpy_type(desc.data_type)
+        strides = tuple([s * kind.itemsize for s in desc.strides])
+        if self.device.is_host:
+            memory = numpy.zeros(desc.nbytes, "u1") if clear else numpy.empty(desc.nbytes, "u1")
+            return numpy.ndarray(desc.lens, kind, memory, strides=strides)
+        from miopyx.device import devices
+
+        buffer = devices.allocate(self.queue, desc.nbytes, clear)
+        _buffers.keep(buffer, self.device.context, "array")
+        buffer._miopyx_made = kind, desc.lens, strides
+        return buffer
+
     def upload(self, array):
         """Return `array`'s content as memory of this handle's device: a pyopencl Buffer, a copy on the host.
 
@@ -432,17 +484,18 @@ cdef class Handle:
 
         buffer = devices.upload(self.queue, values)
         _buffers.keep(buffer, self.device.context, "array")
+        buffer._miopyx_made = values.dtype, values.shape, values.strides
         return buffer
 
-    def download(self, buffer, array):
-        """Fill an array from memory that `upload` made, waiting for what is enqueued, and return it.
+    def download(self, buffer, array=None):
+        """Fill an array from memory of this handle's device, waiting for what is enqueued, and return it.
 
         Parameters
         ----------
         buffer : pyopencl.Buffer, on the host a NumPy array
             At least as long as the array.
-        array : numpy or ml_dtypes array
-            C-contiguous and writable.
+        array : numpy or ml_dtypes array, optional
+            C-contiguous and writable.  Without it a new one, as what `upload`, `empty` or `zeros` was asked for.
 
         Raises
         ------
@@ -450,6 +503,8 @@ cdef class Handle:
             For a buffer that is none, was released or is too short, and an array that cannot be filled.
         """
         self.require_alive()
+        if array is None:
+            return self._download_anew(buffer)
         if not isinstance(array, numpy.ndarray):
             raise BadParmError("not an array", "array", type(array).__name__, "a NumPy array to be filled")
         if not array.flags.c_contiguous:
@@ -470,6 +525,23 @@ cdef class Handle:
             _buffers.keep(buffer, self.device.context, "buffer")
             devices.download(self.queue, buffer, array)
         return array
+
+    def forget_calls(self):
+        """Let calls on arrays be prepared anew."""
+        self.calls = None
+
+    def _download_anew(self, buffer):
+        if self.device.is_host:
+            if not isinstance(buffer, numpy.ndarray):
+                raise BadParmError("not memory of the host path", "buffer", type(buffer).__name__, "a NumPy array")
+            return buffer.copy(order="K")
+        try:
+            kind, lens, strides = buffer._miopyx_made
+        except AttributeError:
+            raise BadParmError("a buffer of which neither type nor lengths are known", "buffer", buffer,
+                               "one that upload, empty or zeros made, or an array to be filled") from None
+        memory = numpy.empty(sum((n - 1) * s for n, s in zip(lens, strides)) + kind.itemsize, "u1")
+        return numpy.ndarray(lens, kind, self.download(buffer, memory), strides=strides)
 
 
 cdef Handle check_handle(object handle):

@@ -153,6 +153,9 @@ cdef class Plan:
         """Return what was chosen and why, and for every other solver why not, as text."""
         return "" if self.explaining is None else str(self.explaining())
 
+    def __reduce__(self):
+        raise TypeError("a plan holds programs of a device: copy its descriptors, and make another")
+
     def __repr__(self):
         return f"<Plan {self.solver} on {self.handle}>"
 

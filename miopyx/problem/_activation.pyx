@@ -15,6 +15,10 @@ from miopyx import enums
 from miopyx.errors import MIOpenNotImplementedError
 
 
+def _set(ActivationDescriptor desc, mode, alpha, beta, gamma):
+    desc.set(mode, alpha, beta, gamma)
+
+
 cdef class ActivationDescriptor(Descriptor):
     """Mode and parameters of an activation (miopenActivationDescriptor_t).
 
@@ -36,6 +40,9 @@ cdef class ActivationDescriptor(Descriptor):
 
     def __cinit__(self, *args, **kwargs):
         self.stamp = next_stamp()
+
+    cdef tuple settings(self):
+        return ((_set, self.number, self.alpha, self.beta, self.gamma),)
 
     cdef int set(self, object mode, object alpha, object beta, object gamma) except -1:
         cdef int number = to_member(mode, "miopenActivationMode_t", "mode")

@@ -12,6 +12,7 @@ cdef class Descriptor:
     cdef uint64_t stamp             # of what it was last set to, see next_stamp
 
     cdef str described(self)
+    cdef tuple settings(self)
 
 
 cdef class TensorDescriptor(Descriptor):

@@ -6,12 +6,14 @@ descriptor is set, so that using one later costs struct reads.  A setter that fa
 
 import sys
 
+import numpy
+
 from cpython.long cimport PyLong_Check
 from libc.string cimport memcpy
 
 from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
 from miopyx import enums
-from miopyx.errors import BadParmError, InvalidValueError, UnknownError
+from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
 from miopyx.enums import miopenConvolutionFindMode_t, miopenConvolutionMode_t, miopenDataType_t, miopenTensorLayout_t
 
 cdef extern from *:
@@ -51,6 +53,16 @@ cdef int to_data_type(object value, str name) except -1:
     if type_size(number) == 0:
         raise_unknown(value, "miopenDataType_t", name)
     return number
+
+
+def numpy_type(kind):
+    """Return NumPy's type of a miopenDataType_t; ml_dtypes has those that NumPy lacks."""
+    name = enums.TYPE_NAMES[int(kind)]
+    if name[:6] == "bfloat" or name[:6] == "float8":
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, name))
+    return numpy.dtype(name)
 
 
 cdef int _named_type(object value, str name) except? -1:
@@ -99,8 +111,34 @@ cdef class Descriptor:
     cdef str described(self):
         return type(self).__name__
 
+    cdef tuple settings(self):
+        """The calls that make a new descriptor into this one: functions, each with what follows the descriptor."""
+        raise TypeError(f"no settings of {type(self).__name__}")
+
     def __repr__(self):
         return f"<destroyed {self.described()}>" if self.destroyed else self.described()
+
+    def __eq__(self, other):
+        if type(self) is not type(other):
+            return NotImplemented
+        return (self.destroyed == (<Descriptor> other).destroyed
+                and (self.stamp == (<Descriptor> other).stamp or self.settings() == (<Descriptor> other).settings()))
+
+    def __hash__(self):
+        return hash((type(self), self.settings()))
+
+    def __reduce__(self):
+        if self.destroyed:
+            raise TypeError(f"{self!r} cannot be copied")
+        return _made_again, (type(self), self.settings())
+
+
+def _made_again(type kind not None, tuple settings not None):
+    """Return a descriptor from what `__reduce__` kept; what is no setting raises as the functions do."""
+    desc = kind()
+    for function, *arguments in settings:
+        function(desc, *arguments)
+    return desc
 
 
 cdef object check_descriptor(object desc, type kind, str name):
@@ -230,6 +268,53 @@ cdef class TensorDescriptor(Descriptor):
                 return miopenTensorLayout_t(number)
         return None
 
+    @staticmethod
+    def of(array):
+        """Return the descriptor of an array: its type, lengths and strides.
+
+        Parameters
+        ----------
+        array : array
+            Of NumPy, ml_dtypes, PyTorch, pyopencl or any library whose arrays have shape, dtype, and strides in bytes
+            or stride() in elements.  A length of 1 gets the stride of a packed tensor.
+
+        Raises
+        ------
+        BadParmError
+            For what is no such array, is empty, has strides below 1 or an unknown type.
+        """
+        cdef int64_t step = 1, width
+        try:
+            shape, dtype = tuple(array.shape), array.dtype
+            number = to_data_type(dtype, "array")
+            width = type_size(number)
+            strides = getattr(array, "strides", None)
+            strides = [s // width if s % width == 0 else 0 for s in strides] if strides is not None else array.stride()
+            strides = list(strides)
+        except MIOpenError:
+            raise
+        except Exception as e:  # whatever a strange object raises
+            raise BadParmError(f"not an array: {e}", "array", type(array).__name__,
+                               "an array with shape, strides and dtype") from None
+        for i in reversed(range(len(shape))):
+            if shape[i] == 1:
+                strides[i] = step
+            step = max(step, strides[i] * shape[i])
+        return TensorDescriptor(number, shape, strides)
+
+    cdef tuple settings(self):
+        if self.ndim == 0:
+            return ()
+        cast = () if self.cast_type < 0 else ((set_cast_type, self.cast_type),)
+        if self.vector_length == 1:
+            return ((set_tensor, self.type, self.ndim, self.lens, self.strides, True), *cast)
+        for number, vector in _VECTOR.items():
+            lens = self.lens if number < 5 else (self.len[3], self.len[0], self.len[1], self.len[2])
+            lens = (lens[0], lens[1] * vector, lens[2], lens[3])
+            if vector == self.vector_length and TensorDescriptor(self.type, lens, None, number).strides == self.strides:
+                return ((set_tensor_layout, self.type, number, lens, 4), *cast)
+        return super().settings()
+
     cdef str described(self):
         if not self.ndim:
             return "<TensorDescriptor never set>"
@@ -347,6 +432,13 @@ cdef class ConvolutionDescriptor(Descriptor):
             self.stride[i] = self.dilation[i] = 1
         self._start_over()
         self.stamp = mx_next_stamp()
+
+    cdef tuple settings(self):
+        mode = () if self.find_mode_set == 0 else ((set_find_mode, self.find_mode_set),)
+        return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode),
+                (set_group_count, self.groups), (set_output_pads, self.spatial, self.output_pads),
+                (set_attribute, 0, self.attribute[0]), (set_attribute, 1, self.attribute[1]),
+                (set_attribute, 2, self.attribute[2]), *mode)
 
     cdef int _start_over(self) noexcept:
         """What a new descriptor has beside its arguments."""

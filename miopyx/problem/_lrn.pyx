@@ -18,6 +18,10 @@ cdef enum:
     MAX_N = 0xFFFFFFFF     # unsigned int
 
 
+def _set(LRNDescriptor desc, mode, n, alpha, beta, k):
+    desc.set(mode, n, alpha, beta, k)
+
+
 cdef class LRNDescriptor(Descriptor):
     """Mode, window and coefficients of a local response normalisation (miopenLRNDescriptor_t).
 
@@ -43,6 +47,11 @@ cdef class LRNDescriptor(Descriptor):
 
     def __cinit__(self, *args, **kwargs):
         self.mode_set = -1
+
+    cdef tuple settings(self):
+        if self.mode_set < 0:
+            return ()
+        return ((_set, self.mode_set, self.n_set, self.alpha_set, self.beta_set, self.k_set),)
 
     cdef int set(self, object mode, object n, object alpha, object beta, object k) except -1:
         cdef int number = to_member(mode, "miopenLRNMode_t", "mode")

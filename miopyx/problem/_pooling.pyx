@@ -132,6 +132,12 @@ cdef class PoolingDescriptor(Descriptor):
                 out[2 + i] -= 1
         return 0
 
+    cdef tuple settings(self):
+        kinds = (set_index_type, self.index_type), (set_index_mode, self.index_mode)
+        if self.spatial == 0:
+            return ((_set_mode, self.mode), *kinds)
+        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides), *kinds)
+
     @property
     def spatial_dim(self):
         """How many spatial axes: 2 or 3, 0 for an empty descriptor."""
@@ -227,6 +233,10 @@ def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, d
         read_ints(given, values[i], n, False, <str> called[i])
     desc.set(n, number, values[0], values[1], values[2], values[3], values[4], to_flag(ceil_mode, "ceil_mode"),
              0 if number == POOL_MAX else divisor, called)
+
+
+def _set_mode(PoolingDescriptor desc, mode):
+    desc.mode, desc.stamp = _mode(mode), next_stamp()
 
 
 def set_index_type(PoolingDescriptor desc, index_type):

@@ -28,6 +28,10 @@ cdef int to_mode(object mode) except -1:
     return number
 
 
+def _set(SoftmaxDescriptor desc, alpha, beta, algorithm, mode):
+    desc.set(alpha, beta, algorithm, mode)
+
+
 cdef class SoftmaxDescriptor(Descriptor):
     """Scales, algorithm and mode of a softmax (miopenSoftmaxDescriptor_t).
 
@@ -51,6 +55,9 @@ cdef class SoftmaxDescriptor(Descriptor):
     def __cinit__(self, *args, **kwargs):
         self.alpha, self.algorithm_number, self.mode_number = 1.0, ACCURATE, CHANNEL
         self.stamp = next_stamp()
+
+    cdef tuple settings(self):
+        return ((_set, self.alpha, self.beta, self.algorithm_number, self.mode_number),)
 
     cdef int set(self, object alpha, object beta, object algorithm, object mode) except -1:
         cdef double a = to_double(alpha, "alpha"), b = to_double(beta, "beta")

@@ -15,8 +15,6 @@ table of its platform's entry points, which freed memory has lost (`_require_ali
 
 import sys
 
-import numpy
-
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
@@ -25,6 +23,10 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from ._arrays cimport (
+    ARRAY_AXES, DL_CPU, DLPackExchangeAPI, DLTensor, Memory, array_t, data_type, describe_array, device_text, dl_type,
+    exchange_api, is_on_host, read_array, read_exchanged, type_text,
+)
 from miopyx.values._args cimport to_int64
 from miopyx.problem._descriptors cimport type_size
 from ._opencl cimport (
@@ -32,9 +34,7 @@ from ._opencl cimport (
     CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong,
     fork_generation,
 )
-from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
-)
+from miopyx.values._types cimport MX_AXES, mx_tensor
 
 from miopyx import enums
 from miopyx.errors import AllocFailedError, BadParmError
@@ -58,100 +58,67 @@ cdef int _require_size(int64_t size, int64_t need, str name) except -1:
     return 0
 
 
-cdef bint _strides_agree(tuple shape, tuple strides, const mx_tensor* t, int rank, int64_t width) except -1:
+cdef inline int _axis(int i, int rank) noexcept:
+    """Where axis i of a tensor of a rank stands among a problem's five."""
+    return i if i < 2 else i + MX_AXES - rank
+
+
+cdef bint _strides_agree(const array_t* a, const mx_tensor* t, int rank) noexcept:
     """Whether an array of the descriptor's lengths has its strides (where a length is 1 there is nothing to say)."""
-    cdef int i, axis
+    cdef int i
     for i in range(rank):
-        axis = i if i < 2 else i + MX_AXES - rank
-        if t.len[axis] > 1 and strides[i] != t.stride[axis] * width:
+        if t.len[_axis(i, rank)] > 1 and a.step[i] != t.stride[_axis(i, rank)] * a.width:
             return False
     return True
 
 
-cdef bint _same_lengths(tuple shape, const mx_tensor* t, int rank) except -1:
-    cdef int i, axis
-    if len(shape) != rank:
-        return False
+cdef bint _same_lengths(const array_t* a, const mx_tensor* t, int rank) noexcept:
+    cdef int i
     for i in range(rank):
-        axis = i if i < 2 else i + MX_AXES - rank
-        if shape[i] != t.len[axis]:
+        if a.rank != rank or a.len[i] != t.len[_axis(i, rank)]:
             return False
     return True
 
 
-cdef bint _is_permutation(tuple shape, const mx_tensor* t, int rank) except -1:
-    return sorted(shape) == sorted([t.len[i if i < 2 else i + MX_AXES - rank] for i in range(rank)])
+cdef tuple _lengths(const array_t* a):
+    return tuple([a.len[i] for i in range(min(a.rank, ARRAY_AXES))])
 
 
-cdef bint _memory_order(tuple shape, const mx_tensor* t, int rank) except -1:
-    """Whether `shape` names the lengths from the outermost to the innermost in memory, as for (n, h, w, c) and NHWC."""
-    axes = [i if i < 2 else i + MX_AXES - rank for i in range(rank)]
-    return tuple([t.len[a] for a in sorted(axes, key=lambda a: -t.stride[a])]) == shape
+cdef bint _is_permutation(const array_t* a, const mx_tensor* t, int rank) except -1:
+    return sorted(_lengths(a)) == sorted([t.len[_axis(i, rank)] for i in range(rank)])
 
 
-cdef int _check_array(object dtype, tuple shape, object strides, str name, const mx_tensor* t, int rank) except -1:
-    """`strides` in bytes, None for C order."""
-    cdef int64_t width = dtype.itemsize, step = width
-    expected = enums.TYPE_NAMES[t.type]
-    if dtype.name == "uint8" and strides is None:
+cdef bint _memory_order(const array_t* a, const mx_tensor* t, int rank) except -1:
+    """Whether the lengths are those from the outermost to the innermost in memory, as for (n, h, w, c) and NHWC."""
+    axes = [_axis(i, rank) for i in range(rank)]
+    return tuple([t.len[i] for i in sorted(axes, key=lambda i: -t.stride[i])]) == _lengths(a)
+
+
+cdef int _check_array(const array_t* a, object data, str name, const mx_tensor* t, int rank) except -1:
+    """Require that an array is what its descriptor says, as far as it says anything of itself."""
+    if a.raw and a.contiguous:
         return 0  # raw memory
-    if dtype.name != expected:
-        raise BadParmError("array of another type than its descriptor", name, dtype.name, expected)
-    if not dtype.isnative:
-        raise BadParmError("array in another byte order than the machine's", name, dtype.str, "native byte order")
-    if strides is None:
-        c_order = []
-        for length in reversed(shape):
-            c_order.append(step)
-            step *= length
-        c_order.reverse()
-        strides_ = tuple(c_order)
-    else:
-        strides_ = strides
-    if _same_lengths(shape, t, rank):
-        if _strides_agree(shape, strides_, t, rank, width):
-            return 0
-        if strides is None and _memory_order(shape, t, rank):
+    if a.type != t.type:
+        raise BadParmError("array of another type than its descriptor", name, type_text(data),
+                           enums.TYPE_NAMES[t.type])
+    if a.swapped:
+        raise BadParmError("array in another byte order than the machine's", name, data.dtype.str,
+                           "native byte order")
+    if _same_lengths(a, t, rank):
+        if _strides_agree(a, t, rank) or (a.contiguous and _memory_order(a, t, rank)):
             return 0
         raise BadParmError("array has the descriptor's lengths but another layout", name,
-                           tuple([s // width for s in strides_]), "the descriptor's strides")
-    if strides is None and _is_permutation(shape, t, rank) and not _memory_order(shape, t, rank):
-        raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name, shape,
-                           "the descriptor's lengths, or their order in memory")
-    if strides is not None:
-        raise BadParmError("array is not contiguous and its shape is not the descriptor's", name, shape,
+                           tuple([a.step[i] // a.width for i in range(rank)]), "the descriptor's strides")
+    if not a.contiguous:
+        raise BadParmError("array is not contiguous and its shape is not the descriptor's", name, _lengths(a),
                            "a contiguous array, or one of the descriptor's shape and strides")
+    if _is_permutation(a, t, rank) and not _memory_order(a, t, rank):
+        raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name,
+                           _lengths(a), "the descriptor's lengths, or their order in memory")
     return 0
 
 
 # Host memory
-
-
-# NumPy's numbers of these types; given to them when ml_dtypes is imported.
-cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1
-
-
-cdef inline int _data_type(int number) noexcept:
-    """The miopenDataType_t of a NumPy type number, -1 where that takes a closer look."""
-    if number == cnp.NPY_FLOAT:
-        return MX_FLOAT
-    if number == cnp.NPY_FLOAT16:
-        return MX_HALF
-    if number == cnp.NPY_DOUBLE:
-        return MX_DOUBLE
-    if number == _bfloat16:
-        return MX_BFLOAT16
-    if number == _float8:
-        return MX_FLOAT8
-    if number == _bfloat8:
-        return MX_BFLOAT8
-    if number == cnp.NPY_BYTE:
-        return MX_INT8
-    if number == cnp.NPY_INT:
-        return MX_INT32
-    if number == cnp.NPY_LONG and sizeof(long) == 8:
-        return MX_INT64
-    return -1
 
 
 cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept:
@@ -169,11 +136,24 @@ cdef bint _fits(cnp.ndarray array, const layout_t* layout, bint output) noexcept
     cdef int i, wanted = cnp.NPY_ARRAY_ALIGNED | (cnp.NPY_ARRAY_WRITEABLE if output else 0)
     cdef const cnp.npy_intp* length = cnp.PyArray_DIMS(array)
     cdef const cnp.npy_intp* step = cnp.PyArray_STRIDES(array)
-    if (cnp.PyArray_NDIM(array) != layout.rank or _data_type(cnp.PyArray_TYPE(array)) != layout.type
+    if (cnp.PyArray_NDIM(array) != layout.rank or data_type(cnp.PyArray_TYPE(array)) != layout.type
             or cnp.PyArray_FLAGS(array) & wanted != wanted or not cnp.PyArray_ISNOTSWAPPED(array)):
         return False
     for i in range(layout.rank):
         if length[i] != layout.len[i] or (step[i] != layout.step[i] and length[i] != 1):
+            return False
+    return True
+
+
+cdef bint _tensor_fits(const DLTensor* t, const layout_t* layout) noexcept:
+    """Whether an array on the host has the descriptor's type, lengths and strides."""
+    cdef int64_t width = t.dtype.bits >> 3
+    cdef int i
+    if (t.ndim != layout.rank or dl_type(t.dtype) != layout.type or t.device.kind != DL_CPU or t.data == NULL
+            or t.strides == NULL or (<size_t> t.data + t.byte_offset) % <size_t> width):
+        return False
+    for i in range(layout.rank):
+        if t.shape[i] != layout.len[i] or (t.strides[i] * width != layout.step[i] and t.shape[i] != 1):
             return False
     return True
 
@@ -191,17 +171,34 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps the memory where it
     is: the caller holds it until the call is over.  Where nothing is needed `data` is not looked at.
     """
-    global _bfloat16, _float8, _bfloat8
-    cdef int64_t size, last = 0, width
+    cdef const DLPackExchangeAPI* api
+    cdef DLTensor lent
+    cdef array_t a
     out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
-    if layout != NULL and cnp.PyArray_Check(data) and _fits(<cnp.ndarray> data, layout, output):
-        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
+    if cnp.PyArray_Check(data):
+        if layout != NULL and _fits(<cnp.ndarray> data, layout, output):
+            out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
+            out.root_offset = <int64_t> <uintptr_t> out.ptr
+            return None
+        if layout == NULL and _is_memory(<cnp.ndarray> data, need, output):
+            out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), cnp.PyArray_NBYTES(<cnp.ndarray> data)
+            out.root_offset = <int64_t> <uintptr_t> out.ptr
+            return None
+    elif type(data) is Memory:
+        if output and (<Memory> data).read_only:
+            raise BadParmError("array is read-only", name, type((<Memory> data).owner).__name__, "a writable array")
+        _require_size((<Memory> data).bytes, need, name)
+        out.ptr, out.size = (<Memory> data).ptr, need
         out.root_offset = <int64_t> <uintptr_t> out.ptr
-        return None
-    if layout == NULL and cnp.PyArray_Check(data) and _is_memory(<cnp.ndarray> data, need, output):
-        out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), cnp.PyArray_NBYTES(<cnp.ndarray> data)
-        out.root_offset = <int64_t> <uintptr_t> out.ptr
-        return None
+        return data
+    elif layout != NULL and need:
+        api = exchange_api(data)
+        if api != NULL:
+            read_exchanged(api, data, name, &lent)
+            if _tensor_fits(&lent, layout):
+                out.ptr, out.size = <char*> lent.data + lent.byte_offset, need
+                out.root_offset = <int64_t> <uintptr_t> out.ptr
+                return None
     if need == 0:
         out.kind, out.ptr, out.size = UNBOUND, NULL, 0
         return None
@@ -211,43 +208,22 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
         raise BadParmError("a bare address has no size to check", name, data, "an array over that memory")
     if hasattr(data, "int_ptr") or hasattr(data, "base_data"):
         raise BadParmError("OpenCL memory on a host handle", name, type(data).__name__, "a NumPy array")
-    if not isinstance(data, numpy.ndarray):
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise BadParmError("not an array", name, type(data).__name__, "a NumPy or ml_dtypes array")
-        try:
-            data = numpy.frombuffer(data, dtype=numpy.uint8)
-        except ValueError as e:
-            raise BadParmError(f"not usable memory: {e}", name, type(data).__name__, "contiguous bytes") from None
-    interface = data.__array_interface__
-    address, readonly = interface["data"]
-    if output and readonly:
+    held = read_array(data, name, &a)
+    if not is_on_host(&a):
+        raise BadParmError("memory of another device", name, device_text(&a), "memory of the host")
+    if output and a.read_only:
         raise BadParmError("array is read-only", name, type(data).__name__, "a writable array")
-    shape, strides = interface["shape"], interface.get("strides")
-    dtype = data.dtype
-    width = dtype.itemsize
-    for i, length in enumerate(shape):
-        if length == 0:
-            raise BadParmError("array is empty", name, shape, ">= 1 element")
-        if strides is not None:
-            if strides[i] < 0:
-                raise BadParmError("negative stride", name, strides, ">= 0")
-            last += (length - 1) * strides[i]
-    size = last + width if strides is not None else data.nbytes
     if tensor != NULL:
-        _check_array(dtype, shape, strides, name, tensor, layout.rank)
-        if address % type_size(<int> tensor.type):
-            raise BadParmError("misaligned array", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
-        if dtype.name == "bfloat16":
-            _bfloat16 = dtype.num
-        elif dtype.name == "float8_e4m3fnuz":
-            _float8 = dtype.num
-        elif dtype.name == "float8_e5m2fnuz":
-            _bfloat8 = dtype.num
-    elif strides is not None:
-        raise BadParmError("array is not contiguous", name, strides, "contiguous memory")
-    _require_size(size, need, name)
-    out.ptr, out.size, out.root_offset = <void*> <uintptr_t> address, size, address
-    return data
+        _check_array(&a, data, name, tensor, layout.rank)
+        if <size_t> a.ptr % <size_t> type_size(<int> tensor.type):
+            raise BadParmError("misaligned array", name, hex(<size_t> a.ptr),
+                               f"multiple of {type_size(<int> tensor.type)}")
+    elif not a.contiguous:
+        raise BadParmError("array is not contiguous", name, tuple([a.step[i] for i in range(min(a.rank, ARRAY_AXES))]),
+                           "contiguous memory")
+    _require_size(a.bytes, need, name)
+    out.ptr, out.size, out.root_offset = a.ptr, a.bytes, <int64_t> <uintptr_t> a.ptr
+    return data if held is None else held
 
 
 # OpenCL memory
@@ -513,6 +489,7 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     cdef cl_int code = 0
     cdef memory_t scratch
     cdef memory_t* memory
+    cdef array_t a
     cdef binding_t* b = &out.b
     unbind(out)
     b.temporary, b.serial = False, 0
@@ -543,8 +520,8 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     if base is not None:  # pyopencl.array.Array
         shape, strides, dtype = data.shape, data.strides, data.dtype
         if tensor != NULL:
-            _check_array(dtype, tuple(shape), None if data.flags.c_contiguous else tuple(strides), name, tensor,
-                         layout.rank)
+            describe_array(&a, dtype, shape, strides, name)
+            _check_array(&a, data, name, tensor, layout.rank)
         if getattr(base, "int_ptr", None) is not None:
             memory = _memory_of(base, name, context, &scratch)
             _bind(memory, data.offset, need, name, tensor, output, context, b)

@@ -156,7 +156,7 @@ def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> 
     features = problem.features
     terms, indexes = {}, {}
     for solver in registry.CONV:
-        offer = None if solver.last_resort else solver.offer(device, problem)
+        offer = None if solver.last_resort or not solver.dynamic else solver.offer(device, problem)
         if isinstance(offer, ConvOffer):
             terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)

@@ -16,8 +16,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, both, divides, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
-    mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t,
+    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume, mx_divisor,
+    mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t,
     tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
@@ -29,6 +29,9 @@ cdef enum:
     BLOCK_BYTES = 16384    # 64 filters by 64 channels as pairs
     THREADS = 512
     MAX_PHASES = 64        # of backward data's stride: PHASES of conv/nvidia/pairs_args.h
+
+# Phases of two axes are one launch where that takes so much of their time: with a volume's kernel slices take longer.
+cdef double SHARED = 0.85
 
 cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
     ctypedef struct mx_nv_pairs:
@@ -154,14 +157,25 @@ cdef int64_t _taps(const mx_nv_conv* g) noexcept nogil:
 cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases) noexcept:
     cdef tiles_t t
     cdef const mx_nv_conv* g = &o.g
-    cdef int64_t units = max(1, dev.compute_units), down = ceil_div(g.pixels, TILE) * g.groups * phases, slices = 0
+    cdef int64_t down = ceil_div(g.pixels, TILE) * g.groups * phases, slices = 0
+    cdef double many
     cdef int i
     for i in range(phases):
         slices += _taps(&o[i].g) * g.reduced // DEPTH
     t.few, t.many, t.slices = down * ceil_div(g.filters, 64), down * ceil_div(g.filters, 128), slices / <double> phases
-    # Microseconds of a slice, and of a tile's beginning and end.
-    t.widely = (ceil_div(t.many, units) * (1.6 * t.slices + 2.4) <= ceil_div(t.few, units) * (1.15 * t.slices + 1.7))
+    t.widely = True
+    many = _microseconds(dev, &t)
+    t.widely = False
+    t.widely = many <= _microseconds(dev, &t)
     return t
+
+
+cdef double _microseconds(Device dev, const tiles_t* t) noexcept:
+    """Of all rounds: each has slices, a beginning and an end."""
+    cdef int64_t units = max(1, dev.compute_units)
+    if t.widely:
+        return ceil_div(t.many, units) * (1.6 * t.slices + 2.4)
+    return ceil_div(t.few, units) * (1.15 * t.slices + 1.7)
 
 
 cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcept nogil:
@@ -175,7 +189,7 @@ cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcep
 
 
 cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to):
-    """`to`: where y begins in the workspace, in bytes, if it is there.  Of a volume `phases` of equal grids."""
+    """`to`: where y begins in the workspace, in bytes, if it is there.  `phases` of equal grids, with their planes."""
     cdef const mx_nv_conv* g = &o.g
     cdef int[MAX_PHASES] order
     cdef int64_t units = max(1, dev.compute_units)
@@ -186,7 +200,7 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_n
     cdef mx_nv_deep_pairs v
     defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
     problem = struct_arg(o, sizeof(o[0]))
-    if is_volume(p):
+    if planes > 0:
         if p.direction == MX_BACKWARD_DATA:
             every = p.step[0] // gcd(p.step[0], p.dilation[0])
         v.rows, v.by_plane = o[0], divisor(rows)
@@ -327,10 +341,33 @@ cdef int _phases(const mx_conv_problem* p, const sides_t* s, const mx_nv_pairs* 
     return count
 
 
-cdef bint _at_once(const mx_conv_problem* p, int count) noexcept nogil:
-    """Whether `count` phases are one launch: of a volume, of one size."""
-    return (is_volume(p) and count > 1 and p.x.len[2] % p.step[0] == 0 and plane_rows(&p.x) % p.step[1] == 0
-            and p.x.len[4] % p.step[2] == 0)
+cdef bint _at_once(Device dev, const mx_conv_problem* p, mx_nv_pairs* o, int count) noexcept:
+    """Whether `count` phases, of one size, are one launch: of a volume, or where their tiles share rounds.
+
+    Then those of two axes become a volume's.
+    """
+    cdef tiles_t t = _tiles(dev, o, count), one
+    cdef double apart = 0
+    cdef int i
+    if (count == 1 or p.x.len[2] % p.step[0] != 0 or plane_rows(&p.x) % p.step[1] != 0
+            or p.x.len[4] % p.step[2] != 0):
+        return False
+    if is_volume(p):
+        return True
+    for i in range(count):
+        one = _tiles(dev, &o[i], 1)
+        apart += _microseconds(dev, &one)
+    if _microseconds(dev, &t) > SHARED * apart:
+        return False
+    for i in range(count):
+        _deepen(&o[i].g)
+    return True
+
+
+cdef void _deepen(mx_nv_conv* g) noexcept nogil:
+    """Give a problem of two axes a plane."""
+    g.p, g.h, g.taps_h, g.step_h = deep(1, g.p), deep(1, g.h), deep(1, g.taps_h), deep(1, g.step_h)
+    g.first_h, g.tap_h = deep(0, g.first_h), deep(1, g.tap_h)
 
 
 cdef Step _join(const mx_conv_problem* p, const sides_t* s):
@@ -363,7 +400,7 @@ cdef Step _join(const mx_conv_problem* p, const sides_t* s):
 cdef class NvPairsBwd(_NvPairs):
     """Backward data in float32 by wgmma on pairs of halves: a launch for each phase of the stride, one to join.
 
-    Of a volume, phases of one size are one launch.
+    Phases of one size are one launch: a volume's, and those of two axes whose tiles fill no round by themselves.
     """
 
     def __cinit__(self):
@@ -382,7 +419,7 @@ cdef class NvPairsBwd(_NvPairs):
         cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_pairs[MAX_PHASES] o
         cdef int i, count = _phases(p, &s, &whole, o)
-        if _at_once(p, count):
+        if _at_once(dev, p, o, count):
             _count(dev, o, count, terms)
         else:
             for i in range(count):
@@ -406,7 +443,7 @@ cdef class NvPairsBwd(_NvPairs):
             g.y_n, g.y_g = <int> p.x.len[1] * g.y_c, <int> s.filters * g.y_c
         steps = [_pack(p, &s)]
         count = _phases(p, &s, &whole, o)
-        if _at_once(p, count):
+        if _at_once(dev, p, o, count):
             steps.append(_multiply(dev, p, &s, o, count, to))
         else:
             for i in range(count):

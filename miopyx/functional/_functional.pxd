@@ -1,0 +1,63 @@
+"""Calls on arrays: what was read, and what was prepared for it."""
+
+from libc.stdint cimport int64_t
+
+from miopyx.engine._handle cimport Handle as _Handle
+from miopyx.engine._plan cimport Plan
+from miopyx.runtime._arrays cimport ARRAY_AXES, array_t
+from miopyx.values._types cimport MX_SCALARS
+
+cdef enum:
+    ARRAYS = 7             # that one call takes
+    NUMBERS = 24
+    MOST_KEPT = 4096       # calls that a handle keeps something for
+
+# What a call asks for; its bytes are the key, so that none of them is left unset.
+cdef struct ask_t:
+    int64_t what
+    int64_t number[NUMBERS]
+    double real[4]
+    int64_t type[ARRAYS]
+    int64_t rank[ARRAYS]
+    int64_t len[ARRAYS][ARRAY_AXES]
+    int64_t step[ARRAYS][ARRAY_AXES]
+
+cdef enum:
+    CONVOLUTION
+    TRANSPOSED
+    POOLING
+    ACTIVATION
+    SOFTMAX
+    RESPONSE
+    NORMALIZATION
+
+
+cdef class Prepared:
+    cdef Plan plan, bias
+    cdef int type
+    cdef tuple lens, order       # order: axes from the outermost in memory to the innermost, None for C order
+    cdef double scalars[MX_SCALARS]
+    cdef tuple fill              # batch norm: what stands for a weight and a bias that are left out
+
+
+cdef class Call:
+    cdef ask_t ask
+    cdef array_t array[ARRAYS]
+    cdef list given, memory
+    cdef _Handle handle
+    cdef object first
+    cdef bint gradients          # somebody else keeps them
+
+    cdef int take(self, object data, str name, bint optional=*) except -1
+    cdef object known(self)
+    cdef object keep(self, object prepared)
+    cdef tuple lens(self, int at)
+    cdef tuple strides(self, int at)
+    cdef object descriptor(self, int at)
+    cdef int require_like_first(self, int at) except -1
+    cdef int require_rank(self, int at, int rank) except -1
+
+
+cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
+cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out)

@@ -1,0 +1,888 @@
+"""Operations on arrays, one call each: ``y = miopyx.conv2d(x, w)``.
+
+A call reads its arrays (`runtime/_arrays`), and what it read, with the call's numbers, is the key of what was prepared
+for such a call before: a plan, and lengths, strides and type of the result.  So a repeated call is a look-up, a new
+array, and a plan's call.
+"""
+
+import sys
+
+import numpy
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from miopyx.engine._handle cimport Handle as _Handle
+from miopyx.engine._plan cimport Plan
+from miopyx.problem._descriptors cimport type_size
+from miopyx.runtime._arrays cimport (
+    ARRAY_AXES, DL_CPU, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor, Memory, array_t, describe_array,
+    dl_type_of, exchange_api, is_on_host, made_array, read_array, type_text,
+)
+from miopyx.values._args cimport to_double, to_int64, to_member
+from miopyx.values._types cimport MX_SLOTS
+
+from miopyx import enums
+from miopyx.api._handle import Handle
+from miopyx.errors import AllocFailedError, BadParmError, MIOpenNotImplementedError
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type
+from miopyx.problem._lrn import LRNDescriptor
+from miopyx.problem._pooling import PoolingDescriptor
+
+cnp.import_array()
+
+__all__ = ["activation", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+           "conv_transpose2d", "conv_transpose3d", "elu", "leaky_relu", "local_response_norm", "log_softmax",
+           "max_pool2d", "max_pool3d", "relu", "relu6", "sigmoid", "softmax", "softplus", "tanh"]
+
+
+cdef class Prepared:
+    """What was made for a call: the plan, one that adds a bias, and the result."""
+
+    def __init__(self, Plan plan, lens, order=None, Plan bias=None):
+        self.plan, self.lens, self.order, self.bias = plan, tuple(lens), order, bias
+        memcpy(self.scalars, plan.default, sizeof(self.scalars))
+
+
+cdef class Call:
+    """One call's arrays, as they were read."""
+
+    def __cinit__(self, int what, handle, bint gradients=False):
+        memset(&self.ask, 0, sizeof(ask_t))
+        self.ask.what, self.gradients = what, gradients
+        self.given, self.memory = [], []
+        if handle is not None:
+            if not isinstance(handle, _Handle):
+                raise BadParmError("not a handle", "handle", handle, "a Handle")
+            self.handle = handle
+
+    cdef int take(self, object data, str name, bint optional=False) except -1:
+        """Read an array; None, where it may be left out, is one of type -1."""
+        cdef int i, at = len(self.given)
+        cdef array_t* a = &self.array[at]
+        self.given.append(name)
+        if data is None:
+            if not optional:
+                raise BadParmError("null", name, None, "an array")
+            self.ask.type[at] = -1
+            self.memory.append(None)
+            return 0
+        if hasattr(data, "base_data"):  # pyopencl's
+            describe_array(a, data.dtype, data.shape, data.strides, name)
+            a.device = 4
+            self.memory.append(data)
+        else:
+            held = read_array(data, name, a)
+            if not is_on_host(a):
+                raise BadParmError("memory of a device", name, type(data).__name__, "memory of the host")
+            self.memory.append(Memory.of(a, data if held is None else held))
+        if not self.gradients and getattr(data, "requires_grad", False) and _keeps_gradients():
+            raise BadParmError("its gradient would be lost", name, type(data).__name__,
+                               "detach() of it, or a call under torch.no_grad()")
+        if self.first is None:
+            self.first = data
+            if self.handle is None:
+                self.handle = _handle_of(data)
+        if a.type < 0 or a.swapped:
+            raise BadParmError("an array of a type that is not computed with", name, type_text(data),
+                               ", ".join(enums.DATA_TYPES))
+        if a.rank > ARRAY_AXES:
+            raise BadParmError("too many axes", name, a.rank, f"<= {ARRAY_AXES}")
+        if <size_t> a.ptr % <size_t> a.width:
+            raise BadParmError("misaligned array", name, hex(<size_t> a.ptr), f"multiple of {a.width}")
+        self.ask.type[at], self.ask.rank[at] = a.type, a.rank
+        for i in range(a.rank):
+            self.ask.len[at][i], self.ask.step[at][i] = a.len[i], a.step[i]
+        return 0
+
+    cdef object known(self):
+        calls = self.handle.calls
+        return None if calls is None else calls.get(PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t)))
+
+    cdef object keep(self, object prepared):
+        if self.handle.calls is None:
+            self.handle.calls = {}
+        elif len(self.handle.calls) >= MOST_KEPT:
+            self.handle.calls.clear()
+        self.handle.calls[PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t))] = prepared
+        return prepared
+
+    cdef tuple lens(self, int at):
+        return tuple([self.array[at].len[i] for i in range(self.array[at].rank)])
+
+    cdef tuple strides(self, int at):
+        """In elements, 1 at least: where a length is 1 a stride says nothing, and libraries leave anything there."""
+        cdef array_t* a = &self.array[at]
+        cdef int64_t step
+        cdef int i
+        found = []
+        for i in range(a.rank):
+            step = a.step[i]
+            if a.len[i] > 1 and (step <= 0 or step % a.width):
+                raise BadParmError("strides that are no elements" if step else "an expanded array", self.given[at],
+                                   tuple([a.step[j] for j in range(a.rank)]), "an array with elements of its own")
+            found.append(step // a.width if a.len[i] > 1 else max(1, max(
+                [a.step[j] // a.width * a.len[j] for j in range(i + 1, a.rank)], default=1)))
+        return tuple(found)
+
+    cdef object descriptor(self, int at):
+        return TensorDescriptor(self.array[at].type, self.lens(at), self.strides(at))
+
+    cdef int require_like_first(self, int at) except -1:
+        if self.array[at].type != self.array[0].type:
+            raise BadParmError("arrays of several types", self.given[at], enums.TYPE_NAMES[self.array[at].type],
+                               enums.TYPE_NAMES[self.array[0].type])
+        return 0
+
+    cdef int require_rank(self, int at, int rank) except -1:
+        if self.array[at].rank != rank:
+            raise BadParmError("array of another number of axes", self.given[at], self.lens(at), f"{rank} axes")
+        return 0
+
+
+# Handles of arrays in host memory, and of queues, whose addresses are theirs while their handles live.
+cdef _Handle _host_handle = None
+cdef dict _queue_handles = {}
+
+
+cdef _Handle _handle_of(object data):
+    """The handle that computes with an array where none was given."""
+    global _host_handle
+    if hasattr(data, "base_data"):
+        queue = data.queue
+        if queue is None:
+            raise BadParmError("an array without a queue", "x", type(data).__name__, "array.with_queue(queue)")
+        handle = _queue_handles.get(queue.int_ptr)
+        if handle is None or not (<_Handle> handle).is_usable():
+            if len(_queue_handles) >= 64:
+                _queue_handles.clear()
+            handle = _queue_handles[queue.int_ptr] = Handle(queue)
+        return handle
+    if _host_handle is None or not _host_handle.is_usable():
+        _host_handle = Handle("cpu")
+    return _host_handle
+
+
+cdef bint _keeps_gradients() except -1:
+    torch = sys.modules.get("torch")
+    return torch is None or torch.is_grad_enabled()
+
+
+cdef object _permuted(object array, tuple order):
+    """An array whose axes lie in memory in the order of `order`, made as one in C order."""
+    inverse = [order.index(i) for i in range(len(order))]
+    return array.permute(inverse) if hasattr(array, "permute") else array.transpose(inverse)
+
+
+cdef void _note(void* context, const char* kind, const char* message) noexcept:
+    (<list> context).append(message.decode(errors="replace") if message != NULL else "no reason given")
+
+
+cdef object _new_array(object like, const array_t* like_read, tuple lens, int kind, tuple order):
+    """An array of the library of `like`, on its device, of another type maybe: C order but for `order`."""
+    cdef const DLPackExchangeAPI* api
+    cdef DLManagedTensorVersioned* made = NULL
+    cdef DLTensor wanted
+    cdef int64_t length[ARRAY_AXES]
+    cdef int i
+    stored = lens if order is None else tuple([lens[i] for i in order])
+    if hasattr(like, "base_data"):
+        strides, step = [0] * len(lens), type_size(kind)
+        for i in reversed(order or range(len(lens))):
+            strides[i] = step
+            step *= lens[i]
+        return type(like)(like.queue, lens, _dtype(like, like_read, kind), strides=tuple(strides))
+    api = exchange_api(like)
+    if api == NULL or api.allocate == NULL:
+        y = numpy.empty(stored, _dtype(like, like_read, kind))
+    else:
+        memset(&wanted, 0, sizeof(wanted))
+        for i in range(len(stored)):
+            length[i] = stored[i]
+        wanted.ndim, wanted.shape, wanted.device.kind, wanted.dtype = len(stored), length, DL_CPU, dl_type_of(kind)
+        reasons = []
+        if api.allocate(&wanted, &made, <void*> reasons, _note) != 0 or made == NULL:
+            raise AllocFailedError(f"no memory for the result: {' '.join(reasons)}", "lengths", lens)
+        y = made_array(api, made)
+    return y if order is None else _permuted(y, order)
+
+
+cdef object _dtype(object like, const array_t* like_read, int kind):
+    dtype = getattr(like, "dtype", None)
+    return dtype if like_read.type == kind and isinstance(dtype, numpy.dtype) else numpy_type(kind)
+
+
+cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
+    """Make the result where `out` is None, and call the plan.
+
+    `before` and `behind` say which of the call's arrays it takes there beside the result.
+    """
+    cdef PyObject* data[MX_SLOTS + 1]
+    cdef array_t read
+    cdef int i, count = len(before)
+    cdef object memory
+    if out is None:
+        y = _new_array(c.first, &c.array[0], p.lens, p.type, p.order)
+        if hasattr(y, "base_data"):
+            memory = y
+        else:
+            held = read_array(y, "y", &read)
+            memory = Memory.of(&read, y if held is None else held)
+    else:
+        y, memory = out, c.memory[len(c.memory) - 1]
+    for i in range(count):
+        data[i] = <PyObject*> <object> c.memory[<int> before[i]]
+    data[count] = <PyObject*> memory
+    for i in range(len(behind)):
+        data[count + 1 + i] = <PyObject*> <object> c.memory[<int> behind[i]]
+    for i in range(count + 1 + len(behind), p.plan.count):
+        data[i] = <PyObject*> None
+    p.plan._run(data, p.scalars)
+    return y
+
+
+# Numbers of a call.
+
+
+cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1:
+    """One integer, or one an axis."""
+    cdef int i
+    if isinstance(value, (tuple, list)):
+        if len(value) != count:
+            raise BadParmError("another number of values than axes", name, value, f"1 or {count}")
+        for i in range(count):
+            ask.number[at + i] = to_int64(value[i], name)
+    else:
+        ask.number[at] = to_int64(value, name)
+        for i in range(1, count):
+            ask.number[at + i] = ask.number[at]
+    return 0
+
+
+cdef list _numbers(Call c, int at, int count):
+    return [c.ask.number[at + i] for i in range(count)]
+
+
+cdef tuple _order_of(Call c, int at):
+    """The order of the axes of a result like array `at`: None for C order, channels last where the array has it."""
+    cdef array_t* a = &c.array[at]
+    cdef int i
+    if a.rank < 3 or a.contiguous or a.len[1] == 1 or a.step[1] != a.width:
+        return None
+    for i in range(2, a.rank - 1):
+        if a.step[i] < a.step[i + 1]:
+            return None
+    return 0, *range(2, a.rank), 1
+
+
+cdef object _described(int kind, object lens, tuple order):
+    """The descriptor of a new array."""
+    strides, step = [0] * len(lens), 1
+    for i in reversed(order or range(len(lens))):
+        strides[i] = step
+        step *= lens[i]
+    return TensorDescriptor(kind, lens, strides)
+
+
+cdef object _result_descriptor(Call c, object out, int at, int kind, object lens, tuple order):
+    """The descriptor of the result: of `out`, array `at`, where that was given."""
+    if out is None:
+        return _described(kind, lens, order)
+    if c.lens(at) != tuple(lens) or c.array[at].type != kind:
+        raise BadParmError("not the result's lengths and type", "out",
+                           f"{c.lens(at)} {enums.TYPE_NAMES[c.array[at].type]}",
+                           f"{tuple(lens)} {enums.TYPE_NAMES[kind]}")
+    return c.descriptor(at)
+
+
+# Convolutions
+
+
+cdef object _convolve(int spatial, bint transposed, object x, object w, object bias, object stride, object padding,
+                      object dilation, object groups, object output_padding, object out, object handle):
+    cdef Call c = Call(TRANSPOSED if transposed else CONVOLUTION, handle)
+    cdef Prepared p
+    c.take(x, "x")
+    c.take(w, "w")
+    c.take(bias, "bias", True)
+    axes(&c.ask, 0, stride, spatial, "stride")
+    axes(&c.ask, 3, padding, spatial, "padding")
+    axes(&c.ask, 6, dilation, spatial, "dilation")
+    axes(&c.ask, 9, output_padding, spatial, "output_padding")
+    c.ask.number[12] = to_int64(groups, "groups")
+    c.ask.number[13], c.ask.number[14] = spatial, out is not None
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        p = prepare_convolution(c, 0, spatial, transposed, out)
+        c.keep(p)
+    y = run(c, p, out, (0, 1))
+    if bias is not None:
+        p.bias(y, c.memory[2], y)
+    return y
+
+
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out):
+    """Of (x, w, bias), (dy, w) or (dy, x), by direction; the lengths of a gradient are numbers of the call."""
+    cdef Plan plan, add = None
+    cdef Prepared p
+    cdef int i
+    c.require_rank(0, spatial + 2)
+    c.require_rank(1, spatial + 2)
+    c.require_like_first(1)
+    first, second = c.descriptor(0), c.descriptor(1)
+    conv = ConvolutionDescriptor(_numbers(c, 3, spatial), _numbers(c, 0, spatial), _numbers(c, 6, spatial),
+                                 "transpose" if transposed else "convolution", c.ask.number[12],
+                                 _numbers(c, 9, spatial) if transposed else None)
+    kind = c.array[0].type
+    if direction != 0:
+        lens, order = _numbers(c, 15, spatial + 2), _order_of(c, direction - 1)
+        result = _described(kind, lens, order)
+        make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
+        plan = make(first, second, conv, result)
+    else:
+        for i in range(0 if transposed else spatial):  # MIOpen's formulas make a result of 1 of it
+            reach = c.ask.number[6 + i] * (c.array[1].len[2 + i] - 1) + 1
+            if reach > c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]:
+                raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
+                                   f"<= {c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]} along axis {2 + i}")
+        lens, order = conv.output_lens(first, second), _order_of(c, 0)
+        kind = 2 if kind == 3 else kind  # int8 sums are int32
+        result = _result_descriptor(c, out, 3, kind, lens, order)
+        if c.ask.type[2] >= 0:
+            c.require_rank(2, 1)
+            if c.array[2].type != kind or c.array[2].len[0] != lens[1]:
+                raise BadParmError("not one element a filter, of the result's type", "bias",
+                                   f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",
+                                   f"({lens[1]},) {enums.TYPE_NAMES[kind]}")
+            step = c.strides(2)[0]
+            b = TensorDescriptor(kind, (1, lens[1], *(1,) * spatial), (step * lens[1], step, *(1,) * spatial))
+            add = c.handle.op_tensor("add", result, b, result)
+        plan = c.handle.convolution_forward(first, second, conv, result)
+    p = Prepared(plan, lens, order, add)
+    p.type = kind
+    return p
+
+
+def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+    """As conv2d, for x (n, c, w) and w (k, c / groups, s)."""
+    return _convolve(1, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+
+
+def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+    """Return the convolution (cross-correlation) of x with w, plus a bias for each filter.
+
+    y[n, k, h, w] = bias[k] + sum over c, r, s of x[n, c, h stride + r dilation - padding, ...] w[k, c, r, s]
+
+    Parameters
+    ----------
+    x : array (n, c, h, w)
+        Of NumPy, PyTorch, or any other library that lends arrays (DLPack, `__array_interface__`), in host memory; or a
+        pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
+    w : array (k, c / groups, r, s), of x's type
+    bias : array (k,), optional
+    stride, padding, dilation : int, or one int an axis
+        In pixels; padding before and behind each axis.
+    groups : int
+    out : array, optional
+        Takes the result; else it is made by x's library.
+    handle : Handle, optional
+        What computes; default: for a pyopencl Array its queue, else ``Handle("cpu")``, made at the first call.
+
+    Returns
+    -------
+    array (n, k, (h + 2 padding - dilation (r - 1) - 1) / stride + 1, ...)
+        Of x's type, int32 for int8.
+
+    Raises
+    ------
+    BadParmError
+        For arrays that do not fit each other or cannot be read.
+    MIOpenNotImplementedError
+        Where nothing computes such a convolution.
+    """
+    return _convolve(2, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+
+
+def conv3d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+    """As conv2d, for x (n, c, d, h, w) and w (k, c / groups, z, r, s)."""
+    return _convolve(3, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+
+
+def conv_transpose1d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
+                     handle=None):
+    """As conv_transpose2d, for x (n, c, w) and w (c, k / groups, s)."""
+    return _convolve(1, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+
+
+def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
+                     handle=None):
+    """Return the transposed convolution of x with w, plus a bias for each filter: conv2d's gradient of its x.
+
+    Parameters
+    ----------
+    x : array (n, c, h, w)
+    w : array (c, k / groups, r, s), of x's type
+    output_padding : int, or one int an axis
+        Rows and columns more behind the result, below max(stride, dilation).
+    bias, stride, padding, groups, dilation, out, handle
+        As for conv2d.
+
+    Returns
+    -------
+    array (n, k, (h - 1) stride - 2 padding + dilation (r - 1) + output_padding + 1, ...)
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    return _convolve(2, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+
+
+def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
+                     handle=None):
+    """As conv_transpose2d, for x (n, c, d, h, w) and w (c, k / groups, z, r, s)."""
+    return _convolve(3, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+
+
+# Pooling
+
+
+cdef object _pool(int spatial, str mode, object x, object window, object stride, object padding, bint indices,
+                  object out, object handle):
+    cdef Call c = Call(POOLING, handle)
+    cdef Prepared p
+    c.take(x, "x")
+    c.require_rank(0, spatial + 2)
+    axes(&c.ask, 0, window, spatial, "kernel_size")
+    axes(&c.ask, 3, window if stride is None else stride, spatial, "stride")
+    axes(&c.ask, 6, padding, spatial, "padding")
+    c.ask.number[9], c.ask.number[10], c.ask.number[11] = spatial, _MODES.index(mode), indices
+    c.ask.number[12] = out is not None
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        pool = PoolingDescriptor(mode, _numbers(c, 0, spatial), _numbers(c, 6, spatial), _numbers(c, 3, spatial),
+                                 "uint64" if indices else None, "image" if indices else None)
+        lens, order = pool.output_lens(c.descriptor(0)), _order_of(c, 0)
+        y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
+        p = Prepared(c.handle.pooling_forward(pool, c.descriptor(0), y_desc, indices), lens, order)
+        p.type = c.array[0].type
+        c.keep(p)
+    return run(c, p, out, (0,))
+
+
+cdef tuple _MODES = ("max", "average", "inclusive")
+
+
+def max_pool2d(x, kernel_size, stride=None, padding=0, *, out=None, handle=None):
+    """Return the maxima of windows of x.
+
+    Parameters
+    ----------
+    x : array (n, c, h, w)
+        As for conv2d.
+    kernel_size, stride, padding : int, or one int an axis
+        In pixels; stride None: the window's; padding below the window, and never a maximum.
+    out, handle
+        As for conv2d.
+
+    Returns
+    -------
+    array (n, c, (h + 2 padding - kernel_size) / stride + 1, ...)
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    return _pool(2, "max", x, kernel_size, stride, padding, False, out, handle)
+
+
+def max_pool3d(x, kernel_size, stride=None, padding=0, *, out=None, handle=None):
+    """As max_pool2d, for x (n, c, d, h, w)."""
+    return _pool(3, "max", x, kernel_size, stride, padding, False, out, handle)
+
+
+def avg_pool2d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *, out=None, handle=None):
+    """Return the means of windows of x.
+
+    Parameters
+    ----------
+    count_include_pad : bool
+        Whether padding counts as zeros, or not at all.
+    x, kernel_size, stride, padding, out, handle
+        As for max_pool2d.
+
+    Returns
+    -------
+    array, as of max_pool2d
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    return _pool(2, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, False, out,
+                 handle)
+
+
+def avg_pool3d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *, out=None, handle=None):
+    """As avg_pool2d, for x (n, c, d, h, w)."""
+    return _pool(3, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, False, out,
+                 handle)
+
+
+# Element by element
+
+
+cdef tuple _memory_order(Call c, int at):
+    """The axes of an array from the outermost to the innermost in memory, if nothing lies between its elements."""
+    cdef array_t* a = &c.array[at]
+    cdef int64_t step = a.width
+    order = sorted(range(a.rank), key=lambda i: (-a.step[i] if a.len[i] > 1 else 0, i))
+    order.sort(key=lambda i: a.len[i] == 1)  # where a length is 1 the stride says nothing
+    for i in reversed([i for i in order if a.len[i] > 1]):
+        if a.step[i] != step:
+            return None
+        step *= a.len[i]
+    return tuple(order)
+
+
+cdef object _activate(object x, object mode, double alpha, double beta, double gamma, object out, object handle):
+    cdef Call c = Call(ACTIVATION, handle)
+    cdef Prepared p
+    c.take(x, "x")
+    c.ask.number[0], c.ask.number[1] = to_member(mode, "miopenActivationMode_t", "mode"), out is not None
+    c.ask.real[0], c.ask.real[1], c.ask.real[2] = alpha, beta, gamma
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        p = _prepare_activation(c, ActivationDescriptor(mode, alpha, beta, gamma), out)
+    return run(c, p, out, (0,))
+
+
+cdef Prepared _prepare_activation(Call c, object activation, object out):
+    cdef Prepared p
+    cdef int64_t count = 1
+    lens, order = c.lens(0), _memory_order(c, 0)
+    for length in lens:
+        count *= length
+    y_order = None if order is None or order == tuple(sorted(order)) else order
+    if order is not None and (out is None or c.strides(1) == c.strides(0) and c.lens(1) == lens):
+        # One row: which axes there are makes no difference.
+        if out is not None and c.array[1].type != c.array[0].type:
+            raise BadParmError("not the result's type", "out", enums.TYPE_NAMES[c.array[1].type],
+                               enums.TYPE_NAMES[c.array[0].type])
+        x = y = TensorDescriptor(c.array[0].type, (1, 1, 1, count))
+    else:
+        if c.array[0].rank > 5:
+            raise MIOpenNotImplementedError("more than five axes with gaps between elements", "x", lens, "<= 5 axes")
+        lead = (1,) * max(0, 4 - c.array[0].rank)
+        x, y = (_lead(d, lead) for d in (
+            c.descriptor(0), _result_descriptor(c, out, 1, c.array[0].type, lens, None)))
+        y_order = None
+    p = Prepared(c.handle.activation_forward(activation, x, y), lens, y_order)
+    p.type = c.array[0].type
+    c.keep(p)
+    return p
+
+
+cdef object _lead(object desc, tuple lead):
+    """A descriptor with axes of length 1 before the others."""
+    if not lead:
+        return desc
+    outer = max(n * s for n, s in zip(desc.lens, desc.strides))
+    return TensorDescriptor(desc.dtype, lead + desc.lens, (outer,) * len(lead) + desc.strides)
+
+
+def activation(x, mode, alpha=0.0, beta=0.0, gamma=0.0, *, out=None, handle=None):
+    """Return an activation of each element of x; formulas and parameters as for miopenActivationForward.
+
+    Parameters
+    ----------
+    x : array
+        Of any lengths and strides; else as for conv2d.
+    mode : miopenActivationMode_t, or its name
+    alpha, beta, gamma : float
+    out, handle
+        As for conv2d; out may be x.
+
+    Returns
+    -------
+    array of x's lengths and type
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    return _activate(x, mode, to_double(alpha, "alpha"), to_double(beta, "beta"), to_double(gamma, "gamma"), out,
+                     handle)
+
+
+def relu(x, *, out=None, handle=None):
+    """Return max(x, 0) of each element; parameters as for activation."""
+    return _activate(x, "relu", 0, 0, 0, out, handle)
+
+
+def leaky_relu(x, negative_slope=0.01, *, out=None, handle=None):
+    """Return x, times negative_slope below 0, of each element; parameters as for activation."""
+    return _activate(x, "leakyrelu", to_double(negative_slope, "negative_slope"), 0, 0, out, handle)
+
+
+def relu6(x, *, out=None, handle=None):
+    """Return min(max(x, 0), 6) of each element; parameters as for activation."""
+    return _activate(x, "clippedrelu", 6, 0, 0, out, handle)
+
+
+def elu(x, alpha=1.0, *, out=None, handle=None):
+    """Return x, alpha (exp(x) - 1) below 0, of each element; parameters as for activation."""
+    return _activate(x, "elu", to_double(alpha, "alpha"), 0, 0, out, handle)
+
+
+def sigmoid(x, *, out=None, handle=None):
+    """Return 1 / (1 + exp(-x)) of each element; parameters as for activation."""
+    return _activate(x, "logistic", 0, 0, 0, out, handle)
+
+
+def tanh(x, *, out=None, handle=None):
+    """Return tanh(x) of each element; parameters as for activation."""
+    return _activate(x, "tanh", 1, 1, 0, out, handle)
+
+
+def softplus(x, *, out=None, handle=None):
+    """Return log(1 + exp(x)) of each element; parameters as for activation."""
+    return _activate(x, "softrelu", 0, 0, 0, out, handle)
+
+
+# Along an axis
+
+
+cdef object _soften(object x, object axis, str algorithm, object out, object handle):
+    cdef Call c = Call(SOFTMAX, handle)
+    cdef Prepared p
+    cdef int64_t at
+    c.take(x, "x")
+    at = to_int64(axis, "axis")
+    if not -c.array[0].rank <= at < c.array[0].rank:
+        raise BadParmError("no axis of x", "axis", at, f"-{c.array[0].rank} to {c.array[0].rank - 1}")
+    at += c.array[0].rank if at < 0 else 0
+    c.ask.number[0], c.ask.number[1], c.ask.number[2] = at, algorithm == "log", out is not None
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        lens, order = c.lens(0), _memory_order(c, 0)
+        order = None if order is None or order == tuple(sorted(order)) else order
+        y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
+        x_desc, y_desc = (_along(d, <int> at) for d in (c.descriptor(0), y_desc))
+        p = Prepared(c.handle.softmax_forward(x_desc, y_desc, algorithm, "channel"), lens, order)
+        p.type = c.array[0].type
+        c.keep(p)
+    return run(c, p, out, (0,))
+
+
+cdef object _along(object desc, int axis):
+    """A descriptor (n, c, h, w) or with d, whose c is an axis of another: neighbours in memory are joined."""
+    rest = []
+    for n, s in sorted(((n, s) for i, (n, s) in enumerate(zip(desc.lens, desc.strides)) if i != axis and n > 1),
+                       key=lambda one: -one[1]):
+        m, t = rest.pop() if rest else (1, n * s)
+        if t == n * s:
+            rest.append((m * n, s))
+        else:
+            rest += [(m, t), (n, s)]
+    if len(rest) > 4:
+        raise MIOpenNotImplementedError("more axes with gaps between them than are computed with", "x", desc.lens,
+                                        "four beside the axis")
+    n, s = desc.lens[axis], desc.strides[axis]
+    outer = max([n * s] + [m * t for m, t in rest])
+    rest = [(1, outer)] * (3 - len(rest)) + rest if len(rest) < 3 else rest
+    axes = [rest[0], (n, s)] + rest[1:]
+    return TensorDescriptor(desc.dtype, [n for n, _ in axes], [s for _, s in axes])
+
+
+def softmax(x, axis=-1, *, out=None, handle=None):
+    """Return exp(x - m) / sum(exp(x - m)) along an axis, m being its maximum there.
+
+    Parameters
+    ----------
+    x : array
+        Of any lengths and strides; else as for conv2d.
+    axis : int
+        Negative ones count from the end.
+    out, handle
+        As for conv2d; out may be x.
+
+    Returns
+    -------
+    array of x's lengths and type
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    return _soften(x, axis, "accurate", out, handle)
+
+
+def log_softmax(x, axis=-1, *, out=None, handle=None):
+    """Return the logarithm of softmax, x - m - log(sum(exp(x - m))); parameters as for softmax."""
+    return _soften(x, axis, "log", out, handle)
+
+
+# Normalisations
+
+
+cdef object _image(object desc):
+    """The descriptor of (n, c) or (n, c, w) with the axes of an image."""
+    if len(desc.lens) > 3:
+        return desc
+    lens, strides = list(desc.lens), list(desc.strides)
+    last = desc.lens[len(lens) - 1] * desc.strides[len(lens) - 1]
+    while len(lens) < 4:
+        lens.insert(2, 1)
+        strides.insert(2, last)
+    return TensorDescriptor(desc.dtype, lens, strides)
+
+
+def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, handle=None):
+    """Return x (k + alpha / size sum of x^2)^-beta, the sum over `size` channels around each one.
+
+    Parameters
+    ----------
+    x : array (n, c, h, w)
+        As for conv2d.
+    size : int
+        Channels, the element's own among them.
+    alpha, beta, k : float
+    out, handle
+        As for conv2d.
+
+    Returns
+    -------
+    array of x's lengths and type
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As conv2d.
+    """
+    cdef Call c = Call(RESPONSE, handle)
+    cdef Prepared p
+    c.take(x, "x")
+    c.ask.number[0], c.ask.number[1] = to_int64(size, "size"), out is not None
+    c.ask.real[0], c.ask.real[1] = to_double(alpha, "alpha"), to_double(beta, "beta")
+    c.ask.real[2] = to_double(k, "k")
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        if c.array[0].rank != 4:
+            raise BadParmError("array of another number of axes", "x", c.lens(0), "(n, c, h, w)")
+        order = _order_of(c, 0)
+        y_desc = _result_descriptor(c, out, 1, c.array[0].type, c.lens(0), order)
+        lrn = LRNDescriptor("cross", size, alpha, beta, k)
+        p = Prepared(c.handle.lrn_forward(lrn, c.descriptor(0), y_desc), c.lens(0), order)
+        p.type = c.array[0].type
+        c.keep(p)
+    return run(c, p, out, (0,))
+
+
+def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *,
+               out=None, handle=None):
+    """Return weight (x - mean) / sqrt(var + eps) + bias, with a mean and a variance for each channel.
+
+    Parameters
+    ----------
+    x : array (n, c, ...) of 2 to 5 axes
+        As for conv2d.
+    running_mean, running_var : array (c,), None where training needs none
+        Without training the statistics; with it they are moved towards those of x, (1 - momentum) old + momentum new,
+        the variance by n / (n - 1).
+    weight, bias : array (c,), optional
+        Default: 1 and 0.
+    training : bool
+        Whether the statistics are those of x.
+    momentum, eps : float
+    out, handle
+        As for conv2d; out may be x.
+
+    Returns
+    -------
+    array of x's lengths and type
+
+    Raises
+    ------
+    BadParmError
+        As conv2d; without statistics where they are needed; for parameters of several types.
+    MIOpenNotImplementedError
+        As conv2d.
+    """
+    cdef Call c = Call(NORMALIZATION, handle)
+    cdef Prepared p
+    cdef int i
+    c.take(x, "x")
+    for name, value in (("weight", weight), ("bias", bias), ("running_mean", running_mean),
+                        ("running_var", running_var)):
+        c.take(value, name, True)
+    c.ask.number[0], c.ask.number[1] = bool(training), out is not None
+    c.ask.real[0], c.ask.real[1] = to_double(momentum, "momentum"), to_double(eps, "eps")
+    if out is not None:
+        c.take(out, "out")
+    p = c.known()
+    if p is None:
+        p = _prepare_batch_norm(c, bool(training), out)
+    for i in range(2):
+        if p.fill[i] is not None:
+            c.memory[i + 1] = p.fill[i]
+    return run(c, p, out, (0,), (1, 2, 3, 4))
+
+
+cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
+    cdef Prepared p
+    cdef int i, kind = -1
+    lens, order = c.lens(0), _order_of(c, 0)
+    if not 2 <= len(lens) <= 5:
+        raise BadParmError("array of another number of axes", "x", lens, "2 to 5")
+    if (c.memory[3] is None) != (c.memory[4] is None) or c.memory[3] is None and not training:
+        raise BadParmError("no statistics", "running_mean, running_var", None, "both, or with training neither")
+    for i in range(1, 5):
+        if c.memory[i] is None:
+            continue
+        if c.lens(i) != (lens[1],) or not c.array[i].contiguous:
+            raise BadParmError("not one element a channel, side by side", c.given[i], c.lens(i), (lens[1],))
+        if kind >= 0 and kind != c.array[i].type:
+            raise BadParmError("parameters of several types", c.given[i], enums.TYPE_NAMES[c.array[i].type],
+                               enums.TYPE_NAMES[kind])
+        kind = c.array[i].type
+    x, y = _image(c.descriptor(0)), _image(_result_descriptor(c, out, 5, c.array[0].type, lens, order))
+    if kind < 0:
+        kind = 6 if c.array[0].type == 6 else 1
+    parameters = TensorDescriptor(kind, (1, lens[1], *(1,) * (len(x.lens) - 2)))
+    if training:
+        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.memory[3] is not None, False)
+        p = Prepared(plan, lens, order)
+        p.scalars[0], p.scalars[1] = c.ask.real[0], c.ask.real[1]
+    else:
+        p = Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters), lens, order)
+        p.scalars[0] = c.ask.real[1]
+    p.type = c.array[0].type
+    p.fill = tuple([None if c.memory[i + 1] is not None else
+                    c.handle.upload(_filled(lens[1], 1 - i, kind)) for i in range(2)])
+    c.keep(p)
+    return p
+
+
+cdef object _filled(int64_t count, double value, int kind):
+    """Memory of `count` equal elements."""
+    return numpy.full(count, value, numpy.float64).astype(numpy_type(kind))

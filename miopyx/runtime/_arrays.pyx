@@ -1,0 +1,350 @@
+"""Arrays of whoever made them, read into one struct: NumPy's, PyTorch's, CuPy's, JAX's, any with DLPack.
+
+NumPy's are read by its C functions.  A framework that offers DLPack's C functions with its type
+(`__dlpack_c_exchange_api__`, as PyTorch does) is asked through them: no object is made, nothing is counted.  All others
+are asked for `__array_interface__`, `__cuda_array_interface__` or `__dlpack__`, the first that they have.
+"""
+
+import numpy
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_SetName
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx.values._types cimport (
+    MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64,
+)
+
+from miopyx.errors import BadParmError
+
+cnp.import_array()
+
+cdef extern from "Python.h":
+    PyObject* Py_TYPE(object value)
+
+cdef extern from *:
+    """
+    /* Calls that leave Python's error set where they fail: Cython raises it. */
+    static int mx_tensor_of(int (*get)(void*, void*), void* array, void* out) { return get(array, out); }
+    """
+    int mx_tensor_of(void* get, void* array, void* out) except -1
+
+cdef extern from *:
+    """
+    static PyObject* mx_made(int (*make)(void*, void**), void* tensor) {
+        void* made = NULL;
+        return make(tensor, &made) == 0 ? (PyObject*) made : NULL;
+    }
+    """
+    object mx_made(void* make, void* tensor)
+
+# DLPack's codes of types.
+cdef enum:
+    DL_INT = 0
+    DL_UINT = 1
+    DL_FLOAT = 2
+    DL_BFLOAT = 4
+    DL_FLOAT8_E4M3FNUZ = 11
+    DL_FLOAT8_E5M2FNUZ = 13
+
+cdef enum:
+    DL_MAJOR = 1
+    DL_READ_ONLY = 1           # among a tensor's flags
+
+# NumPy's numbers of ml_dtypes' types; given to them when ml_dtypes is imported.
+cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1
+
+
+cdef int data_type(int number) noexcept:
+    """The miopenDataType_t of a NumPy type number, -1 where that takes a closer look."""
+    if number == cnp.NPY_FLOAT:
+        return MX_FLOAT
+    if number == cnp.NPY_FLOAT16:
+        return MX_HALF
+    if number == cnp.NPY_DOUBLE:
+        return MX_DOUBLE
+    if number == _bfloat16:
+        return MX_BFLOAT16
+    if number == _float8:
+        return MX_FLOAT8
+    if number == _bfloat8:
+        return MX_BFLOAT8
+    if number == cnp.NPY_BYTE:
+        return MX_INT8
+    if number == cnp.NPY_INT:
+        return MX_INT32
+    if number == cnp.NPY_LONG and sizeof(long) == 8:
+        return MX_INT64
+    return -1
+
+
+cdef int type_of(object dtype) except -2:
+    """The miopenDataType_t of a NumPy dtype, -1 for any other."""
+    global _bfloat16, _float8, _bfloat8
+    cdef int number = dtype.num, found = data_type(number)
+    if found >= 0 or dtype.kind not in "Vf":
+        return found
+    name = dtype.name
+    if name == "bfloat16":
+        _bfloat16 = number
+    elif name == "float8_e4m3fnuz":
+        _float8 = number
+    elif name == "float8_e5m2fnuz":
+        _bfloat8 = number
+    return data_type(number)
+
+
+cdef int dl_type(DLDataType t) noexcept:
+    if t.lanes != 1:
+        return -1
+    if t.code == DL_FLOAT:
+        return MX_FLOAT if t.bits == 32 else MX_HALF if t.bits == 16 else MX_DOUBLE if t.bits == 64 else -1
+    if t.code == DL_BFLOAT:
+        return MX_BFLOAT16 if t.bits == 16 else -1
+    if t.code == DL_INT:
+        return MX_INT8 if t.bits == 8 else MX_INT32 if t.bits == 32 else MX_INT64 if t.bits == 64 else -1
+    if t.code == DL_FLOAT8_E4M3FNUZ:
+        return MX_FLOAT8
+    return MX_BFLOAT8 if t.code == DL_FLOAT8_E5M2FNUZ else -1
+
+
+cdef DLDataType dl_type_of(int kind) noexcept:
+    """DLPack's type of a miopenDataType_t."""
+    cdef DLDataType t
+    t.lanes, t.code = 1, DL_FLOAT
+    t.bits = 32 if kind == MX_FLOAT or kind == MX_INT32 else 64 if kind == MX_DOUBLE or kind == MX_INT64 else 16
+    if kind == MX_INT8 or kind == MX_INT32 or kind == MX_INT64:
+        t.code = DL_INT
+    elif kind == MX_BFLOAT16:
+        t.code = DL_BFLOAT
+    elif kind == MX_FLOAT8 or kind == MX_BFLOAT8:
+        t.code = DL_FLOAT8_E4M3FNUZ if kind == MX_FLOAT8 else DL_FLOAT8_E5M2FNUZ
+    if kind == MX_INT8 or kind == MX_FLOAT8 or kind == MX_BFLOAT8:
+        t.bits = 8
+    return t
+
+
+cdef object made_array(const DLPackExchangeAPI* api, DLManagedTensorVersioned* tensor):
+    """The library's own array over memory that it made, which it takes over."""
+    return mx_made(<void*> api.array_of, tensor)
+
+
+cdef str type_text(object data):
+    """What an array calls the type of its elements."""
+    dtype = getattr(data, "dtype", None)
+    return str(getattr(dtype, "name", None) or dtype).rpartition(".")[2]
+
+
+cdef str device_text(const array_t* a):
+    names = {DL_CPU: "cpu", DL_CUDA: "cuda", DL_CUDA_HOST: "pinned memory", 4: "opencl", 10: "rocm",
+             DL_CUDA_MANAGED: "managed memory", 14: "oneapi"}
+    return f"{names.get(a.device, f'DLPack device {a.device}')}:{a.device_id}"
+
+
+cdef bint is_on_host(const array_t* a) noexcept:
+    return a.device == DL_CPU or a.device == DL_CUDA_HOST or a.device == DL_ROCM_HOST or a.device == DL_CUDA_MANAGED
+
+
+cdef int _measure(array_t* a, str name, const int64_t* length, const int64_t* stride, int64_t unit) except -1:
+    """Fill in lengths and strides, `stride` times `unit` bytes, NULL for C order, and what follows from them."""
+    cdef int64_t step, packed = a.width, last = 0
+    cdef int i
+    a.contiguous = True
+    for i in range(a.rank - 1, -1, -1):
+        step = packed if stride == NULL else stride[i] * unit
+        if length[i] == 0:
+            raise BadParmError("array is empty", name, tuple([length[j] for j in range(a.rank)]), ">= 1 element")
+        if step != packed and length[i] != 1:
+            a.contiguous = False
+            if step < 0:
+                raise BadParmError("negative stride", name, tuple([stride[j] for j in range(a.rank)]), ">= 0")
+        if i < ARRAY_AXES:
+            a.len[i], a.step[i] = length[i], step
+        last += (length[i] - 1) * step if length[i] > 1 else 0
+        packed *= length[i]
+    a.bytes = last + a.width
+    return 0
+
+
+cdef int describe_array(array_t* a, object dtype, object shape, object strides, str name) except -1:
+    """Fill in what an array says of itself, all but where it is; `strides` in bytes."""
+    cdef int64_t length[64]
+    cdef int64_t stride[64]
+    cdef int i
+    memset(a, 0, sizeof(array_t))
+    a.type, a.width, a.rank = type_of(dtype), dtype.itemsize, len(shape)
+    a.raw, a.swapped = dtype.num == cnp.NPY_UBYTE, not dtype.isnative
+    if a.rank > 64:
+        raise BadParmError("too many axes", name, a.rank, "<= 64")
+    for i in range(a.rank):
+        length[i], stride[i] = shape[i], strides[i]
+    return _measure(a, name, length, stride, 1)
+
+
+cdef int _read_numpy(cnp.ndarray data, str name, array_t* a) except -1:
+    cdef int number = cnp.PyArray_TYPE(data)
+    a.type, a.raw = data_type(number), number == cnp.NPY_UBYTE
+    if a.type < 0:
+        a.type = type_of(data.dtype)
+    a.width, a.rank, a.swapped = cnp.PyArray_ITEMSIZE(data), cnp.PyArray_NDIM(data), not cnp.PyArray_ISNOTSWAPPED(data)
+    a.ptr, a.device, a.read_only = cnp.PyArray_DATA(data), DL_CPU, not cnp.PyArray_ISWRITEABLE(data)
+    return _measure(a, name, <const int64_t*> cnp.PyArray_DIMS(data), <const int64_t*> cnp.PyArray_STRIDES(data), 1)
+
+
+cdef int _read_tensor(const DLTensor* t, object data, str name, array_t* a) except -1:
+    a.ptr, a.rank = <char*> t.data + t.byte_offset, t.ndim
+    a.width = (t.dtype.bits * t.dtype.lanes + 7) // 8
+    a.type, a.raw = dl_type(t.dtype), t.dtype.code == DL_UINT and t.dtype.bits == 8 and t.dtype.lanes == 1
+    a.device, a.device_id = t.device.kind, t.device.id
+    if t.dtype.bits * t.dtype.lanes % 8:
+        raise BadParmError("elements of parts of a byte", name, type_text(data), "whole bytes")
+    if a.rank < 0 or a.rank > 64 or a.rank > 0 and t.shape == NULL:
+        raise BadParmError("an array without a shape", name, type(data).__name__, "lengths")
+    _measure(a, name, t.shape, t.strides, a.width)
+    if t.data == NULL:
+        raise BadParmError("an array without memory", name, type(data).__name__, "one whose storage was not freed")
+    return 0
+
+
+# The last two types that were asked about, their functions (NULL for none), and the method that says that an array is
+# to be read with its sign turned, which DLPack does not tell.
+cdef object _type_0 = None, _type_1 = None, _turned_0 = None, _turned_1 = None
+cdef const DLPackExchangeAPI* _api_0 = NULL
+cdef const DLPackExchangeAPI* _api_1 = NULL
+
+
+cdef const DLPackExchangeAPI* exchange_api(object data) noexcept:
+    """DLPack's C functions for a type of arrays, NULL where it has none that are of use."""
+    global _type_0, _type_1, _api_0, _api_1, _turned_0, _turned_1
+    cdef const DLPackExchangeAPI* api = NULL
+    if Py_TYPE(data) == <PyObject*> _type_0:
+        return _api_0
+    if Py_TYPE(data) == <PyObject*> _type_1:
+        _type_0, _type_1, _turned_0, _turned_1 = _type_1, _type_0, _turned_1, _turned_0
+        _api_0, _api_1 = _api_1, _api_0
+        return _api_0
+    kind, turned = type(data), None
+    try:
+        capsule = kind.__dlpack_c_exchange_api__
+        turned = getattr(kind, "is_neg", None)
+        if PyCapsule_IsValid(capsule, "dlpack_exchange_api"):
+            api = <const DLPackExchangeAPI*> PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
+            while api != NULL and api.header.version.major != DL_MAJOR:
+                api = <const DLPackExchangeAPI*> api.header.before
+            if api != NULL and api.tensor_of == NULL:
+                api = NULL
+    except Exception:  # it has none
+        api = NULL
+    _type_1, _api_1, _turned_1 = _type_0, _api_0, _turned_0
+    _type_0, _api_0, _turned_0 = kind, api, turned
+    return api
+
+
+cdef int read_exchanged(const DLPackExchangeAPI* api, object data, str name, DLTensor* out) except -1:
+    """Ask an array of the type that `exchange_api` was just asked about."""
+    turned = _turned_0
+    out.data, out.shape, out.strides = NULL, NULL, NULL
+    try:
+        mx_tensor_of(<void*> api.tensor_of, <void*> data, out)
+    except Exception as e:
+        why = str(e).partition("\n")[0]
+        raise BadParmError(f"its library does not lend it: {why}", name, type(data).__name__,
+                           "an array of plain memory") from None
+    if turned is not None and turned(data):
+        raise BadParmError("an array that is to be read with its sign turned", name, type(data).__name__,
+                           "resolve_neg() of it")
+    return 0
+
+
+cdef class _Borrowed:
+    """Memory that `__dlpack__` lent; given back when this dies."""
+
+    cdef DLManagedTensorVersioned* tensor
+    cdef DLManagedTensor* old
+
+    def __dealloc__(self):
+        if self.tensor != NULL and self.tensor.deleter != NULL:
+            self.tensor.deleter(self.tensor)
+        if self.old != NULL and self.old.deleter != NULL:
+            self.old.deleter(self.old)
+
+
+cdef _Borrowed _borrow(object data, str name):
+    """Ask an object for its memory by DLPack, version 1 or before it."""
+    cdef _Borrowed held = _Borrowed()
+    try:
+        try:
+            capsule = data.__dlpack__(max_version=(DL_MAJOR, 0))
+        except TypeError:  # from before versions
+            capsule = data.__dlpack__()
+    except Exception as e:  # whatever the library raises where it cannot
+        raise BadParmError(f"its library does not lend it: {e}", name, type(data).__name__,
+                           "an array that __dlpack__ gives") from e
+    if PyCapsule_IsValid(capsule, "dltensor_versioned"):
+        held.tensor = <DLManagedTensorVersioned*> PyCapsule_GetPointer(capsule, "dltensor_versioned")
+        PyCapsule_SetName(capsule, "used_dltensor_versioned")
+        if held.tensor.version.major != DL_MAJOR:
+            raise BadParmError("DLPack of another version", name, held.tensor.version.major, DL_MAJOR)
+    elif PyCapsule_IsValid(capsule, "dltensor"):
+        held.old = <DLManagedTensor*> PyCapsule_GetPointer(capsule, "dltensor")
+        PyCapsule_SetName(capsule, "used_dltensor")
+    else:
+        raise BadParmError("__dlpack__ gave no capsule of DLPack", name, type(capsule).__name__, "a dltensor")
+    return held
+
+
+cdef object read_array(object data, str name, array_t* out):
+    """Write to `out` what `data` is; returns what keeps its memory where it is, None where `data` does that itself.
+
+    Raises
+    ------
+    BadParmError
+        For what is no array, is empty, has negative strides, or that its library refuses to lend.
+    """
+    cdef const DLPackExchangeAPI* api
+    cdef DLTensor tensor
+    cdef _Borrowed held
+    memset(out, 0, sizeof(array_t))
+    if cnp.PyArray_Check(data):
+        _read_numpy(data, name, out)
+        return None
+    api = exchange_api(data)
+    if api != NULL:
+        read_exchanged(api, data, name, &tensor)
+        _read_tensor(&tensor, data, name, out)
+        return None
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        try:
+            array = numpy.frombuffer(data, dtype=numpy.uint8)
+        except ValueError as e:
+            raise BadParmError(f"not usable memory: {e}", name, type(data).__name__, "contiguous bytes") from None
+        _read_numpy(array, name, out)
+        return array
+    if hasattr(data, "__array_interface__"):
+        try:
+            array = numpy.asarray(data)
+        except Exception as e:  # whatever is wrong with the description
+            raise BadParmError(f"not an array: {e}", name, type(data).__name__, "a valid __array_interface__") from e
+        _read_numpy(array, name, out)
+        return array
+    if hasattr(data, "__dlpack__"):
+        held = _borrow(data, name)
+        _read_tensor(&held.tensor.tensor if held.tensor != NULL else &held.old.tensor, data, name, out)
+        out.read_only = held.tensor != NULL and held.tensor.flags & DL_READ_ONLY != 0
+        return held
+    raise BadParmError("not an array", name, type(data).__name__,
+                       "an array of NumPy, PyTorch, CuPy, JAX or any other with __dlpack__ or __array_interface__")
+
+
+@cython.final
+cdef class Memory:
+    """Memory of an array that was read and found right: calls ask nothing more of it but its size."""
+
+    @staticmethod
+    cdef Memory of(const array_t* a, object owner):
+        cdef Memory memory = Memory.__new__(Memory)
+        memory.ptr, memory.bytes, memory.read_only, memory.owner = a.ptr, a.bytes, a.read_only, owner
+        return memory

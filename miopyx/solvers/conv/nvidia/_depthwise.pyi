@@ -1,0 +1,3 @@
+from ._common import _NvSolver
+
+class NvDepthwiseWrw(_NvSolver): ...

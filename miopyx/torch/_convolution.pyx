@@ -1,0 +1,196 @@
+"""aten's convolution and its backward on CPUs: ours or PyTorch's, whichever is known to be faster for the problem.
+
+Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
+"""
+
+from libc.stdint cimport int64_t
+
+from miopyx.functional._functional cimport Call, Prepared, axes, prepare_convolution, run
+
+import torch
+from miopyx import enums
+from miopyx.api._convolution import miopenConvolutionBackwardBias
+from miopyx.api._handle import Handle
+from miopyx.errors import MIOpenError
+from miopyx.problem._descriptors import TensorDescriptor
+
+from . import choice
+
+cdef enum:
+    FORWARD = 100          # kinds of calls, beside those of `functional`
+    BACKWARD = 101         # data; weights are the next one
+
+
+cdef class Layer:
+    """A problem that was met: who runs it, and how often."""
+
+    cdef Prepared prepared
+    cdef readonly bint ours
+    cdef readonly int64_t runs
+    cdef readonly str what       # the problem
+    cdef readonly str why        # why it is not ours, where that is no matter of time
+    cdef readonly object times
+
+    def gained(self):
+        """Milliseconds that its runs took less than PyTorch's would have."""
+        return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
+
+
+# In the order in which they were met.
+layers = []
+
+cdef object _handle = None
+cdef object _theirs_backward = None
+
+
+def prepare(theirs_backward):
+    """Make the handle; `theirs_backward` is PyTorch's own kernel."""
+    global _handle, _theirs_backward
+    _theirs_backward = theirs_backward
+    if _handle is None:
+        _handle = Handle("cpu")
+    return _handle
+
+
+def forget():
+    """Let the next calls decide anew."""
+    layers.clear()
+    if _handle is not None:
+        (<object> _handle).forget_calls()
+
+
+cdef str _text(Call c, int direction, int spatial, bint transposed):
+    """A problem as databases and reports know it."""
+    cdef int i
+    sides = []
+    for i in range(2):
+        strides = "x".join([str(s) for s in c.strides(i)]) if not c.array[i].contiguous else "packed"
+        sides.append("x".join([str(n) for n in c.lens(i)]) + ":" + strides)
+    number = ["x".join([str(c.ask.number[at + i]) for i in range(spatial)]) for at in (0, 3, 6)]
+    kind = enums.TYPE_NAMES[c.array[0].type]
+    return (f"conv{'-transposed' if transposed else ''}-{'FBW'[direction]}-{kind}-{'-'.join(sides)}-u{number[0]}-"
+            f"p{number[1]}-l{number[2]}-g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
+
+
+cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
+    """Decide who runs a problem that no call met before."""
+    cdef Layer layer = Layer()
+    layer.what = _text(c, direction, spatial, transposed)
+    key = f"{layer.what}-t{torch.get_num_threads()}".encode()
+    layer.times = choice.recall(c.handle.device.info, key)
+    try:
+        if layer.times is None or layer.times.ours_wins:
+            layer.prepared = prepare_convolution(c, direction, spatial, transposed, None)
+            if layer.times is None:
+                layer.times = choice.measure(c.handle.device.info, key, lambda: _ours(c, layer, direction), theirs)
+        layer.ours = layer.times.ours_wins
+    except MIOpenError as e:  # nothing computes it
+        layer.why = str(e)
+        layer.times = choice.Times(None, None, "not supported")
+    c.keep(layer)
+    layers.append(layer)
+    return layer
+
+
+cdef object _ours(Call c, Layer layer, int direction):
+    y = run(c, layer.prepared, None, (0, 1))
+    if layer.prepared.bias is not None:
+        layer.prepared.bias(y, c.memory[2], y)
+    return y
+
+
+cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
+                 int64_t groups, int spatial) except -1:
+    axes(&c.ask, 0, stride, spatial, "stride")
+    axes(&c.ask, 3, padding, spatial, "padding")
+    axes(&c.ask, 6, dilation, spatial, "dilation")
+    if transposed:
+        axes(&c.ask, 9, output_padding, spatial, "output_padding")
+    c.ask.number[12], c.ask.number[13], c.ask.number[14] = groups, spatial, transposed
+    c.ask.number[20] = torch.get_num_threads()
+    return 0
+
+
+def convolution(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
+                int64_t groups):
+    """aten::convolution."""
+    cdef Call c
+    cdef Layer layer
+    cdef int spatial = len(stride)
+
+    def theirs():
+        return torch._convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups, False,
+                                  False, True, True)
+
+    try:
+        c = Call(FORWARD, _handle, True)
+        c.take(x, "x")
+        c.take(w, "w")
+        c.take(bias, "bias", True)
+        _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
+        layer = c.known()
+        if layer is None:
+            layer = _layer(c, 0, spatial, transposed, theirs)
+    except MIOpenError:  # no plain memory of a type that we compute with
+        return theirs()
+    layer.runs += 1
+    return _ours(c, layer, 0) if layer.ours else theirs()
+
+
+cdef object _gradient(int direction, dy, other, result, list stride, list padding, list dilation, bint transposed,
+                      list output_padding, int64_t groups, theirs):
+    """A gradient where it is ours, else None."""
+    cdef Call c
+    cdef Layer layer
+    cdef int i, spatial = len(stride)
+    try:
+        c = Call(BACKWARD + direction - 1, _handle, True)
+        c.take(dy, "dy")
+        c.take(other, "w" if direction == 1 else "x")
+        _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
+        for i in range(spatial + 2):
+            c.ask.number[15 + i] = result.size(i)
+        layer = c.known()
+        if layer is None:
+            layer = _layer(c, direction, spatial, transposed, theirs)
+    except MIOpenError:
+        return None
+    layer.runs += 1
+    return _ours(c, layer, direction) if layer.ours else None
+
+
+def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
+                         list output_padding, int64_t groups, list mask):
+    """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
+    def theirs(*wanted):
+        return _theirs_backward.call_boxed(keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed,
+                                           output_padding, groups, list(wanted))
+
+    dx = dw = db = None
+    if 0 in dy.stride():  # expanded, as of a sum
+        dy = dy.contiguous()
+    if mask[0]:
+        dx = _gradient(1, dy, w, x, stride, padding, dilation, transposed, output_padding, groups,
+                       lambda: theirs(True, False, False))
+    if mask[1]:
+        dw = _gradient(2, dy, x, w, stride, padding, dilation, transposed, output_padding, groups,
+                       lambda: theirs(False, True, False))
+    if dx is None and dw is None:
+        return theirs(*mask)
+    if mask[2]:
+        db = _bias_gradient(dy)
+    if (mask[0] and dx is None) or (mask[1] and dw is None):
+        rest = theirs(mask[0] and dx is None, mask[1] and dw is None, False)
+        dx, dw = rest[0] if dx is None else dx, rest[1] if dw is None else dw
+    return dx, dw, db
+
+
+cdef object _bias_gradient(dy):
+    try:
+        y_desc = TensorDescriptor.of(dy)
+        db = dy.new_empty(dy.size(1))
+        miopenConvolutionBackwardBias(_handle, 1, y_desc, dy, 0,
+                                      TensorDescriptor(y_desc.dtype, (1, dy.size(1), *(1,) * (dy.dim() - 2))), db)
+        return db
+    except MIOpenError:
+        return dy.sum([0, *range(2, dy.dim())])

@@ -1,0 +1,117 @@
+"""Whose kernel runs a problem: measured once, kept in a file of the user's, and what that took.
+
+PyTorch's own kernel is one more candidate.  Both sides run on the call's own tensors by Find's rule: one discarded run,
+then up to five in turns, the medians count.  A process spends at most its budget on that, what it builds included; what
+is not known then stays PyTorch's, as does everything that miopyx cannot compute.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from miopyx.database import paths, records
+from miopyx.database.user_file import UserFile
+from miopyx.device.info import DeviceInfo
+from miopyx.errors import BadParmError
+
+RUNS = 5
+ENOUGH = 3.0  # a side that is this many times slower in its first run is not run again
+
+_lock = threading.Lock()
+_left = 2.0
+
+
+class Times(NamedTuple):
+    """Microseconds a call takes, and where that is known from; a side that did not run is None."""
+
+    ours: float | None
+    theirs: float | None
+    source: str
+
+    @property
+    def ours_wins(self) -> bool:
+        return self.ours is not None and self.theirs is not None and self.ours < self.theirs
+
+
+def budget(seconds: float | None = None) -> float:
+    """Return the seconds that this process may still spend on measuring; set them first where some are given.
+
+    Raises
+    ------
+    BadParmError
+        For less than 0.
+    """
+    global _left
+    with _lock:
+        if seconds is not None:
+            if not seconds >= 0:
+                raise BadParmError("negative", "seconds", seconds, ">= 0")
+            _left = float(seconds)
+        return _left
+
+
+def _spend(seconds: float) -> None:
+    global _left
+    with _lock:
+        _left = max(0.0, _left - seconds)
+
+
+_files: dict[Path, UserFile] = {}
+
+
+def _file(info: DeviceInfo) -> UserFile | None:
+    path = paths.user_file(info, f"torch-{torch.__version__}")
+    if path is None:
+        return None
+    if path not in _files:
+        _files[path] = UserFile(path)
+    return _files[path]
+
+
+def recall(info: DeviceInfo, key: bytes) -> Times | None:
+    """Return what the file says of a problem, None for nothing or nothing that can be read."""
+    file = _file(info)
+    items = None if file is None else file.get(key)
+    if items is None:
+        return None
+    found, _, _ = records.read_perf(items)
+    try:
+        ours, theirs = (float(found[name]) for name in ("miopyx", "torch"))
+    except (KeyError, ValueError):
+        return None
+    return Times(ours, theirs, "file") if 0 < ours < 1e12 and 0 < theirs < 1e12 else None
+
+
+def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Callable[[], object]) -> Times:
+    """Time both sides, if the budget allows, and keep the result."""
+    if budget() <= 0:
+        return Times(None, None, "no time left to measure")
+    began = time.perf_counter()
+    try:
+        ours()
+    finally:
+        _spend(time.perf_counter() - began)
+    began = time.perf_counter()
+    theirs()
+    seen: tuple[list[float], list[float]] = [], []
+    while len(seen[0]) < RUNS:
+        for side, call in zip(seen, (ours, theirs), strict=True):
+            start = time.perf_counter()
+            call()
+            side.append((time.perf_counter() - start) * 1e6)
+        if max(seen[0][0], seen[1][0]) > ENOUGH * min(seen[0][0], seen[1][0]):
+            break
+    _spend(time.perf_counter() - began)
+    medians = statistics.median(seen[0]), statistics.median(seen[1])
+    file = _file(info)
+    if file is not None:
+        values = {name: f"{us:.6g}" for name, us in zip(("miopyx", "torch"), medians, strict=True)}
+        file.update(key, lambda _: records.write_perf(key, values, torch.__version__))
+    return Times(*medians, "measured")

@@ -1,0 +1,251 @@
+"""PyTorch's convolutions by ours: every case is made ours, else it would be a matter of time who ran."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import miopyx
+
+torch = pytest.importorskip("torch", minversion="2.10")
+mt = pytest.importorskip("miopyx.torch")
+
+from miopyx.torch import _convolution, choice  # noqa: E402
+
+F = torch.nn.functional
+CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+U = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Switch on, with nothing known and a verdict for all; the verdict is the argument."""
+    monkeypatch.setattr(choice, "recall", lambda info, key: None)
+    before = miopyx.torch.budget()
+
+    def settle(ours):
+        times = (1.0, 2.0) if ours else (2.0, 1.0)
+        monkeypatch.setattr(choice, "measure", lambda info, key, *sides: choice.Times(*times, "said"))
+        mt.enable()
+        _convolution.forget()
+
+    yield settle
+    mt.disable()
+    _convolution.forget()
+    mt.budget(before)
+
+
+def gradients(call, *tensors):
+    """Return the result and the gradients of a weighted sum of it."""
+    tensors = [t.detach().clone().requires_grad_() for t in tensors]
+    y = call(*tensors)
+    y.backward(torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape))
+    return [y.detach(), *(t.grad for t in tensors)]
+
+
+def compare(call, *tensors, terms=1000):
+    """Compare with float64 on PyTorch's own kernels; a channel's terms are `terms` at most."""
+    got = gradients(call, *tensors)
+    mt.disable()
+    want = gradients(call, *(t.double() for t in tensors))
+    mt.enable()
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == tensors[0].dtype
+        size = max(1.0, b.abs().max().item())
+        bound = U[a.dtype] * size * (terms if a.dtype.itemsize > 2 else 8)
+        assert (a.double() - b).abs().max().item() <= bound
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_convolutions_and_their_gradients(settled, rng, axes, dtype):
+    settled(True)
+    for turn in range(3):
+        groups, stride, dilation, padding = (int(rng.integers(1, n)) for n in (3, 3, 3, 2))
+        c, k = 2 * groups, 3 * groups
+        x = torch.randn(2, c, *map(int, rng.integers(7, 10, axes)), dtype=dtype)
+        if turn == 1 and axes > 1:
+            x = x.contiguous(memory_format=torch.channels_last if axes == 2 else torch.channels_last_3d)
+        w, b = torch.randn(k, 2, *(3,) * axes, dtype=dtype), torch.randn(k, dtype=dtype)
+        compare(lambda x, w, b, s=stride, p=padding, d=dilation, g=groups: CONV[axes](x, w, b, s, p, d, g), x, w, b)
+        compare(lambda x, w, s=stride, p=padding, d=dilation, g=groups: CONV[axes](x, w, None, s, p, d, g), x, w)
+        w = torch.randn(c, 3, *(3,) * axes, dtype=dtype)
+        compare(lambda x, w, b, s=stride, p=padding, g=groups: TRANSPOSED[axes](x, w, b, s, p, s - 1, g), x, w,
+                torch.randn(3 * groups, dtype=dtype))
+    assert {layer.ours for layer in _convolution.layers} == {True}
+    assert len(_convolution.layers) >= 12
+
+
+def test_results_keep_their_layout(settled):
+    settled(True)
+    x = torch.randn(2, 4, 8, 9).to(memory_format=torch.channels_last).requires_grad_()
+    y = F.conv2d(x, torch.randn(6, 4, 3, 3), padding=1)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    y.sum().backward()
+    assert x.grad.is_contiguous(memory_format=torch.channels_last)
+    assert [layer.ours for layer in _convolution.layers] == [True, True]
+
+
+def test_only_what_is_wanted_is_computed(settled):
+    settled(True)
+    x, w, b = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3), torch.randn(3)
+    for wanted in ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)):
+        _convolution.forget()
+        tensors = [t.clone().requires_grad_(i in wanted) for i, t in enumerate((x, w, b))]
+        F.conv2d(*tensors).sum().backward()
+        assert [t.grad is not None for t in tensors] == [i in wanted for i in range(3)]
+        assert [layer.what.split("-")[1] for layer in _convolution.layers] == [
+            "F", *(kind for i, kind in enumerate("BW") if i in wanted)]
+
+
+def test_what_is_theirs_keeps_its_bits(settled):
+    x, w, b = torch.randn(2, 6, 9, 9), torch.randn(8, 6, 3, 3), torch.randn(8)
+    before = gradients(F.conv2d, x, w, b)
+    settled(False)
+    for a, c in zip(before, gradients(F.conv2d, x, w, b), strict=True):
+        assert torch.equal(a, c)
+    assert [layer.ours for layer in _convolution.layers] == [False] * 3
+    mt.disable()
+    count = _convolution.layers[0].runs
+    F.conv2d(x, w, b)
+    assert _convolution.layers[0].runs == count
+
+
+def test_what_we_cannot_compute_is_theirs(settled):
+    settled(True)
+    w = torch.randn(4, 2, 3, 3)
+    assert F.conv2d(torch.randn(0, 2, 5, 5), w).shape == (0, 4, 3, 3)
+    assert F.conv2d(torch.randn(1, 2, 5, 5, device="meta"), w.to("meta")).shape == (1, 4, 3, 3)
+    z = torch.randn(1, 2, 5, 5, dtype=torch.complex64)
+    torch.testing.assert_close(F.conv2d(z, w.to(z.dtype)), torch.complex(F.conv2d(z.real, w), F.conv2d(z.imag, w)))
+    wide = torch.randn(1, 1, 5, 5).expand(1, 2, 5, 5)
+    torch.testing.assert_close(F.conv2d(wide, w), F.conv2d(wide.contiguous(), w))
+    turned = torch.randn(1, 2, 5, 5, dtype=torch.complex64).conj().imag
+    torch.testing.assert_close(F.conv2d(turned, w), F.conv2d(turned.clone(), w))
+    for bad in ((torch.randn(1, 3, 5, 5), w), (torch.randn(1, 2, 2, 2), w), (torch.randn(1, 2, 5, 5).double(), w),
+                (torch.randn(1, 2, 5, 5), w, torch.randn(3))):
+        with pytest.raises(RuntimeError) as ours:
+            F.conv2d(*bad)
+        mt.disable()
+        with pytest.raises(RuntimeError) as theirs:
+            F.conv2d(*bad)
+        mt.enable()
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_second_gradients(settled):
+    settled(True)
+    x, w, b = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((1, 2, 5, 4), (2, 2, 3, 2), (2,)))
+    assert torch.autograd.gradcheck(lambda *t: F.conv2d(*t, padding=1), (x, w, b))
+    assert torch.autograd.gradgradcheck(lambda *t: F.conv2d(*t, padding=1), (x, w, b))
+
+
+def test_above_the_kernels_nothing_changes(settled):
+    settled(True)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+    x = torch.randn(2, 3, 10, 10)
+    want = model(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = model(x)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), want, rtol=0.05, atol=0.05)
+    from torch.utils.checkpoint import checkpoint
+
+    gradients_ = []
+    for call in (model, lambda x: checkpoint(model, x, use_reentrant=False)):
+        model.zero_grad()
+        call(x).sum().backward()
+        gradients_.append([p.grad.clone() for p in model.parameters()])
+    for a, c in zip(*gradients_, strict=True):
+        assert torch.equal(a, c)
+    traced = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(traced(x), want)
+    torch.testing.assert_close(torch.func.vmap(model)(x[None])[0], want)
+    torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), want)
+
+
+def test_threads_share_what_is_known(settled):
+    settled(True)
+    x, w = torch.randn(2, 4, 12, 12), torch.randn(4, 4, 3, 3)
+    want, wrong = F.conv2d(x.double(), w.double()), []
+
+    def work():
+        for _ in range(20):
+            if (F.conv2d(x, w).double() - want).abs().max() > 1e-4:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_budget(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
+    miopyx.values.config.forget()
+    choice._files.clear()
+    before = mt.budget()
+    x, w = torch.randn(2, 4, 12, 12), torch.randn(4, 4, 3, int(np.random.default_rng().integers(1, 4)))
+    try:
+        with mt.enable():
+            _convolution.forget()
+            mt.budget(0)
+            F.conv2d(x, w)
+            assert _convolution.layers[0].times.source == "no time left to measure"
+            assert not _convolution.layers[0].ours
+            for source in ("measured", "file"):
+                _convolution.forget()
+                mt.budget(60)
+                F.conv2d(x, w)
+                times = _convolution.layers[0].times
+                assert times.source == source
+                assert _convolution.layers[0].ours == (times.ours < times.theirs)
+                assert (mt.budget() < 60) == (source == "measured")
+            text = mt.report()
+            assert _convolution.layers[0].what in text
+            assert text.splitlines()[-1].startswith("all")
+        for file in tmp_path.rglob("*torch*.txt"):
+            file.write_bytes(b"\0nonsense=miopyx:x;torch\n" + file.read_bytes()[:-9] + b"\n")
+        choice._files.clear()
+        with mt.enable():
+            _convolution.forget()
+            F.conv2d(x, w)
+            assert _convolution.layers[0].times.source == "measured"
+    finally:
+        mt.budget(before)
+        _convolution.forget()
+        monkeypatch.undo()
+        miopyx.values.config.forget()
+        choice._files.clear()
+    with pytest.raises(miopyx.BadParmError):
+        mt.budget(-1)
+
+
+def test_tuning_a_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
+    miopyx.values.config.forget()
+    choice._files.clear()
+    model = torch.nn.Conv2d(2, 3, 3)
+    try:
+        mt.tune(model, torch.randn(1, 2, 6, 6), backward=True)
+        assert {layer.what.split("-")[1] for layer in _convolution.layers} == {"F", "W"}
+        assert mt.budget() <= 2
+        assert {layer.times.source for layer in _convolution.layers} == {"measured"}
+    finally:
+        _convolution.forget()
+        monkeypatch.undo()
+        miopyx.values.config.forget()
+        choice._files.clear()
+
+
+def test_torch_is_optional():
+    code = ("import sys, miopyx; miopyx.conv2d; assert 'torch' not in sys.modules; sys.modules['torch'] = None\n"
+            "try:\n    import miopyx.torch\nexcept ImportError as e:\n    print(e.name)")
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "torch"

@@ -246,7 +246,7 @@ def test_dir_shows_what_is_public():
         assert not isinstance(getattr(mi, name), types.ModuleType) or name.startswith("__")
 
 
-@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), np.empty(0), [[1], [2, 3]], {}], ids=shown)
+@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), [[1], [2, 3]], {}], ids=shown)
 def test_what_cannot_be_uploaded(handle, given):
     with pytest.raises(mi.BadParmError) as raised:
         handle.upload(given)
@@ -257,7 +257,7 @@ def test_what_cannot_be_downloaded(handle):
     memory, back = handle.upload(np.arange(12, dtype=np.float32)), np.empty(12, np.float32)
     fixed = np.zeros(12, np.float32)
     fixed.flags.writeable = False
-    for array in (None, [0.0] * 12, fixed, np.empty(24, np.float32)[::2]):
+    for array in ([0.0] * 12, fixed, np.empty(24, np.float32)[::2]):
         with pytest.raises(mi.BadParmError) as raised:
             handle.download(memory, array)
         assert raised.value.parameter == "array"

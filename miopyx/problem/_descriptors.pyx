@@ -276,12 +276,12 @@ cdef class TensorDescriptor(Descriptor):
         ----------
         array : array
             Of NumPy, ml_dtypes, PyTorch, pyopencl or any library whose arrays have shape, dtype, and strides in bytes
-            or stride() in elements.  A length of 1 gets the stride of a packed tensor.
+            or stride() in elements.  A length of 1 gets the stride of a packed tensor, as do all without elements.
 
         Raises
         ------
         BadParmError
-            For what is no such array, is empty, has strides below 1 or an unknown type.
+            For what is no such array, has strides below 1 or an unknown type.
         """
         cdef int64_t step = 1, width
         try:
@@ -296,6 +296,8 @@ cdef class TensorDescriptor(Descriptor):
         except Exception as e:  # whatever a strange object raises
             raise BadParmError(f"not an array: {e}", "array", type(array).__name__,
                                "an array with shape, strides and dtype") from None
+        if 0 in shape:
+            return TensorDescriptor(number, shape)
         for i in reversed(range(len(shape))):
             if shape[i] == 1:
                 strides[i] = step
@@ -435,7 +437,7 @@ cdef class ConvolutionDescriptor(Descriptor):
 
     cdef tuple settings(self):
         mode = () if self.find_mode_set == 0 else ((set_find_mode, self.find_mode_set),)
-        return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode),
+        return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode, self.end_pads),
                 (set_group_count, self.groups), (set_output_pads, self.spatial, self.output_pads),
                 (set_attribute, 0, self.attribute[0]), (set_attribute, 1, self.attribute[1]),
                 (set_attribute, 2, self.attribute[2]), *mode)

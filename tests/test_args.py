@@ -450,8 +450,8 @@ class Arguments:
             return pick((4, 5))
         if name in ("dimsA", "stridesA", "lens"):
             return [pick((1, 1, 1, 2, 4, 8, 2**20)) for _ in range(rank)]
-        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads", "windows", "endPadA",
-                    "end_pads"):
+        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads", "windows",
+                    "endPadA", "end_pads"):
             return [pick((1, 1, 2, 3)) for _ in range(spatial)]
         return pick((1, 1, 2, 3, 8, 224))
 

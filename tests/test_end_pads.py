@@ -15,6 +15,7 @@ from solver_checks import Example, check, plan
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.errors import BadParmError
+from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
@@ -150,3 +151,12 @@ def test_what_is_said(host):
     x, w = TensorDescriptor("float32", (2, 8, 9, 9)), TensorDescriptor("float32", (8, 8, 3, 3))
     with pytest.raises(BadParmError, match="lengths"):
         plan(host, 0, [x, w, TensorDescriptor("float32", (2, 8, 7, 7))], conv)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_keys_name_the_problem(case, host, rng):
+    """Output lengths, which keys have, say all that kernels need of the pads behind an axis."""
+    for direction in range(3):
+        problem = Example(CASES[case], "float32", "packed", rng, host).problem(direction)
+        for write, read in ((find_key, parse_find_key), (perf_key, parse_perf_key)):
+            assert read(write(problem)).key == problem.key

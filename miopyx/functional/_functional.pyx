@@ -559,8 +559,8 @@ def max_pool3d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=Fal
     return _pool(3, "max", x, kernel_size, stride, padding, dilation, ceil_mode, None, False, out, handle)
 
 
-def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
-               out=None, handle=None):
+def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None, *, out=None, handle=None):
     """Return the means of windows of x.
 
     Parameters
@@ -585,8 +585,8 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
                  divisor_override, False, out, handle)
 
 
-def avg_pool3d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
-               out=None, handle=None):
+def avg_pool3d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None, *, out=None, handle=None):
     """As avg_pool2d, for x (n, c, d, h, w)."""
     return _pool(3, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, 1, ceil_mode,
                  divisor_override, False, out, handle)
@@ -817,7 +817,8 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
     x : array (n, c, h, w)
         As for conv2d.
     size : int
-        Channels, the element's own among them.
+        Channels: the element's own, (size - 1) // 2 before it and size // 2 behind it, as ONNX has them; of an even
+        size PyTorch's has the odd one before.
     alpha, beta, k : float
     out, handle
         As for conv2d.

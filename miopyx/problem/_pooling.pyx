@@ -136,8 +136,8 @@ cdef class PoolingDescriptor(Descriptor):
         kinds = (set_index_type, self.index_type), (set_index_mode, self.index_mode)
         if self.spatial == 0:
             return ((_set_mode, self.mode), *kinds)
-        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides, self.dilations, self.end_pads,
-                 self.ceil, self.divisor_override), *kinds)
+        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides, self.dilations,
+                 self.end_pads, self.ceil_mode, self.divisor_override), *kinds)
 
     @property
     def spatial_dim(self):

@@ -1,8 +1,10 @@
 """PyTorch's convolutions by ours: every case is made ours, else it would be a matter of time who ran."""
 
+import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import miopyx
 torch = pytest.importorskip("torch", minversion="2.10")
 mt = pytest.importorskip("miopyx.torch")
 
-from miopyx.torch import _convolution, choice  # noqa: E402
+from miopyx.torch import _convolution, _threads, choice  # noqa: E402
 
 F = torch.nn.functional
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -261,3 +263,27 @@ def test_torch_is_optional():
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "torch"
+
+
+@pytest.mark.skipif(torch.get_num_threads() == 1, reason="PyTorch has one thread")
+def test_threads_of_pytorch_sleep_meanwhile(settled):
+    settled(True)
+    if _threads.find() is None:
+        pytest.skip("PyTorch's threads are not libgomp's")
+    ran = []
+
+    def asleep(argument):
+        ran.append(argument)
+        time.sleep(0.03)  # until the others have lain down
+        begin = os.times()
+        time.sleep(0.3)
+        end = os.times()
+        return end.user + end.system - begin.user - begin.system
+
+    torch.ones(1 << 20).add_(1)  # they spin now
+    assert _threads.called(asleep, "a") < 0.1
+    assert ran == ["a"]
+    with pytest.raises(ZeroDivisionError):
+        _threads.called(lambda _: 1 / 0, None)
+    _threads.forget()
+    assert _threads.called(lambda argument: argument, 7) == 7

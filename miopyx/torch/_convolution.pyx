@@ -15,6 +15,7 @@ from miopyx.errors import MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
 from . import choice
+from ._threads cimport call
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
@@ -30,6 +31,12 @@ cdef class Layer:
     cdef readonly str what       # the problem
     cdef readonly str why        # why it is not ours, where that is no matter of time
     cdef readonly object times
+
+    def _run(self, Call c):
+        y = run(c, self.prepared, None, (0, 1))
+        if self.prepared.bias is not None:
+            self.prepared.bias(y, c.memory[2], y)
+        return y
 
     def gained(self):
         """Milliseconds that its runs took less than PyTorch's would have."""
@@ -82,7 +89,7 @@ cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
         if layer.times is None or layer.times.ours_wins:
             layer.prepared = prepare_convolution(c, direction, spatial, transposed, None)
             if layer.times is None:
-                layer.times = choice.measure(c.handle.device.info, key, lambda: _ours(c, layer, direction), theirs)
+                layer.times = choice.measure(c.handle.device.info, key, lambda: _ours(c, layer), theirs)
         layer.ours = layer.times.ours_wins
     except MIOpenError as e:  # nothing computes it
         layer.why = str(e)
@@ -92,11 +99,8 @@ cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
     return layer
 
 
-cdef object _ours(Call c, Layer layer, int direction):
-    y = run(c, layer.prepared, None, (0, 1))
-    if layer.prepared.bias is not None:
-        layer.prepared.bias(y, c.memory[2], y)
-    return y
+cdef object _ours(Call c, Layer layer):
+    return call(layer._run, c)
 
 
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
@@ -134,7 +138,7 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     except MIOpenError:  # no plain memory of a type that we compute with
         return theirs()
     layer.runs += 1
-    return _ours(c, layer, 0) if layer.ours else theirs()
+    return _ours(c, layer) if layer.ours else theirs()
 
 
 cdef object _gradient(int direction, dy, other, result, list stride, list padding, list dilation, bint transposed,
@@ -156,7 +160,7 @@ cdef object _gradient(int direction, dy, other, result, list stride, list paddin
     except MIOpenError:
         return None
     layer.runs += 1
-    return _ours(c, layer, direction) if layer.ours else None
+    return _ours(c, layer) if layer.ours else None
 
 
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,

@@ -11,7 +11,7 @@ import torch
 
 from miopyx.errors import MIOpenNotImplementedError
 
-from . import _convolution, choice
+from . import _convolution, _threads, choice
 
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
@@ -54,6 +54,7 @@ def enable() -> Enabled:
             library = torch.library.Library("aten", "IMPL")
             library.impl("convolution", _convolution.convolution, "CPU")
             library.impl("convolution_backward", _convolution.convolution_backward, "CPU", with_keyset=True)
+            _threads.find()
             _library = library
     return Enabled()
 
@@ -65,6 +66,7 @@ def disable() -> None:
         if _library is not None:
             _library._destroy()
             _library = None
+            _threads.forget()
 
 
 def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backward: bool = False,

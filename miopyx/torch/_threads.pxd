@@ -1,0 +1,1 @@
+cdef object call(object function, object argument)

@@ -1,0 +1,9 @@
+from collections.abc import Callable
+from typing import TypeVar
+
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
+def find() -> str | None: ...
+def forget() -> None: ...
+def called(function: Callable[[_Argument], _Result], argument: _Argument) -> _Result: ...

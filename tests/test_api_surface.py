@@ -51,7 +51,7 @@ def test_arguments_are_the_headers(name):
     ours = [p for p in parameters if p.kind is p.KEYWORD_ONLY]  # what the header does not have
     assert [p.name for p in parameters if p not in ours] == FUNCTIONS[name]
     assert all(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p not in ours)
-    assert all(p.default is None for p in ours)
+    assert all(p.default in (None, False) for p in ours)
     assert function.__doc__
 
 

@@ -390,7 +390,7 @@ SENSIBLE = {
                     (0.5, 1, 2.0)),
     "index_type": tuple(miopyx.miopenIndexType_t), "workspace_index": (0, 1), "bn_mode": (0, 1), "algorithm": (0, 1, 2),
     "lrnN": (1, 3, 5), **dict.fromkeys(("pad_h", "pad_w"), (0, 1)),
-    **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)),
+    **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)), "ceil_mode": (False, True), "divisor_override": (3, -1),
 }
 
 
@@ -401,8 +401,15 @@ def functions_of_descriptors():
     found = {f: names for f, names in parameters.items()
              if not {"handle", "stream"} & set(names) and f is not miopyx.miopenCreate}
     found[TensorDescriptor] = ("data_type", "lens", "strides", "layout")
-    found[ConvolutionDescriptor] = ("pads", "strides", "dilations", "mode", "groups", "output_pads")
+    found[ConvolutionDescriptor] = ("pads", "strides", "dilations", "mode", "groups", "output_pads", "end_pads")
     return found
+
+
+def keywords_of(function):
+    """Return how many parameters a function takes by name only: its last ones."""
+    if isinstance(function, type):
+        return 0
+    return sum(p.kind is p.KEYWORD_ONLY for p in inspect.signature(function).parameters.values())
 
 
 class Arguments:
@@ -443,7 +450,8 @@ class Arguments:
             return pick((4, 5))
         if name in ("dimsA", "stridesA", "lens"):
             return [pick((1, 1, 1, 2, 4, 8, 2**20)) for _ in range(rank)]
-        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads", "windows"):
+        if name in ("padA", "strideA", "dilationA", "adjA", "pads", "strides", "dilations", "output_pads", "windows",
+                    "endPadA", "end_pads"):
             return [pick((1, 1, 2, 3)) for _ in range(spatial)]
         return pick((1, 1, 2, 3, 8, 224))
 
@@ -473,11 +481,11 @@ def check_tensor(desc):
     assert 0 <= desc.ndim <= 8
     assert len(desc.lens) == len(desc.strides) == desc.ndim
     if desc.ndim:
-        assert min(desc.lens) >= 1
+        assert min(desc.lens) >= 0
         assert min(desc.strides) >= 1
         size = np.dtype(getattr(ml_dtypes, desc.dtype, desc.dtype)).itemsize
         last = sum((length - 1) * stride for length, stride in zip(desc.lens, desc.strides, strict=True))
-        assert desc.nbytes in [size * (last + vector) for vector in (1, 4, 8)]
+        assert desc.nbytes in ([size * (last + vector) for vector in (1, 4, 8)] if min(desc.lens) else [0])
         assert desc.nbytes < 2**63
 
 
@@ -487,9 +495,9 @@ def check_convolution(desc):
     assert all(1 <= value <= INT_MAX for value in (*desc.strides, *desc.dilations, desc.group_count))
 
 
-def outcome(function, arguments):
+def outcome(function, arguments, named):
     try:
-        return function(*arguments)
+        return function(*arguments, **named)
     except BaseException as e:
         return e
 
@@ -497,20 +505,25 @@ def outcome(function, arguments):
 def test_nonsense_gives_results_or_errors(seed):
     functions = functions_of_descriptors()
     assert len(functions) >= 32
+    keywords = {function: keywords_of(function) for function in functions}
     arguments = Arguments(seed)
     worked, refused = Counter(), Counter()
     for number in range(100_000):
         function = arguments.random.choice(list(functions))
         names = functions[function]
         given = arguments.of(function, names)
+        count = len(names) - keywords[function]
+        named = {name: value for name, value in zip(names[count:], given[count:], strict=True)
+                 if arguments.random.random() < 0.3}
+        given = given[:count]
         wrong_count = number % 100 == 0
         if wrong_count:
             given = given[:-1] if given and number % 200 == 0 and not isinstance(function, type) else [*given, 1]
         elif isinstance(function, type):  # their parameters have defaults
             given = given[:arguments.random.randrange(len(given) + 1)]
         before = [(d, snapshot(d)) for d in arguments.all if any(d is v for v in given)]
-        result = outcome(function, given)
-        call = function.__name__, tuple(given)
+        result = outcome(function, given, named)
+        call = function.__name__, tuple(given), named
         if isinstance(result, MIOpenError):
             refused[function] += 1
             assert str(result)

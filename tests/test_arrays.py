@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said(host, lend):
         (np.ones(LENS, np.float64), "another type"), (np.ones((2, 3, 4, 4), np.float32), "too small"),
         (np.ones((2, 3, 5, 4), np.float32).transpose(0, 1, 3, 2), "another layout"),
         (np.ones((2, 3, 8, 5), np.float32)[:, :, ::2], None),
-        (np.ones((0, 3, 4, 5), np.float32), "empty"), (np.ones((3, 2, 4, 5), np.float32), "order that contradicts"),
+        (np.ones((0, 3, 4, 5), np.float32), "too small"), (np.ones((3, 2, 4, 5), np.float32), "order that contradicts"),
     ]:
         if why is None:  # the descriptor's lengths, not its strides
             why = "another layout"

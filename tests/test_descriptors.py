@@ -49,6 +49,8 @@ MAKE = {
     "NCHWc4": lambda: vectors("NCHWc4", (2, 8, 3, 5)), "NCHWc8": lambda: vectors("NCHWc8", (2, 8, 3, 5)),
     "CHWNc4": lambda: vectors("CHWNc4", (2, 8, 3, 5)), "CHWNc8": lambda: vectors("CHWNc8", (1, 16, 1, 1)),
     "convolution": ConvolutionDescriptor, "volume": lambda: ConvolutionDescriptor((1, 1, 1)), "transposed": set_conv,
+    "end pads": lambda: ConvolutionDescriptor((1, 2), end_pads=(2, 1)),
+    "no end pads": lambda: ConvolutionDescriptor((1, 2)),
     "deterministic": lambda: set_conv((miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, 1)), "find": lambda: set_conv(
         mode=miopyx.miopenConvolutionFindModeFast),
     "no pooling": PoolingDescriptor, "other mode": lambda: PoolingDescriptor("average"),
@@ -56,6 +58,8 @@ MAKE = {
         PoolingDescriptor("average", (2, 3, 4)), "indices": lambda: PoolingDescriptor(
         "max", (2, 3), (0, 1), (2, 1), "uint64", "image"),
     "activation": lambda: ActivationDescriptor("relu"), "elu": lambda: ActivationDescriptor("elu", 0.3, 0.1, 0.7),
+    **{name: lambda more={name: value}: PoolingDescriptor("average", (2, 3), (0, 1), (2, 1), **more)
+       for name, value in (("dilations", (2, 1)), ("end_pads", (1, 0)), ("ceil_mode", True), ("divisor_override", -3))},
     "no lrn": LRNDescriptor, "lrn": lambda: LRNDescriptor("cross", 5, 0.1, 0.2, 0.3),
     "softmax": lambda: SoftmaxDescriptor(), "log": lambda: SoftmaxDescriptor(algorithm="log"),
 }
@@ -120,8 +124,10 @@ def test_descriptors_of_arrays(kind):
         assert all(n == 1 or a == b for n, a, b in zip(desc.lens, desc.strides, strides, strict=True))
     odd = np.lib.stride_tricks.as_strided(np.ones(9, np.float32), (2, 1, 3), (12, 0, 4))
     assert TensorDescriptor.of(odd) == TensorDescriptor("float32", (2, 1, 3))
-    for wrong in (np.ones((2, 0), np.float32), np.ones(3, bool), np.broadcast_to(np.ones(1, np.float32), 3),
-                  np.ones(4, np.float32)[::-1], np.ones(()), 5, None, "text"):
+    empty = arrays[0][:, :0]
+    assert TensorDescriptor.of(empty) == TensorDescriptor("float32", (2, 0, 4, 5))
+    for wrong in (np.ones(3, bool), np.broadcast_to(np.ones(1, np.float32), 3), np.ones(4, np.float32)[::-1],
+                  np.ones(()), 5, None, "text"):
         with pytest.raises(MIOpenError):
             TensorDescriptor.of(wrong)
 
@@ -136,6 +142,9 @@ def test_memory_made_by_a_handle(handle):
         assert not got.astype(float).any()
         values = np.arange(24).reshape(2, 3, 4).astype(got.dtype)
         np.testing.assert_array_equal(handle.download(handle.upload(values)), values)
+        for empty in (handle.zeros((2, 0, 4), dtype), handle.upload(values[:, :0])):
+            got = handle.download(empty)
+            assert (got.shape, got.dtype) == ((2, 0, 4), values.dtype)
     desc = TensorDescriptor("float32", (2, 3, 4, 5), layout="NHWC")
     x, y = handle.upload(np.linspace(-1, 1, 120, dtype=np.float32).reshape(2, 4, 5, 3)), handle.empty(desc)
     handle.activation_forward(ActivationDescriptor("abs"), desc, desc)(x, y)
@@ -143,7 +152,7 @@ def test_memory_made_by_a_handle(handle):
     assert got.shape == desc.lens
     assert got.strides == tuple(4 * s for s in desc.strides)
     np.testing.assert_array_equal(got.transpose(0, 2, 3, 1), np.abs(handle.download(x)))
-    for wrong in ((0,), (), (-1, 2), TensorDescriptor(), "text", None, 5):
+    for wrong in ((), (-1, 2), TensorDescriptor(), "text", None, 5):
         for make in (handle.empty, handle.zeros):
             with pytest.raises(MIOpenError):
                 make(wrong)

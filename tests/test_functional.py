@@ -14,7 +14,7 @@ U = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11}
 def windows(x, window, stride, padding, dilation, fill):
     """Return x's windows, (n, c, output ..., window ...)."""
     axes = len(window)
-    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)], constant_values=fill)
+    x = np.pad(x, [(0, 0), (0, 0), *(p if isinstance(p, tuple) else (p, p) for p in padding)], constant_values=fill)
     reach = [d * (r - 1) + 1 for d, r in zip(dilation, window, strict=True)]
     seen = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + axes)))
     steps = [slice(None, None, s) for s in stride]
@@ -125,7 +125,69 @@ def test_pooling(on, rng, axes, layout):
     seen = windows(x.astype(float), (3,) * axes, (2,) * axes, ones, ones, 0).sum(inner)
     close(mean(x, 3, 2, 1, handle=on), seen / 3**axes, "float32", 27)
     count = windows(np.ones(x.shape), (3,) * axes, (2,) * axes, ones, ones, 0).sum(inner)
-    close(mean(x, 3, 2, 1, False, handle=on), seen / count, "float32", 27)
+    close(mean(x, 3, 2, 1, False, False, handle=on), seen / count, "float32", 27)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_pads_of_either_end(on, rng, axes):
+    call = {1: miopyx.conv1d, 2: miopyx.conv2d, 3: miopyx.conv3d}[axes]
+    back = {1: miopyx.conv_transpose1d, 2: miopyx.conv_transpose2d, 3: miopyx.conv_transpose3d}[axes]
+    ones = (1,) * axes
+    for _ in range(4):
+        x = values(rng, (2, 3, *map(int, rng.integers(6, 9, axes))), "float32")
+        w = values(rng, (4, 3, *map(int, rng.integers(1, 5, axes))), "float32")
+        dilation = tuple(map(int, rng.integers(1, 4, axes)))
+        reach = [d * (r - 1) for d, r in zip(dilation, w.shape[2:], strict=True)]
+        same = [(r // 2, r - r // 2) for r in reach]
+        want = convolution(x.astype(float), w.astype(float), None, ones, same, dilation, 1)
+        assert want.shape[2:] == x.shape[2:]
+        terms = 64 * w[0].size
+        close(call(x, w, None, 1, "same", dilation, handle=on), want, "float32", terms)
+        pairs = [tuple(map(int, rng.integers(0, 4, 2))) for _ in range(axes)]
+        pairs = [(p, e + r) for (p, e), r in zip(pairs, reach, strict=True)]  # whatever the filter, something is left
+        close(call(x, w, None, 2, pairs, dilation, handle=on),
+              convolution(x.astype(float), w.astype(float), None, (2,) * axes, pairs, dilation, 1), "float32", terms)
+        w = w.swapaxes(0, 1).copy()
+        whole = transposed(x.astype(float), w.astype(float), None, (2,) * axes, (0,) * axes, (0,) * axes, ones, 1)
+        cut = [(int(rng.integers(0, 3)), int(rng.integers(0, 3))) for _ in range(axes)]
+        inner = tuple(slice(p, n - e) for (p, e), n in zip(cut, whole.shape[2:], strict=True))
+        close(back(x, w, None, 2, cut, handle=on), whole[(slice(None),) * 2 + inner], "float32", 64 * w[:, 0].size)
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_windows_of_pooling(on, rng, axes):
+    biggest, mean = ((miopyx.max_pool2d, miopyx.avg_pool2d) if axes == 2 else (miopyx.max_pool3d, miopyx.avg_pool3d))
+    inner, ones, twos, threes = tuple(range(-axes, 0)), (1,) * axes, (2,) * axes, (3,) * axes
+    for n, behind in ((6, 2), (8, 1)):
+        x = values(rng, (2, 3, *(n,) * axes), "float32")
+        pairs = [(1, 2), (0, 1), (2, 0)][:axes]
+        close(biggest(x, 3, 2, pairs, 2, handle=on),
+              windows(x.astype(float), threes, twos, pairs, twos, -np.inf).max(inner), "float32", 0)
+        # Rounded up, a window of 6 reaches one beyond its pads; one more of 8 would begin behind x.
+        wide = [(1, behind)] * axes
+        want = windows(x.astype(float), threes, threes, wide, ones, -np.inf).max(inner)
+        close(biggest(x, 3, 3, 1, ceil_mode=True, handle=on), want, "float32", 0)
+        seen = windows(x.astype(float), threes, threes, wide, ones, 0).sum(inner)
+        close(mean(x, 3, 3, 1, True, divisor_override=-5, handle=on), seen / -5, "float32", 27)
+        image = np.pad(np.ones(x.shape), [(0, 0)] * 2 + [(1, 1)] * axes, constant_values=1)
+        count = windows(image, threes, threes, [(0, behind - 1)] * axes, ones, 0).sum(inner)
+        close(mean(x, 3, 3, 1, True, handle=on), seen / count, "float32", 27)
+
+
+def test_arrays_without_elements(on):
+    x, w = np.ones((0, 3, 6, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    for y, lens in [
+        (miopyx.conv2d(x, w, np.ones(4, "f4"), handle=on), (0, 4, 4, 4)),
+        (miopyx.conv_transpose2d(x, w.swapaxes(0, 1).copy(), handle=on), (0, 4, 8, 8)),
+        (miopyx.max_pool2d(x, 2, handle=on), (0, 3, 3, 3)), (miopyx.avg_pool2d(x, 2, handle=on), (0, 3, 3, 3)),
+        (miopyx.batch_norm(x, np.zeros(3, "f4"), np.ones(3, "f4"), handle=on), (0, 3, 6, 6)),
+        (miopyx.local_response_norm(x, 3, handle=on), (0, 3, 6, 6)),
+    ]:
+        assert (y.shape, y.dtype) == (lens, np.float32)
+    for lens in ((0,), (0, 3), (3, 0), (2, 0, 3), (2, 3, 4, 0, 5), (0, 0)):
+        for layout in ("c", "gaps"):
+            x = np.zeros((*lens[:-1], 2 * lens[-1]), np.float32)[..., ::2] if layout == "gaps" else np.zeros(lens, "f4")
+            assert miopyx.relu(x, handle=on).shape == miopyx.softmax(x, 0, handle=on).shape == lens
 
 
 ACTIVATIONS = {
@@ -269,7 +331,18 @@ def test_what_does_not_fit_is_refused(host):
         (lambda: miopyx.conv2d(x, w, np.ones(3, "f4")), "one element a filter"),
         (lambda: miopyx.conv2d(x, w, stride=(1, 2, 3)), "number of values"),
         (lambda: miopyx.conv2d(x[:, :, :2], w), "beyond the padded image"),
-        (lambda: miopyx.conv2d(x, w, stride=0), "stride"), (lambda: miopyx.conv2d(x, w, padding="same"), "padding"),
+        (lambda: miopyx.conv2d(x, w, stride=0), "stride"), (lambda: miopyx.conv2d(x, w, padding="full"), "padding"),
+        (lambda: miopyx.conv2d(x, w, None, 2, "same"), "with strides"),
+        (lambda: miopyx.conv2d(x, w[0], padding="same"), "4 axes"),
+        (lambda: miopyx.conv_transpose2d(x, w, padding="same"), "padding"),
+        (lambda: miopyx.conv2d(x, w, padding=((1, 1), 1)), "pair an axis"),
+        (lambda: miopyx.conv2d(x, w, padding=(1, (1, 1))), "padding"),
+        (lambda: miopyx.conv2d(x, w, padding=((1, 1),)), "number of values"),
+        (lambda: miopyx.conv2d(x, w, padding=((1, -1), (0, 0))), "negative pad"),
+        (lambda: miopyx.avg_pool2d(x, 2, divisor_override=0), "divisor of 0"),
+        (lambda: miopyx.max_pool2d(x, 2, dilation=0), "dilation"),
+        (lambda: miopyx.max_pool2d(x, 2, ceil_mode="yes"), "ceil_mode"),
+        (lambda: miopyx.max_pool2d(x, 2, padding=((0, 2), (0, 0))), "pad out of range"),
         (lambda: miopyx.conv2d(x, w, groups=3), "group number"), (lambda: miopyx.conv2d(x > 0, w), "not computed with"),
         (lambda: miopyx.conv2d(x, w, out=out[:, :, :3]), "lengths and type"),
         (lambda: miopyx.conv2d(x, w, out=out.astype("f8")), "lengths and type"),

@@ -246,7 +246,7 @@ def test_dir_shows_what_is_public():
         assert not isinstance(getattr(mi, name), types.ModuleType) or name.startswith("__")
 
 
-@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), np.empty(0), [[1], [2, 3]], {}], ids=shown)
+@pytest.mark.parametrize("given", [None, "abc", np.array([object()]), [[1], [2, 3]], {}], ids=shown)
 def test_what_cannot_be_uploaded(handle, given):
     with pytest.raises(mi.BadParmError) as raised:
         handle.upload(given)

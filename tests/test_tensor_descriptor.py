@@ -171,24 +171,27 @@ def test_layout_of_strides(seed):
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("length", [0, -1, -2**31])
-def test_lengths_below_one(place, length):
+def test_lengths_below_zero_and_strides_below_one(place, length):
     lens = [2, 3, 4, 5]
     lens[place] = length
     desc = created(5, 6)
-    for call in (
+    as_strides = (
+        lambda: miopyx.miopenSet4dTensorDescriptorEx(desc, 1, 2, 3, 4, 5, *lens),
+        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 4, [2, 3, 4, 5], lens),
+        lambda: miopyx.miopenSetTensorDescriptorV2(desc, 1, 4, [2, 3, 4, 5], lens),
+    )
+    as_lengths = (
         lambda: miopyx.miopenSet4dTensorDescriptor(desc, 1, *lens),
         lambda: miopyx.miopenSet4dTensorDescriptorEx(desc, 1, *lens, 60, 20, 5, 1),
-        lambda: miopyx.miopenSet4dTensorDescriptorEx(desc, 1, 2, 3, 4, 5, *lens),
         lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 4, lens, None),
-        lambda: miopyx.miopenSetTensorDescriptor(desc, 1, 4, [2, 3, 4, 5], lens),
         lambda: miopyx.miopenSetTensorDescriptorV2(desc, 1, 4, lens, None),
-        lambda: miopyx.miopenSetTensorDescriptorV2(desc, 1, 4, [2, 3, 4, 5], lens),
         lambda: miopyx.miopenSetNdTensorDescriptorWithLayout(desc, 1, miopyx.miopenTensorNHWC, lens, 4),
         lambda: miopyx.miopenSetNdTensorDescriptorWithLayout(desc, 1, miopyx.miopenTensorNCHW, lens, 4),
-    ):
+    )
+    for call in (*as_strides, *(as_lengths if length < 0 else ())):
         with pytest.raises(BadParmError) as raised:
             call()
-        assert raised.value.limit == ">= 1"
+        assert raised.value.limit == (">= 1" if call in as_strides else ">= 0")
     assert miopyx.miopenGetTensorDescriptor(desc) == (miopyx.miopenFloat, (5, 6), (6, 1))
 
 
@@ -403,7 +406,7 @@ def test_constructor():
     (dict(data_type=1), BadParmError), (dict(data_type=1, strides=[1]), BadParmError),
     (dict(data_type=1, lens=[1, 1, 1, 1], strides=[1, 1, 1, 1], layout=0), BadParmError),
     (dict(data_type=1, lens=[1, 2], strides=[1]), BadParmError), (dict(data_type=1, lens=5), BadParmError),
-    (dict(data_type=1, lens=[1] * 9), BadParmError), (dict(data_type=1, lens=[0]), BadParmError),
+    (dict(data_type=1, lens=[1] * 9), BadParmError), (dict(data_type=1, lens=[-1]), BadParmError),
     (dict(data_type=1, lens=[1] * 5, layout=0), BadParmError), (dict(data_type=4, lens=[1]), BadParmError),
     (dict(data_type=1, lens=[]), InvalidValueError), (dict(foo=1), TypeError),
 ])

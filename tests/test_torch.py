@@ -116,10 +116,22 @@ def test_what_is_theirs_keeps_its_bits(settled):
     assert _convolution.layers[0].runs == count
 
 
+def test_empty_batches(settled):
+    settled(True)
+    w, b = torch.randn(4, 2, 3, 2), torch.randn(4)
+    for call, x in ((F.conv2d, torch.randn(0, 2, 5, 5)), (F.conv_transpose2d, torch.randn(0, 4, 5, 5)),
+                    (F.conv2d, torch.randn(0, 2, 5, 5).contiguous(memory_format=torch.channels_last))):
+        y, dx, dw, db = gradients(call, x, w, b[:2] if call is F.conv_transpose2d else b)
+        assert (y.shape[0], dx.shape) == (0, x.shape)
+        assert not dw.any()
+        assert not db.any()
+        assert dw.shape == w.shape
+    assert {layer.ours for layer in _convolution.layers} == {True}
+
+
 def test_what_we_cannot_compute_is_theirs(settled):
     settled(True)
     w = torch.randn(4, 2, 3, 3)
-    assert F.conv2d(torch.randn(0, 2, 5, 5), w).shape == (0, 4, 3, 3)
     assert F.conv2d(torch.randn(1, 2, 5, 5, device="meta"), w.to("meta")).shape == (1, 4, 3, 3)
     z = torch.randn(1, 2, 5, 5, dtype=torch.complex64)
     torch.testing.assert_close(F.conv2d(z, w.to(z.dtype)), torch.complex(F.conv2d(z.real, w), F.conv2d(z.imag, w)))

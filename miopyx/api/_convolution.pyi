@@ -35,6 +35,8 @@ def miopenInitConvolutionNdDescriptor(
     strideA: _Ints,
     dilationA: _Ints,
     c_mode: miopenConvolutionMode_t | _Int,
+    *,
+    endPadA: _Ints | None = None,
 ) -> None: ...
 def miopenGetConvolutionSpatialDim(convDesc: ConvolutionDescriptor) -> int: ...
 def miopenGetConvolutionDescriptor(

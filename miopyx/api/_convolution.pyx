@@ -89,10 +89,10 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
-    desc.set(2, pad, stride, dilation, to_member(c_mode, "miopenConvolutionMode_t", "c_mode"))
+    desc.set(2, pad, stride, dilation, to_member(c_mode, "miopenConvolutionMode_t", "c_mode"), pad)
 
 
-def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode):
+def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode, *, endPadA=None):
     """Make `convDesc` a convolution over 1 to 3 spatial axes, as miopenInitConvolutionDescriptor does over two.
 
     Parameters
@@ -103,13 +103,16 @@ def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilat
     padA, strideA, dilationA : sequence of int
         spatialDim values each, (d,) (h,) w: elements around x, >= 0; steps of the filter, >= 1; steps within it, >= 1.
     c_mode : miopenConvolutionMode_t
+    endPadA : sequence of int, optional
+        Not MIOpen's: elements behind x where they are not those before it, so that an output of x's own length, which
+        others call "same", is had with filters of any length.
 
     Raises
     ------
     BadParmError
         For another number of axes or values, numbers out of range, or an unknown mode; the descriptor stays as it was.
     """
-    set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode)
+    set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode, endPadA)
 
 
 def miopenGetConvolutionSpatialDim(convDesc):
@@ -260,7 +263,8 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
     """Return (n, c, h, w) of a 2-D convolution's output.
 
     An axis of length i under filter k, pad p, stride s, dilation d gives trunc((i - (1 + d (k - 1)) + 2 p) / s) + 1,
-    a transposed one s (i - 1) + 1 + d (k - 1) - 2 p + output pad; never below 1.
+    a transposed one s (i - 1) + 1 + d (k - 1) - 2 p + output pad; never below 1.  Where the pads of the two ends differ
+    their sum takes the place of 2 p.
 
     Parameters
     ----------

@@ -33,6 +33,11 @@ def miopenSetNdPoolingDescriptor(
     windowDimA: _Ints,
     padA: _Ints,
     stridesA: _Ints,
+    *,
+    dilationA: _Ints | None = None,
+    endPadA: _Ints | None = None,
+    ceil_mode: bool = False,
+    divisor_override: _Int | None = None,
 ) -> None: ...
 def miopenGetNdPoolingDescriptor(
     poolDesc: PoolingDescriptor, nbDimsRequested: _Int

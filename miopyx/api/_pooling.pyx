@@ -127,7 +127,7 @@ def miopenSet2dPoolingDescriptor(poolDesc, mode, windowHeight, windowWidth, pad_
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
     set_pooling(as_pooling(poolDesc, "poolDesc"), 2, mode, (windowHeight, windowWidth), (pad_h, pad_w),
-                (stride_h, stride_w), ("windowHeight, windowWidth", "pad_h, pad_w", "stride_h, stride_w"))
+                (stride_h, stride_w), names=("windowHeight, windowWidth", "pad_h, pad_w", "stride_h, stride_w", "", ""))
 
 
 def miopenGet2dPoolingDescriptor(poolDesc):
@@ -154,8 +154,11 @@ def miopenGet2dPoolingDescriptor(poolDesc):
     return desc.pooling_mode, *desc.windows, *desc.pads, *desc.strides
 
 
-def miopenSetNdPoolingDescriptor(poolDesc, mode, nbDims, windowDimA, padA, stridesA):
+def miopenSetNdPoolingDescriptor(poolDesc, mode, nbDims, windowDimA, padA, stridesA, *, dilationA=None, endPadA=None,
+                                 ceil_mode=False, divisor_override=None):
     """Make `poolDesc` a pooling over nbDims spatial axes, with indices of 8 bits.
+
+    What follows stridesA is not MIOpen's.
 
     Parameters
     ----------
@@ -164,14 +167,24 @@ def miopenSetNdPoolingDescriptor(poolDesc, mode, nbDims, windowDimA, padA, strid
     nbDims : int
         2 or 3.
     windowDimA, padA, stridesA : sequence of nbDims int
-        Along (d), h, w; limits as for miopenSet2dPoolingDescriptor.
+        Along (d), h, w; limits as for miopenSet2dPoolingDescriptor, pads below what a window spans,
+        (window - 1) dilation + 1.
+    dilationA : sequence of nbDims int, optional
+        Elements of x from one element of a window to the next, each >= 1; default 1.
+    endPadA : sequence of nbDims int, optional
+        Pixels behind each axis where they are not those before it.
+    ceil_mode : bool, optional
+        Round lengths of y up: a last window that begins in x or in the pads before it counts though it does not fit.
+    divisor_override : int, optional
+        What averages divide by in place of the number of elements; not 0.
 
     Raises
     ------
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    set_pooling(as_pooling(poolDesc, "poolDesc"), nbDims, mode, windowDimA, padA, stridesA)
+    set_pooling(as_pooling(poolDesc, "poolDesc"), nbDims, mode, windowDimA, padA, stridesA, dilationA, endPadA,
+                ceil_mode, divisor_override)
 
 
 def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
@@ -224,7 +237,8 @@ def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
 def miopenGetPoolingNdForwardOutputDim(poolDesc, tensorDesc, dims):
     """Return the lengths of y as a tuple, n c (d) h w.
 
-    trunc((in + 2 pad - window) / stride) + 1 along each spatial axis, at least 1.
+    trunc((in + pad + end_pad - (window - 1) dilation - 1) / stride) + 1 along each spatial axis, at least 1; in
+    ceil_mode the quotient is rounded up unless the last window then begins behind x.
 
     Parameters
     ----------
@@ -290,12 +304,14 @@ def miopenPoolingGetWorkSpaceSizeV2(poolDesc, yDesc):
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
     """y = max or average of x over windows; for max with do_backward the places of the maxima go to `workSpace`.
 
-    With the window of y[o] at the elements o stride - pad + t, t = 0 ... window - 1 along each axis, of which those
-    count that are inside the image:
+    With the window of y[o] at the elements o stride - pad + t dilation, t = 0 ... window - 1 along each axis, of which
+    those count that are inside the image:
 
         max        y[n, c, o] = max of x[n, c, i] over the window
         average    y[n, c, o] = (sum of x[n, c, i] over the window) / (elements that count)
-        inclusive  y[n, c, o] = (sum of x[n, c, i] over the window) / (elements of a window)
+        inclusive  y[n, c, o] = (sum of x[n, c, i] over the window) / (elements of the window in the image or its pads)
+
+    A divisor_override takes the place of both divisors.
 
     A maximum is the first one of its window (d, h, w ascending); NaN is never one.  A window without a number above
     -inf gives -inf and index 0.
@@ -343,6 +359,8 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
 
 cdef int _require_room(object workspace, object workspace_size, int64_t need) except -1:
     cdef int64_t size
+    if need == 0:
+        return 0
     if workspace is None:
         raise UnknownError("no workspace for the indices of the maxima", "workSpace", None, f"{need} bytes")
     size = workspace_bytes(workspace_size)

@@ -31,24 +31,24 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     tensorDesc : TensorDescriptor
     dataType : miopenDataType_t, numpy dtype or its name
     n, c, h, w : int
-        Lengths, each >= 1.
+        Lengths, each >= 0.
 
     Raises
     ------
     BadParmError
-        For an unknown type, or a length below 1 or beyond 32 bits; the descriptor stays as it was.
+        For an unknown type, or a length below 0 or beyond 32 bits; the descriptor stays as it was.
     """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
     cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
     cdef int number = to_data_type(dataType, "dataType")
     lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
-    if lens[0] < 1 or lens[1] < 1 or lens[2] < 1 or lens[3] < 1:
-        raise BadParmError("length below 1", "n, c, h, w", (n, c, h, w), ">= 1")
+    if lens[0] < 0 or lens[1] < 0 or lens[2] < 0 or lens[3] < 0:
+        raise BadParmError("length below 0", "n, c, h, w", (n, c, h, w), ">= 0")
     strides[3] = 1
-    strides[2] = lens[3]
-    strides[1] = lens[2] * lens[3]  # two factors below 2**31 fit, three need not
-    strides[0] = checked_mul(lens[1], strides[1], "c, h, w")
+    strides[2] = max(lens[3], 1)
+    strides[1] = max(lens[2], 1) * strides[2]  # two factors below 2**31 fit, three need not
+    strides[0] = checked_mul(max(lens[1], 1), strides[1], "c, h, w")
     desc.set(number, 4, lens, strides, 1)
 
 
@@ -60,14 +60,14 @@ def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cSt
     tensorDesc : TensorDescriptor
     dataType : miopenDataType_t, numpy dtype or its name
     n, c, h, w : int
-        Lengths, each >= 1.
+        Lengths, each >= 0.
     nStride, cStride, hStride, wStride : int
         Steps of each dimension in elements, each >= 1.
 
     Raises
     ------
     BadParmError
-        For an unknown type, or a length or stride below 1 or beyond 32 bits; the descriptor stays as it was.
+        For an unknown type, or a length below 0, a stride below 1, one beyond 32 bits; the descriptor stays as it was.
     """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
@@ -89,7 +89,7 @@ def miopenSetNdTensorDescriptorWithLayout(tensorDesc, dataType, tensorLayout, le
     tensorLayout : miopenTensorLayout_t or its name
         NCHW ... CHWNc8 take 4 lengths, NCDHW and NDHWC 5.  The c4 and c8 layouts divide the channels by 4 or 8.
     lens : sequence of int
-        Lengths in n c (d) h w order whatever the layout, each >= 1.
+        Lengths in n c (d) h w order whatever the layout, each >= 0.
     num_lens : int
         How many.
 
@@ -112,15 +112,15 @@ def miopenSetTensorDescriptor(tensorDesc, dataType, nbDims, dimsA, stridesA):
     nbDims : int
         Number of dimensions, 1 to 8.
     dimsA : sequence of int
-        Lengths from the outermost dimension, n c (d) (h) w, each >= 1.
+        Lengths from the outermost dimension, n c (d) (h) w, each >= 0.
     stridesA : sequence of int or None
         Steps of each dimension in elements, each >= 1; None: packed, the last dimension innermost.
 
     Raises
     ------
     BadParmError
-        For an unknown type, a number of dimensions that the sequences do not have, a length or stride below 1, or one
-        beyond 32 bits (miopenSetTensorDescriptorV2 takes 64); the descriptor stays as it was.
+        For an unknown type, a number of dimensions that the sequences do not have, a length below 0, a stride
+        below 1, one beyond 32 bits (miopenSetTensorDescriptorV2 takes 64); the descriptor stays as it was.
     """
     set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, False)
 
@@ -135,15 +135,15 @@ def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
     nbDims : int
         Number of dimensions, 1 to 8.
     dimsA : sequence of int
-        Lengths from the outermost dimension, n c (d) (h) w, each >= 1.
+        Lengths from the outermost dimension, n c (d) (h) w, each >= 0.
     stridesA : sequence of int or None
         Steps of each dimension in elements, each >= 1; None: packed, the last dimension innermost.
 
     Raises
     ------
     BadParmError
-        For an unknown type, a number of dimensions that the sequences do not have, or a length or stride below 1; the
-        descriptor stays as it was.
+        For an unknown type, a number of dimensions that the sequences do not have, a length below 0 or a
+        stride below 1; the descriptor stays as it was.
     """
     set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, True)
 

@@ -122,7 +122,21 @@ def _pooling(name: str, given: Given) -> Finish:
     both = not _is_forward(name) or given.get("do_backward", False)
     words.append(f"-F {0 if both else 1} -t 1")
     assert y.dtype == x.dtype
-    return lambda numbers: " ".join(words)
+    return lambda numbers: commented(" ".join(words), beyond(pool))
+
+
+def beyond(pool: Any) -> list[str]:
+    """Return what a pooling has that MIOpen's do not, and the driver has no flags for."""
+    words = []
+    if any(d != 1 for d in pool.dilations):
+        words.append(f"dilations {braces(pool.dilations)}")
+    if pool.end_pads != pool.pads:
+        words.append(f"end pads {braces(pool.end_pads)}")
+    if pool.ceil_mode:
+        words.append("ceil_mode")
+    if pool.divisor_override is not None:
+        words.append(f"divisor {pool.divisor_override}")
+    return words
 
 
 def _tensor_flag(desc: TensorDescriptor) -> str:

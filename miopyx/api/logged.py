@@ -26,7 +26,7 @@ from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
 from . import _activation, _batchnorm, _convolution, _handle, _lrn, _pooling, _softmax, _tensor, _tensor_ops
-from .commands import as_in_the_header, braces, builder, commented, layout
+from .commands import as_in_the_header, beyond, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
@@ -67,12 +67,13 @@ def _convolution_text(desc: ConvolutionDescriptor) -> str:
         f"miopenPaddingDefault, {braces(desc.pads)}, {braces(desc.strides)}, {braces(desc.dilations)}, ",
         f"{desc.group_count}, " if desc.group_count > 1 else "",
         f"{braces(desc.output_pads)}, " if _transposed(desc) else "",
+        f"end pads {braces(desc.end_pads)}, " if desc.end_pads != desc.pads else "",
     ])
 
 
 def _pooling_text(desc: PoolingDescriptor) -> str:
     numbers = ", ".join(map(str, (*desc.windows, *desc.pads, *desc.strides)))
-    return f"{desc.pooling_mode.name}, {numbers}, "
+    return f"{desc.pooling_mode.name}, {numbers}, {''.join(f'{word}, ' for word in beyond(desc))}"
 
 
 def _activation_text(desc: ActivationDescriptor) -> str:
@@ -225,6 +226,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
     if conv.spatial_dim == 3:
         words.append("--spatial_dim 3")
     comments = ["one spatial axis, written as two"] if conv.spatial_dim == 1 else []
+    if conv.end_pads != conv.pads:
+        comments.append(f"end pads {braces(conv.end_pads)}")
     for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
         found = layout(desc)
         if found is None:

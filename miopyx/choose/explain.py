@@ -108,7 +108,7 @@ def explain_first(handle: Handle, problem: Problem, prepared: Invoker) -> str:
         f"workspace {prepared.solution.workspace} bytes",
         f"kernels   {', '.join(name if n == 1 else f'{n} x {name}' for name, n in launches.items())}",
     ]
-    for solver in registry.OTHERS[type(problem).__name__]:
+    for solver in registry.others(problem):
         if solver is not prepared.solver:
             why = solver.why_not(handle.device, problem) or "another one comes first"
             lines.append(f"not {solver.id}/{solver.name}  {why}")

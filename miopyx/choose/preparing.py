@@ -55,7 +55,7 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
     """
     failure: MIOpenError | None = None
     refused = []
-    for solver in registry.OTHERS[type(problem).__name__]:
+    for solver in registry.others(problem):
         offer = solver.offer(handle.device, problem)
         if isinstance(offer, str):
             refused.append((solver.name, offer))

@@ -497,13 +497,13 @@ cdef class Handle:
             memory = numpy.zeros(desc.nbytes, "u1") if clear else numpy.empty(desc.nbytes, "u1")
             return numpy.ndarray(desc.lens, kind, memory, strides=strides)
         if self.device.info.cuda >= 0:
-            buffer = _cuda.Buffer(self.device.info.cuda, desc.nbytes)
+            buffer = _cuda.Buffer(self.device.info.cuda, max(1, desc.nbytes))  # no driver has empty ones
             if clear:
                 _cuda.clear(self.queue, buffer)
         else:
             from miopyx.device import devices
 
-            buffer = devices.allocate(self.queue, desc.nbytes, clear)
+            buffer = devices.allocate(self.queue, max(1, desc.nbytes), clear)
             _buffers.keep(buffer, self.device.context, "array")
         buffer._miopyx_made = kind, desc.lens, strides
         return buffer
@@ -521,7 +521,7 @@ cdef class Handle:
         Raises
         ------
         BadParmError
-            For what has no numbers, or no elements.
+            For what has no numbers.
         AllocFailedError
             Where the device has no room.
         """
@@ -532,10 +532,10 @@ cdef class Handle:
             raise BadParmError(f"not an array: {e}", "array", type(array).__name__, "an array of numbers") from None
         if values.dtype.hasobject or values.dtype.kind in "USMm":
             raise BadParmError("not an array of numbers", "array", type(array).__name__, "an array of numbers")
-        if values.size == 0:
-            raise BadParmError("the array is empty", "array", values.shape, "at least one element")
         if self.device.is_host:
             return numpy.array(array, copy=True, order="C")
+        if values.size == 0:
+            return self.empty(values.shape, values.dtype)
         if self.device.info.cuda >= 0:
             buffer = _cuda.Buffer(self.device.info.cuda, values.nbytes)
             _cuda.copy_in(self.queue, buffer, values.reshape(-1).view("u1"))
@@ -605,6 +605,8 @@ cdef class Handle:
         except AttributeError:
             raise BadParmError("a buffer of which neither type nor lengths are known", "buffer", buffer,
                                "one that upload, empty or zeros made, or an array to be filled") from None
+        if 0 in lens:
+            return numpy.empty(lens, kind)
         memory = numpy.empty(sum((n - 1) * s for n, s in zip(lens, strides)) + kind.itemsize, "u1")
         return numpy.ndarray(lens, kind, self.download(buffer, memory), strides=strides)
 

@@ -10,6 +10,7 @@ from miopyx.values._types cimport MX_SCALARS
 cdef enum:
     ARRAYS = 7             # that one call takes
     NUMBERS = 24
+    END_PADS = 21          # the numbers that are pads behind the axes
     MOST_KEPT = 4096       # calls that a handle keeps something for
 
 # What a call asks for; its bytes are the key, so that none of them is left unset.
@@ -59,5 +60,6 @@ cdef class Call:
 
 
 cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
+cdef int pads(Call c, int at, object value, int count) except -1
 cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
 cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out)

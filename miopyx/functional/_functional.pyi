@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from miopyx.api._handle import Handle
 from miopyx.enums import miopenActivationMode_t
@@ -11,13 +11,15 @@ __all__ = ["activation", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "co
 
 _Array = TypeVar("_Array")  # results are of the library of x
 _Axes: TypeAlias = _Int | Sequence[_Int]
+_Pads: TypeAlias = _Axes | Sequence[Sequence[_Int]]
+_NamedPads: TypeAlias = _Pads | Literal["same", "valid"]
 
 def conv1d(
     x: _Array,
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _NamedPads = 0,
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
@@ -29,7 +31,7 @@ def conv2d(
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _NamedPads = 0,
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
@@ -41,7 +43,7 @@ def conv3d(
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _NamedPads = 0,
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
@@ -53,7 +55,7 @@ def conv_transpose1d(
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
     output_padding: _Axes = 0,
     groups: _Int = 1,
     dilation: _Axes = 1,
@@ -66,7 +68,7 @@ def conv_transpose2d(
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
     output_padding: _Axes = 0,
     groups: _Int = 1,
     dilation: _Axes = 1,
@@ -79,7 +81,7 @@ def conv_transpose3d(
     w: Any,
     bias: Any | None = None,
     stride: _Axes = 1,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
     output_padding: _Axes = 0,
     groups: _Int = 1,
     dilation: _Axes = 1,
@@ -91,7 +93,9 @@ def max_pool2d(
     x: _Array,
     kernel_size: _Axes,
     stride: _Axes | None = None,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
+    dilation: _Axes = 1,
+    ceil_mode: bool = False,
     *,
     out: _Array | None = None,
     handle: Handle | None = None,
@@ -100,7 +104,9 @@ def max_pool3d(
     x: _Array,
     kernel_size: _Axes,
     stride: _Axes | None = None,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
+    dilation: _Axes = 1,
+    ceil_mode: bool = False,
     *,
     out: _Array | None = None,
     handle: Handle | None = None,
@@ -109,8 +115,10 @@ def avg_pool2d(
     x: _Array,
     kernel_size: _Axes,
     stride: _Axes | None = None,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: _Int | None = None,
     *,
     out: _Array | None = None,
     handle: Handle | None = None,
@@ -119,8 +127,10 @@ def avg_pool3d(
     x: _Array,
     kernel_size: _Axes,
     stride: _Axes | None = None,
-    padding: _Axes = 0,
+    padding: _Pads = 0,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: _Int | None = None,
     *,
     out: _Array | None = None,
     handle: Handle | None = None,

@@ -22,7 +22,7 @@ from miopyx.runtime._arrays cimport (
     ARRAY_AXES, DL_CPU, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor, Memory, array_t, describe_array,
     dl_type_of, exchange_api, is_on_host, made_array, read_array, type_text,
 )
-from miopyx.values._args cimport to_double, to_int64, to_member
+from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
 from miopyx.values._types cimport MX_SLOTS
 
 from miopyx import enums
@@ -194,7 +194,7 @@ cdef object _new_array(object like, const array_t* like_read, tuple lens, int ki
         strides, step = [0] * len(lens), type_size(kind)
         for i in reversed(order or range(len(lens))):
             strides[i] = step
-            step *= lens[i]
+            step *= max(1, lens[i])
         return type(like)(like.queue, lens, _dtype(like, like_read, kind), strides=tuple(strides))
     api = exchange_api(like)
     if api == NULL or api.allocate == NULL:
@@ -263,6 +263,38 @@ cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1:
     return 0
 
 
+cdef int pads(Call c, int at, object value, int count) except -1:
+    """Pads before each axis, and those behind it: as `axes`, or a pair an axis."""
+    cdef int i
+    if isinstance(value, (tuple, list)) and len(value) > 0 and isinstance(value[0], (tuple, list)):
+        for one in value:
+            if not isinstance(one, (tuple, list)) or len(one) != 2:
+                raise BadParmError("not a pair an axis", "padding", value, "((before, behind), ...)")
+        axes(&c.ask, at, [one[0] for one in value], count, "padding")
+        return axes(&c.ask, END_PADS, [one[1] for one in value], count, "padding")
+    axes(&c.ask, at, value, count, "padding")
+    for i in range(count):
+        c.ask.number[END_PADS + i] = c.ask.number[at + i]
+    return 0
+
+
+cdef object _named_pads(Call c, object name, int count):
+    """What "valid" and "same" are for the filter, array 1, and dilation and stride of the call."""
+    cdef int i
+    if name == "valid":
+        return 0
+    if name != "same":
+        raise BadParmError("unknown padding", "padding", name, "'same', 'valid' or integers")
+    c.require_rank(1, count + 2)
+    found = []
+    for i in range(count):
+        if c.ask.number[i] != 1:
+            raise BadParmError("padding 'same' with strides", "stride", tuple(_numbers(c, 0, count)), 1)
+        reach = (c.array[1].len[2 + i] - 1) * c.ask.number[6 + i]
+        found.append((reach // 2, reach - reach // 2))
+    return found
+
+
 cdef list _numbers(Call c, int at, int count):
     return [c.ask.number[at + i] for i in range(count)]
 
@@ -284,7 +316,7 @@ cdef object _described(int kind, object lens, tuple order):
     strides, step = [0] * len(lens), 1
     for i in reversed(order or range(len(lens))):
         strides[i] = step
-        step *= lens[i]
+        step *= max(1, lens[i])
     return TensorDescriptor(kind, lens, strides)
 
 
@@ -310,8 +342,8 @@ cdef object _convolve(int spatial, bint transposed, object x, object w, object b
     c.take(w, "w")
     c.take(bias, "bias", True)
     axes(&c.ask, 0, stride, spatial, "stride")
-    axes(&c.ask, 3, padding, spatial, "padding")
     axes(&c.ask, 6, dilation, spatial, "dilation")
+    pads(c, 3, _named_pads(c, padding, spatial) if type(padding) is str and not transposed else padding, spatial)
     axes(&c.ask, 9, output_padding, spatial, "output_padding")
     c.ask.number[12] = to_int64(groups, "groups")
     c.ask.number[13], c.ask.number[14] = spatial, out is not None
@@ -338,7 +370,7 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     first, second = c.descriptor(0), c.descriptor(1)
     conv = ConvolutionDescriptor(_numbers(c, 3, spatial), _numbers(c, 0, spatial), _numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
-                                 _numbers(c, 9, spatial) if transposed else None)
+                                 _numbers(c, 9, spatial) if transposed else None, _numbers(c, END_PADS, spatial))
     kind = c.array[0].type
     if direction != 0:
         lens, order = _numbers(c, 15, spatial + 2), _order_of(c, direction - 1)
@@ -348,9 +380,10 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     else:
         for i in range(0 if transposed else spatial):  # MIOpen's formulas make a result of 1 of it
             reach = c.ask.number[6 + i] * (c.array[1].len[2 + i] - 1) + 1
-            if reach > c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]:
+            room = c.array[0].len[2 + i] + c.ask.number[3 + i] + c.ask.number[END_PADS + i]
+            if reach > room:
                 raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
-                                   f"<= {c.array[0].len[2 + i] + 2 * c.ask.number[3 + i]} along axis {2 + i}")
+                                   f"<= {room} along axis {2 + i}")
         lens, order = conv.output_lens(first, second), _order_of(c, 0)
         kind = 2 if kind == 3 else kind  # int8 sums are int32
         result = _result_descriptor(c, out, 3, kind, lens, order)
@@ -386,8 +419,11 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
         pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
     w : array (k, c / groups, r, s), of x's type
     bias : array (k,), optional
-    stride, padding, dilation : int, or one int an axis
-        In pixels; padding before and behind each axis.
+    stride, dilation : int, or one int an axis
+        In pixels.
+    padding : int, one int an axis, one pair an axis, "same" or "valid"
+        Pixels before and behind each axis, a pair where these differ. "same" gives y the lengths of x, strides being 1:
+        an odd pixel goes behind. "valid" is 0.
     groups : int
     out : array, optional
         Takes the result; else it is made by x's library.
@@ -430,7 +466,9 @@ def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
     w : array (c, k / groups, r, s), of x's type
     output_padding : int, or one int an axis
         Rows and columns more behind the result, below max(stride, dilation).
-    bias, stride, padding, groups, dilation, out, handle
+    padding : int, one int an axis, or one pair an axis
+        What the result lacks before and behind each axis.
+    bias, stride, groups, dilation, out, handle
         As for conv2d.
 
     Returns
@@ -454,23 +492,29 @@ def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
 # Pooling
 
 
-cdef object _pool(int spatial, str mode, object x, object window, object stride, object padding, bint indices,
-                  object out, object handle):
+cdef object _pool(int spatial, str mode, object x, object window, object stride, object padding, object dilation,
+                  object ceil_mode, object divisor, bint indices, object out, object handle):
     cdef Call c = Call(POOLING, handle)
     cdef Prepared p
     c.take(x, "x")
     c.require_rank(0, spatial + 2)
     axes(&c.ask, 0, window, spatial, "kernel_size")
     axes(&c.ask, 3, window if stride is None else stride, spatial, "stride")
-    axes(&c.ask, 6, padding, spatial, "padding")
+    pads(c, 6, padding, spatial)
     c.ask.number[9], c.ask.number[10], c.ask.number[11] = spatial, _MODES.index(mode), indices
     c.ask.number[12] = out is not None
+    axes(&c.ask, 13, dilation, spatial, "dilation")
+    c.ask.number[16] = to_flag(ceil_mode, "ceil_mode")
+    if divisor is not None:
+        c.ask.number[17], c.ask.number[18] = True, to_int64(divisor, "divisor_override")
     if out is not None:
         c.take(out, "out")
     p = c.known()
     if p is None:
         pool = PoolingDescriptor(mode, _numbers(c, 0, spatial), _numbers(c, 6, spatial), _numbers(c, 3, spatial),
-                                 "uint64" if indices else None, "image" if indices else None)
+                                 "uint64" if indices else None, "image" if indices else None, _numbers(c, 13, spatial),
+                                 _numbers(c, END_PADS, spatial), c.ask.number[16],
+                                 c.ask.number[18] if c.ask.number[17] else None)
         lens, order = pool.output_lens(c.descriptor(0)), _order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
         p = Prepared(c.handle.pooling_forward(pool, c.descriptor(0), y_desc, indices), lens, order)
@@ -482,43 +526,50 @@ cdef object _pool(int spatial, str mode, object x, object window, object stride,
 cdef tuple _MODES = ("max", "average", "inclusive")
 
 
-def max_pool2d(x, kernel_size, stride=None, padding=0, *, out=None, handle=None):
+def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, *, out=None, handle=None):
     """Return the maxima of windows of x.
 
     Parameters
     ----------
     x : array (n, c, h, w)
         As for conv2d.
-    kernel_size, stride, padding : int, or one int an axis
-        In pixels; stride None: the window's; padding below the window, and never a maximum.
+    kernel_size, stride, dilation : int, or one int an axis
+        In pixels; stride None: the window's.
+    padding : int, one int an axis, or one pair an axis
+        Pixels before and behind each axis, less than a window spans, and never a maximum.
+    ceil_mode : bool
+        Whether lengths are rounded up: a last window counts that begins in x or before it and does not fit.
     out, handle
         As for conv2d.
 
     Returns
     -------
-    array (n, c, (h + 2 padding - kernel_size) / stride + 1, ...)
+    array (n, c, (h + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, ...)
 
     Raises
     ------
     BadParmError, MIOpenNotImplementedError
         As conv2d.
     """
-    return _pool(2, "max", x, kernel_size, stride, padding, False, out, handle)
+    return _pool(2, "max", x, kernel_size, stride, padding, dilation, ceil_mode, None, False, out, handle)
 
 
-def max_pool3d(x, kernel_size, stride=None, padding=0, *, out=None, handle=None):
+def max_pool3d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, *, out=None, handle=None):
     """As max_pool2d, for x (n, c, d, h, w)."""
-    return _pool(3, "max", x, kernel_size, stride, padding, False, out, handle)
+    return _pool(3, "max", x, kernel_size, stride, padding, dilation, ceil_mode, None, False, out, handle)
 
 
-def avg_pool2d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *, out=None, handle=None):
+def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None, *, out=None, handle=None):
     """Return the means of windows of x.
 
     Parameters
     ----------
     count_include_pad : bool
         Whether padding counts as zeros, or not at all.
-    x, kernel_size, stride, padding, out, handle
+    divisor_override : int, optional
+        What sums are divided by in place of the number of elements; not 0.
+    x, kernel_size, stride, padding, ceil_mode, out, handle
         As for max_pool2d.
 
     Returns
@@ -530,14 +581,15 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *
     BadParmError, MIOpenNotImplementedError
         As conv2d.
     """
-    return _pool(2, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, False, out,
-                 handle)
+    return _pool(2, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, 1, ceil_mode,
+                 divisor_override, False, out, handle)
 
 
-def avg_pool3d(x, kernel_size, stride=None, padding=0, count_include_pad=True, *, out=None, handle=None):
+def avg_pool3d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None, *, out=None, handle=None):
     """As avg_pool2d, for x (n, c, d, h, w)."""
-    return _pool(3, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, False, out,
-                 handle)
+    return _pool(3, "inclusive" if count_include_pad else "average", x, kernel_size, stride, padding, 1, ceil_mode,
+                 divisor_override, False, out, handle)
 
 
 # Element by element
@@ -600,7 +652,7 @@ cdef object _lead(object desc, tuple lead):
     """A descriptor with axes of length 1 before the others."""
     if not lead:
         return desc
-    outer = max(n * s for n, s in zip(desc.lens, desc.strides))
+    outer = max(1, *[n * s for n, s in zip(desc.lens, desc.strides)])
     return TensorDescriptor(desc.dtype, lead + desc.lens, (outer,) * len(lead) + desc.strides)
 
 
@@ -693,6 +745,8 @@ cdef object _soften(object x, object axis, str algorithm, object out, object han
 
 cdef object _along(object desc, int axis):
     """A descriptor (n, c, h, w) or with d, whose c is an axis of another: neighbours in memory are joined."""
+    if 0 in desc.lens:
+        return TensorDescriptor(desc.dtype, (0, 1, 1, 1))
     rest = []
     for n, s in sorted(((n, s) for i, (n, s) in enumerate(zip(desc.lens, desc.strides)) if i != axis and n > 1),
                        key=lambda one: -one[1]):
@@ -748,7 +802,7 @@ cdef object _image(object desc):
     if len(desc.lens) > 3:
         return desc
     lens, strides = list(desc.lens), list(desc.strides)
-    last = desc.lens[len(lens) - 1] * desc.strides[len(lens) - 1]
+    last = max(1, desc.lens[len(lens) - 1]) * desc.strides[len(lens) - 1]
     while len(lens) < 4:
         lens.insert(2, 1)
         strides.insert(2, last)
@@ -763,7 +817,8 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
     x : array (n, c, h, w)
         As for conv2d.
     size : int
-        Channels, the element's own among them.
+        Channels: the element's own, (size - 1) // 2 before it and size // 2 behind it, as ONNX has them; of an even
+        size PyTorch's has the odd one before.
     alpha, beta, k : float
     out, handle
         As for conv2d.

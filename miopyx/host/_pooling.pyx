@@ -30,17 +30,18 @@ cdef struct range_t:
     int64_t first, last
 
 
-cdef inline range_t taps_inside(int64_t start, int64_t window, int64_t length) noexcept nogil:
-    """The taps of a window beginning at `start` that lie in the image."""
+cdef inline range_t taps_inside(const mx_pooling_problem* p, int axis, int64_t start) noexcept nogil:
+    """The taps of the window beginning at `start` of an axis, 0 ... 2, that lie in the image."""
     cdef range_t r
-    r.first, r.last = at_least(0, -start), at_most(window, length - start)
+    r.first = ceil_div(-start, p.dilation[axis]) if start < 0 else 0
+    r.last = at_most(p.window[axis], ceil_div(p.x.len[2 + axis] - start, p.dilation[axis]))
     return r
 
 
 cdef inline range_t windows_with(const mx_pooling_problem* p, int axis, int64_t at) noexcept nogil:
-    """The windows that contain position `at` of an axis, 0 ... 2."""
+    """The windows that span position `at` of an axis, 0 ... 2; with dilations not all of them contain it."""
     cdef range_t r
-    cdef int64_t first = at + p.pad[axis] - p.window[axis] + 1
+    cdef int64_t first = at + p.pad[axis] - (p.window[axis] - 1) * p.dilation[axis]
     r.first = ceil_div(first, p.step[axis]) if first > 0 else 0
     r.last = at_most((at + p.pad[axis]) // p.step[axis] + 1, p.y.len[2 + axis])
     return r
@@ -49,10 +50,13 @@ cdef inline range_t windows_with(const mx_pooling_problem* p, int axis, int64_t 
 cdef inline int64_t divisor(const mx_pooling_problem* p, int axis, int64_t window) noexcept nogil:
     """By how much one axis divides an average."""
     cdef range_t r
-    if p.mode == POOL_INCLUSIVE:
-        return p.window[axis]
-    r = taps_inside(window * p.step[axis] - p.pad[axis], p.window[axis], p.x.len[2 + axis])
-    return r.last - r.first
+    cdef int64_t start = window * p.step[axis] - p.pad[axis]
+    if p.divisor != 0:
+        return p.divisor if axis == 0 else 1
+    if p.mode == POOL_INCLUSIVE:  # the pads count, what lies behind them does not
+        return at_most(p.window[axis], ceil_div(p.x.len[2 + axis] + p.end[axis] - start, p.dilation[axis]))
+    r = taps_inside(p, axis, start)
+    return at_least(1, r.last - r.first)
 
 
 cdef inline int64_t place(const mx_tensor* t, int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) noexcept nogil:
@@ -158,20 +162,21 @@ cdef int forward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_
     cdef const mx_tensor* x = &p.x
     cdef const mx_tensor* y = &p.y
     cdef int64_t start_d = d * p.step[0] - p.pad[0], start_h = h * p.step[1] - p.pad[1], step = p.step[2]
-    cdef range_t in_d = taps_inside(start_d, p.window[0], x.len[2])
-    cdef range_t in_h = taps_inside(start_h, p.window[1], x.len[3])
-    cdef int64_t kd, kh, kw, first, last, begin, code, base, i, lines
-    cdef int64_t kw_first = at_least(0, p.pad[2] - (y.len[4] - 1) * step)
-    cdef int64_t kw_last = at_most(p.window[2], x.len[4] + p.pad[2])
+    cdef range_t in_d = taps_inside(p, 0, start_d)
+    cdef range_t in_h = taps_inside(p, 1, start_h)
+    cdef int64_t kd, kh, kw, at_d, at_h, first, last, begin, code, base, i, lines
+    cdef int64_t kw_first = ceil_div(at_least(0, p.pad[2] - (y.len[4] - 1) * step), p.dilation[2])
+    cdef int64_t kw_last = at_most(p.window[2], ceil_div(x.len[4] + p.pad[2], p.dilation[2]))
     cdef bint image = p.index_mode == INDEX_IMAGE
     clear(t, out, index, -INFINITY if p.mode == POOL_MAX else 0, y.len[4])
     for kd in range(in_d.first, in_d.last):
         for kh in range(in_h.first, in_h.last):
-            kernels.load_row(t.source, x.type, place(x, n, c, start_d + kd, start_h + kh, 0), x.stride[4], line,
+            at_d, at_h = start_d + kd * p.dilation[0], start_h + kh * p.dilation[1]
+            kernels.load_row(t.source, x.type, place(x, n, c, at_d, at_h, 0), x.stride[4], line,
                              x.len[4])
-            base = ((start_d + kd) * x.len[3] + start_h + kh) * x.len[4]
+            base = (at_d * x.len[3] + at_h) * x.len[4]
             for kw in range(kw_first, kw_last):
-                begin = kw - p.pad[2]
+                begin = kw * p.dilation[2] - p.pad[2]
                 first = ceil_div(-begin, step) if begin < 0 else 0
                 last = at_most((x.len[4] - 1 - begin) // step + 1, y.len[4])
                 if last <= first:
@@ -202,27 +207,29 @@ cdef int forward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, d
     cdef const mx_tensor* x = &p.x
     cdef const mx_tensor* y = &p.y
     cdef int64_t start_d = d * p.step[0] - p.pad[0], start_h = h * p.step[1] - p.pad[1], start_w
-    cdef range_t in_d = taps_inside(start_d, p.window[0], x.len[2])
-    cdef range_t in_h = taps_inside(start_h, p.window[1], x.len[3])
+    cdef range_t in_d = taps_inside(p, 0, start_d)
+    cdef range_t in_h = taps_inside(p, 1, start_h)
     cdef range_t in_w
-    cdef int64_t kd, kh, kw, w, code, i, channels = x.len[1], lines = divisor(p, 0, d) * divisor(p, 1, h)
+    cdef int64_t kd, kh, kw, at_d, at_h, at_w, w, code, i, channels = x.len[1]
+    cdef int64_t lines = divisor(p, 0, d) * divisor(p, 1, h)
     cdef double divide_by
     for w in range(y.len[4]):
         start_w = w * p.step[2] - p.pad[2]
-        in_w = taps_inside(start_w, p.window[2], x.len[4])
+        in_w = taps_inside(p, 2, start_w)
         clear(t, out, index, -INFINITY if p.mode == POOL_MAX else 0, channels)
         for kd in range(in_d.first, in_d.last):
             for kh in range(in_h.first, in_h.last):
                 for kw in range(in_w.first, in_w.last):
-                    kernels.load_row(t.source, x.type, place(x, n, 0, start_d + kd, start_h + kh, start_w + kw),
-                                     x.stride[1], line, channels)
+                    at_d, at_h = start_d + kd * p.dilation[0], start_h + kh * p.dilation[1]
+                    at_w = start_w + kw * p.dilation[2]
+                    kernels.load_row(t.source, x.type, place(x, n, 0, at_d, at_h, at_w), x.stride[1], line, channels)
                     if p.mode != POOL_MAX:
                         fold_sum(line, 1, out, channels)
                     elif t.indices == NULL:
                         fold_max(line, 1, out, channels)
                     else:
                         if p.index_mode == INDEX_IMAGE:
-                            code = ((start_d + kd) * x.len[3] + start_h + kh) * x.len[4] + start_w + kw
+                            code = (at_d * x.len[3] + at_h) * x.len[4] + at_w
                         else:
                             code = (kd * p.window[1] + kh) * p.window[2] + kw
                         fold_max_index(line, 1, out, index, code, 0, channels)
@@ -244,14 +251,17 @@ cdef int backward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64
     cdef const mx_tensor* y = &p.y
     cdef range_t on_d = windows_with(p, 0, d), on_h = windows_with(p, 1, h)
     cdef int64_t kd, kh, kw, od, oh, ow, begin, first, last, code, code_step, lines, step = p.step[2]
-    cdef int64_t kw_first = at_least(0, p.pad[2] - (y.len[4] - 1) * step)
-    cdef int64_t kw_last = at_most(p.window[2], x.len[4] + p.pad[2])
+    cdef int64_t kw_first = ceil_div(at_least(0, p.pad[2] - (y.len[4] - 1) * step), p.dilation[2])
+    cdef int64_t kw_last = at_most(p.window[2], ceil_div(x.len[4] + p.pad[2], p.dilation[2]))
     cdef bint image = p.index_mode == INDEX_IMAGE
     clear(t, out, index, 0, x.len[4])
     code_step = step if image else 0
     for od in range(on_d.first, on_d.last):
         for oh in range(on_h.first, on_h.last):
             kd, kh = d - od * p.step[0] + p.pad[0], h - oh * p.step[1] + p.pad[1]
+            if kd % p.dilation[0] != 0 or kh % p.dilation[1] != 0:
+                continue
+            kd, kh = kd // p.dilation[0], kh // p.dilation[1]
             kernels.load_row(t.source, y.type, place(y, n, c, od, oh, 0), y.stride[4], line, y.len[4])
             if t.indices != NULL:
                 load_indices(t, index_place(y, n, c, od, oh, 0), 1, index, y.len[4])
@@ -260,7 +270,7 @@ cdef int backward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64
                 for ow in range(y.len[4]):
                     line[ow] /= <double> (lines * divisor(p, 2, ow))
             for kw in range(kw_first, kw_last):
-                begin = kw - p.pad[2]
+                begin = kw * p.dilation[2] - p.pad[2]
                 first = ceil_div(-begin, step) if begin < 0 else 0
                 last = at_most((x.len[4] - 1 - begin) // step + 1, y.len[4])
                 if t.indices == NULL:
@@ -283,7 +293,7 @@ cdef int backward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, 
     cdef const mx_tensor* x = &p.x
     cdef const mx_tensor* y = &p.y
     cdef range_t on_d = windows_with(p, 0, d), on_h = windows_with(p, 1, h), on_w
-    cdef int64_t od, oh, ow, w, i, code, channels = x.len[1]
+    cdef int64_t kd, kh, kw, od, oh, ow, w, i, code, channels = x.len[1]
     cdef double divide_by
     for w in range(x.len[4]):
         on_w = windows_with(p, 2, w)
@@ -291,6 +301,10 @@ cdef int backward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, 
         for od in range(on_d.first, on_d.last):
             for oh in range(on_h.first, on_h.last):
                 for ow in range(on_w.first, on_w.last):
+                    kd, kh = d - od * p.step[0] + p.pad[0], h - oh * p.step[1] + p.pad[1]
+                    kw = w - ow * p.step[2] + p.pad[2]
+                    if kd % p.dilation[0] != 0 or kh % p.dilation[1] != 0 or kw % p.dilation[2] != 0:
+                        continue
                     kernels.load_row(t.source, y.type, place(y, n, 0, od, oh, ow), y.stride[1], line, channels)
                     if t.indices == NULL:
                         divide_by = <double> (divisor(p, 0, od) * divisor(p, 1, oh) * divisor(p, 2, ow))
@@ -301,8 +315,8 @@ cdef int backward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, 
                     if p.index_mode == INDEX_IMAGE:
                         code = (d * x.len[3] + h) * x.len[4] + w
                     else:
-                        code = ((d - od * p.step[0] + p.pad[0]) * p.window[1] + h - oh * p.step[1] + p.pad[1]) \
-                            * p.window[2] + w - ow * p.step[2] + p.pad[2]
+                        code = (kd // p.dilation[0] * p.window[1] + kh // p.dilation[1]) * p.window[2] \
+                            + kw // p.dilation[2]
                     for i in range(channels):
                         out[i] += line[i] if index[i] == code else 0
         kernels.store_row(t.result, x.type, place(x, n, 0, d, h, w), x.stride[1], out, channels)

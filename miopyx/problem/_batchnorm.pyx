@@ -31,6 +31,8 @@ cdef int _require_rank(TensorDescriptor x, str name) except -1:
         raise BadParmError("too few dimensions", name, x.ndim, f"3 ... {MX_AXES}")
     if x.ndim > MX_AXES:
         raise UnknownError("too many dimensions", name, x.ndim, f"3 ... {MX_AXES}")
+    if x.len[1] == 0:
+        raise BadParmError("no channels", f"{name}.lens[1]", 0, ">= 1")
     return 0
 
 
@@ -44,7 +46,7 @@ cdef int derive(TensorDescriptor derived, TensorDescriptor x, int mode) except -
     for i in range(x.ndim - 1, -1, -1):
         lens[i] = x.len[i] if i == 1 or (i > 1 and mode == BN_PER_ACTIVATION) else 1
         strides[i] = stride
-        stride *= lens[i]  # x's own size was checked
+        stride *= max(lens[i], 1)  # x's own size was checked
     derived.set(MX_DOUBLE if x.type == MX_DOUBLE else MX_FLOAT, x.ndim, lens, strides, 1)
     return 0
 

@@ -36,14 +36,15 @@ cdef class ConvolutionDescriptor(Descriptor):
     cdef int mode
     cdef int groups
     cdef int pad[MAX_SPATIAL_DIMS]
+    cdef int end[MAX_SPATIAL_DIMS]  # pads behind an axis
     cdef int stride[MAX_SPATIAL_DIMS]
     cdef int dilation[MAX_SPATIAL_DIMS]
     cdef int output_pad[MAX_SPATIAL_DIMS]
     cdef int attribute[3]
     cdef int find_mode_set          # 0: follow the environment
 
-    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
-                 int mode) except -1
+    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation, int mode,
+                 const int64_t* end) except -1
     cdef int _start_over(self) noexcept
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1
 

@@ -167,7 +167,8 @@ cdef class TensorDescriptor(Descriptor):
     data_type : miopenDataType_t, numpy dtype or its name, optional
         Without it the descriptor is empty, as miopenCreateTensorDescriptor leaves it.
     lens : sequence of int
-        Lengths in n, c, (d), h, w order, whatever the layout; at most 8, each >= 1.
+        Lengths in n, c, (d), h, w order, whatever the layout; at most 8, each >= 0.  A tensor with a length of 0 has
+        no elements and no memory: an operation looks at no buffer of it.
     strides : sequence of int, optional
         Elements between neighbours along each dimension, each >= 1.  Default: packed.
     layout : miopenTensorLayout_t, optional
@@ -176,7 +177,7 @@ cdef class TensorDescriptor(Descriptor):
     Raises
     ------
     BadParmError
-        For lengths or strides below 1, unknown types, sizes beyond 64 bits.
+        For lengths below 0, strides below 1, unknown types, sizes beyond 64 bits.
     """
 
     def __init__(self, data_type=None, lens=None, strides=None, layout=None):
@@ -204,12 +205,14 @@ cdef class TensorDescriptor(Descriptor):
         cdef int64_t elements = vector_length, space = vector_length, size = type_size(data_type), nbytes
         cdef int i
         for i in range(ndim):
-            if lens[i] < 1:
-                raise BadParmError("length below 1", f"lens[{i}]", lens[i], ">= 1")
+            if lens[i] < 0:
+                raise BadParmError("length below 0", f"lens[{i}]", lens[i], ">= 0")
             if strides[i] < 1:
                 raise BadParmError("stride below 1", f"strides[{i}]", strides[i], ">= 1")
             elements = checked_mul(elements, lens[i], "lens")
-            space = checked_add(space, checked_mul(lens[i] - 1, strides[i], "strides"), "strides")
+            space = checked_add(space, checked_mul(max(lens[i] - 1, 0), strides[i], "strides"), "strides")
+        if elements == 0:
+            space = 0
         nbytes = checked_mul(space, size, "strides")
         checked_mul(elements, size, "lens")
         self.type, self.ndim, self.vector_length, self.cast_type = data_type, ndim, vector_length, -1
@@ -273,12 +276,12 @@ cdef class TensorDescriptor(Descriptor):
         ----------
         array : array
             Of NumPy, ml_dtypes, PyTorch, pyopencl or any library whose arrays have shape, dtype, and strides in bytes
-            or stride() in elements.  A length of 1 gets the stride of a packed tensor.
+            or stride() in elements.  A length of 1 gets the stride of a packed tensor, as do all without elements.
 
         Raises
         ------
         BadParmError
-            For what is no such array, is empty, has strides below 1 or an unknown type.
+            For what is no such array, has strides below 1 or an unknown type.
         """
         cdef int64_t step = 1, width
         try:
@@ -293,6 +296,8 @@ cdef class TensorDescriptor(Descriptor):
         except Exception as e:  # whatever a strange object raises
             raise BadParmError(f"not an array: {e}", "array", type(array).__name__,
                                "an array with shape, strides and dtype") from None
+        if 0 in shape:
+            return TensorDescriptor(number, shape)
         for i in reversed(range(len(shape))):
             if shape[i] == 1:
                 strides[i] = step
@@ -409,13 +414,15 @@ cdef class ConvolutionDescriptor(Descriptor):
     groups : int, optional
     output_pads : sequence of int, optional
         What a transposed convolution adds to its output's far end, each below its stride or its dilation.
+    end_pads : sequence of int, optional
+        Pads behind each axis where they differ from those before it.  Default: `pads`.
     """
 
-    def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None):
-        given = [v for v in (pads, strides, dilations, output_pads) if v is not None]
+    def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None, end_pads=None):
+        given = [v for v in (pads, strides, dilations, output_pads, end_pads) if v is not None]
         cdef int n = _length(given[0], MAX_SPATIAL_DIMS, "pads, strides, dilations") if given else 2
         set_convolution(self, n, (0,) * n if pads is None else pads, (1,) * n if strides is None else strides,
-                        (1,) * n if dilations is None else dilations, mode)
+                        (1,) * n if dilations is None else dilations, mode, end_pads)
         set_group_count(self, groups)
         if output_pads is not None:
             set_output_pads(self, n, output_pads)
@@ -430,7 +437,7 @@ cdef class ConvolutionDescriptor(Descriptor):
 
     cdef tuple settings(self):
         mode = () if self.find_mode_set == 0 else ((set_find_mode, self.find_mode_set),)
-        return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode),
+        return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode, self.end_pads),
                 (set_group_count, self.groups), (set_output_pads, self.spatial, self.output_pads),
                 (set_attribute, 0, self.attribute[0]), (set_attribute, 1, self.attribute[1]),
                 (set_attribute, 2, self.attribute[2]), *mode)
@@ -445,12 +452,14 @@ cdef class ConvolutionDescriptor(Descriptor):
         self.find_mode_set = 0
         return 0
 
-    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation,
-                 int mode) except -1:
+    cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation, int mode,
+                 const int64_t* end) except -1:
         cdef int i
         for i in range(spatial):
             if pad[i] < 0:
                 raise BadParmError("negative pad", f"pad[{i}]", pad[i], ">= 0")
+            if end[i] < 0:
+                raise BadParmError("negative pad", f"end_pad[{i}]", end[i], ">= 0")
             if stride[i] < 1:
                 raise BadParmError("stride below 1", f"stride[{i}]", stride[i], ">= 1")
             if dilation[i] < 1:
@@ -462,13 +471,14 @@ cdef class ConvolutionDescriptor(Descriptor):
         self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
         for i in range(spatial):
             self.pad[i], self.stride[i], self.dilation[i] = <int> pad[i], <int> stride[i], <int> dilation[i]
+            self.end[i] = <int> end[i]
         self.stamp = mx_next_stamp()
         return 0
 
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1:
         """Output lengths (n, k, spatial ...) as MIOpen computes them: C division, never below 1."""
         cdef int i
-        cdef int64_t extent, length
+        cdef int64_t extent, length, pads
         x.require_set("inputTensorDesc")
         w.require_set("filterDesc")
         if x.ndim != self.spatial + 2:
@@ -477,6 +487,11 @@ cdef class ConvolutionDescriptor(Descriptor):
             raise BadParmError("rank does not fit the convolution", "filterDesc", w.ndim, self.spatial + 2)
         if x.type != w.type:
             raise BadParmError("input and filter types differ", "filterDesc", w.dtype, x.dtype)
+        for i in range(self.spatial + 2):
+            if w.len[i] == 0:
+                raise BadParmError("length of 0", f"filterDesc.lens[{i}]", 0, ">= 1")
+            if i > 0 and x.len[i] == 0:  # a batch may be empty
+                raise BadParmError("length of 0", f"inputTensorDesc.lens[{i}]", 0, ">= 1")
         out[0] = x.len[0]
         if self.mode == TRANSPOSE:
             if x.len[1] != w.len[0]:
@@ -498,15 +513,16 @@ cdef class ConvolutionDescriptor(Descriptor):
                                    f">= {w.vector_length}")
         for i in range(self.spatial):
             extent = checked_add(checked_mul(self.dilation[i], w.len[2 + i] - 1, "filterDesc"), 1, "filterDesc")
+            pads = <int64_t> self.pad[i] + self.end[i]
             if self.mode == TRANSPOSE:
                 if self.output_pad[i] >= max(self.stride[i], self.dilation[i]):
                     raise BadParmError("output pad is not below its stride or dilation", "adj", self.output_pad[i],
                                        f"< {max(self.stride[i], self.dilation[i])}")
                 length = checked_add(checked_mul(self.stride[i], x.len[2 + i] - 1, "inputTensorDesc"), extent,
                                      "inputTensorDesc")
-                length = checked_add(length, self.output_pad[i] - 2 * <int64_t> self.pad[i], "inputTensorDesc")
+                length = checked_add(length, self.output_pad[i] - pads, "inputTensorDesc")
             else:
-                length = checked_add(x.len[2 + i], 2 * <int64_t> self.pad[i] - extent, "inputTensorDesc")
+                length = checked_add(x.len[2 + i], pads - extent, "inputTensorDesc")
                 length = _truncate(length, self.stride[i]) + 1
             out[2 + i] = length if length > 1 else 1
         return 0
@@ -532,6 +548,11 @@ cdef class ConvolutionDescriptor(Descriptor):
         return tuple([self.output_pad[i] for i in range(self.spatial)])
 
     @property
+    def end_pads(self):
+        """Pads behind each axis."""
+        return tuple([self.end[i] for i in range(self.spatial)])
+
+    @property
     def group_count(self):
         return self.groups
 
@@ -551,8 +572,9 @@ cdef class ConvolutionDescriptor(Descriptor):
         return tuple([out[i] for i in range(self.spatial + 2)])
 
     cdef str described(self):
+        ends = f", end_pads={self.end_pads}" if self.end_pads != self.pads else ""
         return (f"ConvolutionDescriptor(pads={self.pads}, strides={self.strides}, dilations={self.dilations}, "
-                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads})")
+                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads}{ends})")
 
 
 cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
@@ -562,8 +584,9 @@ cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
     return -((-a) // b) if a < 0 else a // b
 
 
-def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilations, mode):
+def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilations, mode, end_pads=None):
     """Body of the two miopenInitConvolution... functions."""
+    cdef int64_t e[MAX_SPATIAL_DIMS]
     cdef int64_t p[MAX_SPATIAL_DIMS]
     cdef int64_t s[MAX_SPATIAL_DIMS]
     cdef int64_t d[MAX_SPATIAL_DIMS]
@@ -571,9 +594,10 @@ def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilation
     if n < 1 or n > MAX_SPATIAL_DIMS:
         raise BadParmError("number of spatial dimensions", "spatialDim", n, f"1 ... {MAX_SPATIAL_DIMS}")
     read_ints(pads, p, n, False, "padA")
+    read_ints(pads if end_pads is None else end_pads, e, n, False, "endPadA")
     read_ints(strides, s, n, False, "strideA")
     read_ints(dilations, d, n, False, "dilationA")
-    desc.set(n, p, s, d, to_member(mode, "miopenConvolutionMode_t", "c_mode"))
+    desc.set(n, p, s, d, to_member(mode, "miopenConvolutionMode_t", "c_mode"), e)
 
 
 def set_group_count(ConvolutionDescriptor desc, groups):

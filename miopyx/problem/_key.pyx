@@ -495,7 +495,7 @@ cdef class _Reader:
             self.refuse("data types that no convolution has together")
         c.rounding = rounding_of(c.x.type, STOCHASTIC)  # keys do not say; this is what descriptors begin with
 
-        read.len[0] = other.len[0] = self.number(self.images)
+        read.len[0] = other.len[0] = self.number(self.images, 0)
         read.len[1], other.len[1] = self.number(self.channels_read), self.number(self.channels_other)
         if c.x.len[1] % c.groups or c.y.len[1] % c.groups:
             self.refuse("channels not divisible by groups")

@@ -28,9 +28,14 @@ cdef class PoolingDescriptor(Descriptor):
     cdef int window[MX_SPATIAL]
     cdef int pad[MX_SPATIAL]
     cdef int stride[MX_SPATIAL]
+    cdef int dilation[MX_SPATIAL]
+    cdef int end[MX_SPATIAL]     # pads behind an axis
+    cdef bint ceil
+    cdef int divisor         # 0: the elements that count
 
     cdef int set(self, int spatial, int mode, const int64_t* window, const int64_t* pad, const int64_t* stride,
-                 tuple names) except -1
+                 const int64_t* dilation, const int64_t* end, bint ceil, int divisor, tuple names) except -1
+    cdef int64_t reach(self, int axis) noexcept
     cdef int require_set(self, str name) except -1
     cdef int output_dims(self, TensorDescriptor x, str name, int64_t* out) except -1
 

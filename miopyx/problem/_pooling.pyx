@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_int, to_member
+from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_flag, to_int, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
 from ._problem cimport Problem, fill_tensor, tensor_text, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL
@@ -11,7 +11,7 @@ from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SP
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
-cdef tuple _ND_NAMES = ("windowDimA", "padA", "stridesA")
+cdef tuple _ND_NAMES = ("windowDimA", "padA", "stridesA", "dilationA", "endPadA")
 
 
 cdef int64_t index_size(int index_type) noexcept nogil:
@@ -30,13 +30,21 @@ cdef class PoolingDescriptor(Descriptor):
         Lengths of the window along (d), h, w, each >= 1.  Without them the descriptor is empty, as
         miopenCreatePoolingDescriptor leaves it.
     pads : sequence of int, optional
-        Positions before and behind each axis, 0 ... window - 1.  Default: 0.
+        Positions before and behind each axis, below what a window spans, (window - 1) dilation + 1.  Default: 0.
     strides : sequence of int, optional
         Each >= 1.  Default: 1.
     index_type : miopenIndexType_t, optional
         Default: 8 bits.
     index_mode : miopenPoolingWorkspaceIndexMode_t, optional
         Whether indices count in the window (mask) or in the image.  Default: mask in 2-D, image in 3-D.
+    dilations : sequence of int, optional
+        Positions from one element of a window to the next, each >= 1.  Default: 1.
+    end_pads : sequence of int, optional
+        Positions behind each axis where they differ from those before it.  Default: `pads`.
+    ceil_mode : bool, optional
+        Whether a last window that only begins in the input or the pads before it counts, too.
+    divisor_override : int, optional
+        What averages divide by in place of the number of elements; not 0.
 
     Raises
     ------
@@ -44,7 +52,8 @@ cdef class PoolingDescriptor(Descriptor):
         For values out of range.
     """
 
-    def __init__(self, mode=0, windows=None, pads=None, strides=None, index_type=None, index_mode=None):
+    def __init__(self, mode=0, windows=None, pads=None, strides=None, index_type=None, index_mode=None,
+                 dilations=None, end_pads=None, ceil_mode=False, divisor_override=None):
         cdef int n = 2
         if windows is not None:
             try:
@@ -52,8 +61,10 @@ cdef class PoolingDescriptor(Descriptor):
             except Exception:
                 raise BadParmError("not a sequence of integers", "windows", windows, "a sequence") from None
             set_pooling(self, n, mode, windows, (0,) * n if pads is None else pads,
-                        (1,) * n if strides is None else strides, ("windows", "pads", "strides"))
-        elif pads is not None or strides is not None:
+                        (1,) * n if strides is None else strides, dilations, end_pads, ceil_mode, divisor_override,
+                        ("windows", "pads", "strides", "dilations", "end_pads"))
+        elif (pads is not None or strides is not None or dilations is not None or end_pads is not None
+                or divisor_override is not None):
             raise BadParmError("missing", "windows", None, "a sequence of lengths")
         else:
             self.mode = _mode(mode)
@@ -66,18 +77,25 @@ cdef class PoolingDescriptor(Descriptor):
         self.stamp = next_stamp()
 
     cdef int set(self, int spatial, int mode, const int64_t* window, const int64_t* pad, const int64_t* stride,
-                 tuple names) except -1:
+                 const int64_t* dilation, const int64_t* end, bint ceil, int divisor, tuple names) except -1:
         cdef int i
+        cdef int64_t most
         for i in range(spatial):
             if window[i] < 1:
                 raise BadParmError("window below 1", f"{names[0]}[{i}]", window[i], ">= 1")
-            if pad[i] < 0 or pad[i] >= window[i]:  # beyond it windows lie wholly in the padding
-                raise BadParmError("pad out of range", f"{names[1]}[{i}]", pad[i], f"0 ... {window[i] - 1}")
+            if dilation[i] < 1:
+                raise BadParmError("dilation below 1", f"{names[3]}[{i}]", dilation[i], ">= 1")
+            most = (window[i] - 1) * dilation[i]  # beyond it windows lie wholly in the padding
+            if pad[i] < 0 or pad[i] > most:
+                raise BadParmError("pad out of range", f"{names[1]}[{i}]", pad[i], f"0 ... {most}")
+            if end[i] < 0 or end[i] > most:
+                raise BadParmError("pad out of range", f"{names[4]}[{i}]", end[i], f"0 ... {most}")
             if stride[i] < 1:
                 raise BadParmError("stride below 1", f"{names[2]}[{i}]", stride[i], ">= 1")
-        self.spatial, self.mode = spatial, mode
+        self.spatial, self.mode, self.ceil, self.divisor = spatial, mode, ceil, divisor
         for i in range(spatial):
             self.window[i], self.pad[i], self.stride[i] = <int> window[i], <int> pad[i], <int> stride[i]
+            self.dilation[i], self.end[i] = <int> dilation[i], <int> end[i]
         self.index_type = 0  # MIOpen puts a new descriptor in the old one's place
         self.index_mode = INDEX_IMAGE if spatial == 3 else INDEX_MASK
         self.stamp = next_stamp()
@@ -88,6 +106,10 @@ cdef class PoolingDescriptor(Descriptor):
             raise BadParmError("pooling descriptor that was never set", name, self, "a set descriptor")
         return 0
 
+    cdef int64_t reach(self, int axis) noexcept:
+        """Positions from the first element of a window to the last one, both included."""
+        return (<int64_t> self.window[axis] - 1) * self.dilation[axis] + 1
+
     cdef int output_dims(self, TensorDescriptor x, str name, int64_t* out) except -1:
         """Output lengths as MIOpen means them: never below 1, a window larger than the padded input included."""
         cdef int i
@@ -96,17 +118,26 @@ cdef class PoolingDescriptor(Descriptor):
         x.require_set(name)
         if x.ndim != self.spatial + 2:
             raise BadParmError("rank does not fit the pooling", name, x.ndim, self.spatial + 2)
+        for i in range(1, x.ndim):
+            if x.len[i] == 0:  # a batch may be empty
+                raise BadParmError("length of 0", f"{name}.lens[{i}]", 0, ">= 1")
         out[0], out[1] = x.len[0], x.len[1]
         for i in range(self.spatial):
-            rest = checked_add(x.len[2 + i], 2 * <int64_t> self.pad[i] - self.window[i], name)
+            rest = checked_add(x.len[2 + i], <int64_t> self.pad[i] + self.end[i] - self.reach(i), name)
+            if self.ceil:
+                rest = checked_add(rest, self.stride[i] - 1, name)
             out[2 + i] = rest // self.stride[i] + 1 if rest >= 0 else 1
+            # A window that would begin in the pads behind the input has nothing to look at.
+            if self.ceil and (out[2 + i] - 1) * self.stride[i] >= x.len[2 + i] + self.pad[i]:
+                out[2 + i] -= 1
         return 0
 
     cdef tuple settings(self):
         kinds = (set_index_type, self.index_type), (set_index_mode, self.index_mode)
         if self.spatial == 0:
             return ((_set_mode, self.mode), *kinds)
-        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides), *kinds)
+        return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides, self.dilations,
+                 self.end_pads, self.ceil_mode, self.divisor_override), *kinds)
 
     @property
     def spatial_dim(self):
@@ -130,6 +161,24 @@ cdef class PoolingDescriptor(Descriptor):
         return tuple([self.stride[i] for i in range(self.spatial)])
 
     @property
+    def dilations(self):
+        return tuple([self.dilation[i] for i in range(self.spatial)])
+
+    @property
+    def end_pads(self):
+        """Pads behind each axis."""
+        return tuple([self.end[i] for i in range(self.spatial)])
+
+    @property
+    def ceil_mode(self):
+        return bool(self.ceil)
+
+    @property
+    def divisor_override(self):
+        """What averages divide by, None: the elements that count."""
+        return self.divisor or None
+
+    @property
     def workspace_index_type(self):
         return enums.miopenIndexType_t(self.index_type)
 
@@ -138,7 +187,11 @@ cdef class PoolingDescriptor(Descriptor):
         return enums.miopenPoolingWorkspaceIndexMode_t(self.index_mode)
 
     def output_lens(self, x):
-        """Return the lengths of y for input `x`: trunc((in + 2 pad - window) / stride) + 1 an axis, at least 1."""
+        """Return the lengths of y for input `x`, at least 1 an axis.
+
+        trunc((in + pad + end_pad - (window - 1) dilation - 1) / stride) + 1; in ceil_mode the quotient is rounded up
+        unless the last window then begins behind the input.
+        """
         cdef int64_t out[MAX_DIMS]
         self.output_dims(as_tensor(x, "tensorDesc"), "tensorDesc", out)
         return tuple([out[i] for i in range(self.spatial + 2)])
@@ -146,9 +199,15 @@ cdef class PoolingDescriptor(Descriptor):
     cdef str described(self):
         if not self.spatial:
             return "<PoolingDescriptor never set>"
+        more = ""
+        for name, value, default in (("dilations", self.dilations, (1,) * self.spatial),
+                                     ("end_pads", self.end_pads, self.pads), ("ceil_mode", self.ceil_mode, False),
+                                     ("divisor_override", self.divisor_override, None)):
+            if value != default:
+                more += f", {name}={value}"
         return (f"PoolingDescriptor(mode={self.pooling_mode.name!r}, windows={self.windows}, pads={self.pads}, "
                 f"strides={self.strides}, index_type={self.workspace_index_type.name!r}, "
-                f"index_mode={self.workspace_index_mode.name!r})")
+                f"index_mode={self.workspace_index_mode.name!r}{more})")
 
 
 cdef int _mode(object mode) except -1:
@@ -158,16 +217,23 @@ cdef int _mode(object mode) except -1:
     return number
 
 
-def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, names=None):
+def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, dilations=None, end_pads=None,
+                ceil_mode=False, divisor_override=None, names=None):
     """Body of the two functions that set a descriptor."""
-    cdef int64_t values[3][MX_SPATIAL]
+    cdef int64_t values[5][MX_SPATIAL]
     cdef tuple called = _ND_NAMES if names is None else names
-    cdef int i, number = _mode(mode), n = to_int(spatial, "nbDims")
+    cdef int i, number = _mode(mode), n = to_int(spatial, "nbDims"), divisor = 0
     if n != 2 and n != 3:
         raise BadParmError("number of spatial dimensions", "nbDims", n, "2 or 3")
-    for i, given in enumerate((windows, pads, strides)):
+    if divisor_override is not None:
+        divisor = to_int(divisor_override, "divisor_override")
+        if divisor == 0:
+            raise BadParmError("divisor of 0", "divisor_override", divisor, "another integer, or None")
+    for i, given in enumerate((windows, pads, strides, (1,) * n if dilations is None else dilations,
+                               pads if end_pads is None else end_pads)):
         read_ints(given, values[i], n, False, <str> called[i])
-    desc.set(n, number, values[0], values[1], values[2], called)
+    desc.set(n, number, values[0], values[1], values[2], values[3], values[4], to_flag(ceil_mode, "ceil_mode"),
+             0 if number == POOL_MAX else divisor, called)
 
 
 def _set_mode(PoolingDescriptor desc, mode):
@@ -234,6 +300,7 @@ cdef class PoolingProblem(Problem):
         cdef str x_name = "xDesc" if forward else "dxDesc"
         cdef str y_name = "yDesc" if forward else "dyDesc"
         cdef int i, missing
+        cdef int64_t room
         if what != MX_POOLING_FORWARD and what != MX_POOLING_BACKWARD:
             raise BadParmError("unknown operation", "what", what, (MX_POOLING_FORWARD, MX_POOLING_BACKWARD))
         pool.require_set("poolDesc")
@@ -253,9 +320,10 @@ cdef class PoolingProblem(Problem):
                 raise BadParmError("lengths are not those of the pooling's output", y_name, y.lens,
                                    tuple([dims[j] for j in range(x.ndim)]))
         for i in range(pool.spatial):
-            if pool.window[i] > x.len[2 + i] + 2 * <int64_t> pool.pad[i]:
-                raise BadParmError("window is larger than the padded input", f"poolDesc.windows[{i}]", pool.window[i],
-                                   f"<= {x.len[2 + i] + 2 * <int64_t> pool.pad[i]}")
+            room = x.len[2 + i] + <int64_t> pool.pad[i] + pool.end[i] + (pool.stride[i] - 1 if pool.ceil else 0)
+            if pool.reach(i) > room:
+                raise BadParmError("window is larger than the padded input", f"poolDesc.windows[{i}]",
+                                   pool.reach(i), f"<= {room}")
         save = pool.mode == POOL_MAX and (save or not forward)
         if save:
             _require_indices_fit(pool, x)
@@ -266,10 +334,13 @@ cdef class PoolingProblem(Problem):
             self.c.save, self.c.index_type, self.c.index_mode = 1, pool.index_type, pool.index_mode
         missing = MX_SPATIAL - pool.spatial
         for i in range(missing):
-            self.c.window[i] = self.c.step[i] = 1
+            self.c.window[i] = self.c.step[i] = self.c.dilation[i] = 1
         for i in range(pool.spatial):
             self.c.window[i + missing], self.c.pad[i + missing] = pool.window[i], pool.pad[i]
-            self.c.step[i + missing] = pool.stride[i]
+            self.c.step[i + missing], self.c.dilation[i + missing] = pool.stride[i], pool.dilation[i]
+            if pool.mode == POOL_INCLUSIVE:
+                self.c.end[i + missing] = pool.end[i]
+        self.c.divisor = pool.divisor
         fill_tensor(&self.c.x, x)
         fill_tensor(&self.c.y, y)
         self.hold(POOL_IN, &self.c.x if forward else &self.c.y, x.ndim)
@@ -293,4 +364,5 @@ cdef class PoolingProblem(Problem):
         cdef mx_pooling_problem* c = &self.c
         verb = "forward" if c.what == MX_POOLING_FORWARD else "backward"
         return (f"<pooling {verb}, {enums.word_of('miopenPoolingMode_t', c.mode)}: x {tensor_text(&c.x)}, "
-                f"y {tensor_text(&c.y)}, windows {tuple(c.window)}, pads {tuple(c.pad)}, strides {tuple(c.step)}>")
+                f"y {tensor_text(&c.y)}, windows {tuple(c.window)}, pads {tuple(c.pad)}, strides {tuple(c.step)}, "
+                f"dilations {tuple(c.dilation)}>")

@@ -23,6 +23,7 @@ cdef class Problem:
     cdef int output                      # the slot of the result
 
     cdef int hold(self, int slot, const mx_tensor* tensor, int rank) noexcept
+    cdef bint is_empty(self) noexcept
 
 
 cdef class ConvProblem(Problem):

@@ -64,6 +64,21 @@ cdef class Problem:
         self.tensor[slot], self.rank[slot] = tensor, rank
         return 0
 
+    cdef bint is_empty(self) noexcept:
+        """Whether a tensor has no elements: then there is nothing to compute, and sums are sums of nothing."""
+        cdef int slot, axis
+        for slot in range(self.count):
+            if self.tensor[slot] != NULL:
+                for axis in range(MX_AXES):
+                    if self.tensor[slot].len[axis] == 0:
+                        return True
+        return False
+
+    @property
+    def empty(self):
+        """Whether a tensor has no elements."""
+        return self.is_empty()
+
     @property
     def key(self):
         """The struct's bytes."""

@@ -153,11 +153,12 @@ cdef int _measure(array_t* a, str name, const int64_t* length, const int64_t* st
     """Fill in lengths and strides, `stride` times `unit` bytes, NULL for C order, and what follows from them."""
     cdef int64_t step, packed = a.width, last = 0
     cdef int i
+    cdef bint empty = False  # where there is no element strides say nothing, and libraries leave 0 there
     a.contiguous = True
+    for i in range(a.rank):
+        empty = empty or length[i] == 0
     for i in range(a.rank - 1, -1, -1):
-        step = packed if stride == NULL else stride[i] * unit
-        if length[i] == 0:
-            raise BadParmError("array is empty", name, tuple([length[j] for j in range(a.rank)]), ">= 1 element")
+        step = packed if stride == NULL or empty else stride[i] * unit
         if step != packed and length[i] != 1:
             a.contiguous = False
             if step < 0:
@@ -165,8 +166,8 @@ cdef int _measure(array_t* a, str name, const int64_t* length, const int64_t* st
         if i < ARRAY_AXES:
             a.len[i], a.step[i] = length[i], step
         last += (length[i] - 1) * step if length[i] > 1 else 0
-        packed *= length[i]
-    a.bytes = last + a.width
+        packed *= max(1, length[i])
+    a.bytes = 0 if empty else last + a.width
     return 0
 
 
@@ -205,7 +206,7 @@ cdef int _read_tensor(const DLTensor* t, object data, str name, array_t* a) exce
     if a.rank < 0 or a.rank > 64 or a.rank > 0 and t.shape == NULL:
         raise BadParmError("an array without a shape", name, type(data).__name__, "lengths")
     _measure(a, name, t.shape, t.strides, a.width)
-    if t.data == NULL:
+    if t.data == NULL and a.bytes:
         raise BadParmError("an array without memory", name, type(data).__name__, "one whose storage was not freed")
     return 0
 
@@ -303,7 +304,7 @@ cdef object read_array(object data, str name, array_t* out):
     Raises
     ------
     BadParmError
-        For what is no array, is empty, has negative strides, or that its library refuses to lend.
+        For what is no array, has negative strides, or that its library refuses to lend.
     """
     cdef const DLPackExchangeAPI* api
     cdef DLTensor tensor

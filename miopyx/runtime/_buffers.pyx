@@ -52,6 +52,8 @@ cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil:
     cdef int64_t last = 0
     cdef int i
     for i in range(MX_AXES):
+        if t.len[i] == 0:
+            return 0
         last += (t.len[i] - 1) * t.stride[i]
     return (last + 1) * type_size(<int> t.type)
 
@@ -173,7 +175,7 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
     """Write to `out` where the host memory of `data` is; at least `need` bytes of it.
 
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps the memory where it
-    is: the caller holds it until the call is over.
+    is: the caller holds it until the call is over.  Where nothing is needed `data` is not looked at.
     """
     cdef const DLPackExchangeAPI* api
     cdef DLTensor lent
@@ -195,7 +197,7 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
         out.ptr, out.size = (<Memory> data).ptr, need
         out.root_offset = <int64_t> <uintptr_t> out.ptr
         return data
-    elif layout != NULL:
+    elif layout != NULL and need:
         api = exchange_api(data)
         if api != NULL:
             read_exchanged(api, data, name, &lent)
@@ -203,6 +205,9 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
                 out.ptr, out.size = <char*> lent.data + lent.byte_offset, need
                 out.root_offset = <int64_t> <uintptr_t> out.ptr
                 return None
+    if need == 0:
+        out.kind, out.ptr, out.size = UNBOUND, NULL, 0
+        return None
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
         raise BadParmError("null" if data is None else "a class", name, data, "an array")
     if isinstance(data, int):
@@ -484,8 +489,8 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     """Write to `out` where the device's memory of `data` is; at least `need` bytes of it.
 
     `tensor` and `layout` describe what it must hold, NULL for a workspace.  What is returned keeps host memory where it
-    is, and an Array's buffer, which another thread may take from it: the caller holds it until the call is over.
-    `queue` waits for whoever still writes the memory, where that is said.
+    is, and an Array's buffer, which another thread may take from it: the caller holds it until the call is over.  Where
+    nothing is needed `data` is not looked at.  `queue` waits for whoever still writes the memory, where that is said.
     """
     cdef cl_int code = 0
     cdef memory_t scratch
@@ -495,6 +500,9 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     cdef binding_t* b = &out.b
     unbind(out)
     b.temporary, b.serial = False, 0
+    if need == 0:
+        b.kind, b.ptr, b.offset, b.size = UNBOUND, NULL, 0, 0
+        return None
     if place.rt != &opencl:
         return _bind_cuda(data, name, tensor, layout, need, output, place, queue, b)
     if type(data) is buffer_type:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from miopyx._core import Solver
 from miopyx.errors import BadParmError
+from miopyx.problem._problem import Problem
 
 from .conv import _fft, _gemm, _host, _naive
 from .conv.cpu import _grouped as _cpu_grouped
@@ -19,7 +20,7 @@ from .conv.gpu import _implicit as _gpu_implicit
 from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
 from .conv.nvidia import _few, _grouped, _int8, _mma, _pairs, _patches, _small, _wgmma
-from .layers import _activation, _batchnorm, _bias, _lrn, _pooling, _softmax, _tensor_ops
+from .layers import _activation, _batchnorm, _bias, _empty, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(),
@@ -60,8 +61,16 @@ OTHERS: dict[str, tuple[Solver, ...]] = {
     "TensorProblem": (_tensor_ops.OpenCLTensor(), _tensor_ops.HostTensor()),
 }
 
+# What takes the place of all of these where tensors have no elements.
+EMPTY: Solver = _empty.Empty()
+
 BY_ID: dict[int, Solver] = {solver.id: solver for solver in CONV}
 BY_NAME: dict[str, Solver] = {solver.name: solver for solver in CONV}
+
+
+def others(problem: Problem) -> tuple[Solver, ...]:
+    """Return the solvers of a problem that is no convolution, in the order of preference."""
+    return (EMPTY,) if problem.empty else OTHERS[type(problem).__name__]
 
 
 def solver_name(solution_id: int) -> str:

@@ -7,12 +7,12 @@ other node is computed by `onnx.reference`, which is NumPy.  So are these, since
 
 - tensors that are not float16, bfloat16, float32 or float64 (but for max pooling of 8-bit integers, which float32 holds
   exactly), that are empty, or that are no tensors at all (Identity of a sequence);
-- more than three spatial axes of a convolution or a pooling window;
+- more than three spatial axes of a convolution or a pooling window, and pads that such a window fits into;
 - LRN with a bias of 0.
 
-What MIOpen's functions do not know is expressed by padding, cutting, reshaping or casting around them: pads that differ
-at the two ends, `auto_pad`, `output_shape`, `ceil_mode`, dilated pooling windows, 1-D pooling, any softmax axis,
-indices in column-major order.  NaN is treated as MIOpen does: max pooling never chooses it, Clip makes a bound of it.
+What the functions do not know is expressed by padding, cutting, reshaping or casting around them: negative pads,
+`output_shape`, 1-D pooling, any softmax axis, indices in column-major order.  NaN is treated as MIOpen does: max
+pooling never chooses it, Clip makes a bound of it.
 
 `BackendRep.ran` says of each node of the last run where it was computed, by what, or why not by miopyx.  Needs the
 extra ``onnx``.
@@ -20,7 +20,6 @@ extra ``onnx``.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import prod
@@ -226,6 +225,11 @@ def _window(lens: Sequence[int], window: Sequence[int], strides: Sequence[int], 
     return begin, end, out
 
 
+def _pads_and_cuts(pads: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Part what descriptors take from negative pads."""
+    return [max(0, p) for p in pads], [min(0, p) for p in pads]
+
+
 def _fit(x: _Array, begin: Sequence[int], end: Sequence[int], value: float = 0) -> _Array:
     """Pad the spatial axes of `x`; negative pads cut."""
     if not any(begin) and not any(end):
@@ -247,10 +251,9 @@ class Conv(_Node):
             raise _Outside(f"{n} spatial axes")
         strides, dilations = a.strides or [1] * n, a.dilations or [1] * n
         begin, end, _ = _window(x.shape[2:], w.shape[2:], strides, dilations, a)
-        pads = [max(0, min(pair)) for pair in zip(begin, end, strict=True)]
-        before, behind = ([p - q for p, q in zip(ends, pads, strict=True)] for ends in (begin, end))
+        (pads, before), (end_pads, behind) = _pads_and_cuts(begin), _pads_and_cuts(end)
         lens = [length + p + q for length, p, q in zip(x.shape[2:], before, behind, strict=True)]
-        conv = ConvolutionDescriptor(pads, strides, dilations, groups=a.group)
+        conv = ConvolutionDescriptor(pads, strides, dilations, groups=a.group, end_pads=end_pads)
         x_desc, w_desc = _tensor(x, (*x.shape[:2], *lens)), _tensor(w, w.shape)
         y_desc = _tensor(x, conv.output_lens(x_desc, w_desc))
         call, why = self._call(conv, x_desc, w_desc, y_desc, inputs)
@@ -286,15 +289,12 @@ class ConvTranspose(Conv):
             raise _Outside(f"{n} spatial axes")
         strides, dilations = a.strides or [1] * n, a.dilations or [1] * n
         begin, end, extra = self._pads(x.shape[2:], w.shape[2:], strides, dilations, a)
-        if begin == end and min(begin) >= 0 and all(e < s for e, s in zip(extra, strides, strict=True)):
-            pads, before, behind = begin, [0] * n, [0] * n
-        else:
-            # Cut what equal pads leave over, and add the zeros that lie beyond every window.
-            end = [e - more for e, more in zip(end, extra, strict=True)]
-            pads = [max(0, min(pair)) for pair in zip(begin, end, strict=True)]
-            before, behind = ([q - p for p, q in zip(ends, pads, strict=True)] for ends in (begin, end))
-            extra = [0] * n
-        conv = ConvolutionDescriptor(pads, strides, dilations, enums.miopenTranspose, a.group, extra)
+        if any(e >= s for e, s in zip(extra, strides, strict=True)):
+            end, extra = [e - more for e, more in zip(end, extra, strict=True)], [0] * n
+        pads, end_pads = _pads_and_cuts(begin)[0], _pads_and_cuts(end)[0]
+        # Zeros that lie beyond every window.
+        before, behind = ([max(0, -p) for p in ends] for ends in (begin, end))
+        conv = ConvolutionDescriptor(pads, strides, dilations, enums.miopenTranspose, a.group, extra, end_pads)
         x_desc, w_desc = _tensor(x, x.shape), _tensor(w, w.shape)
         y_desc = _tensor(x, conv.output_lens(x_desc, w_desc))
         if not any(before) and not any(behind):
@@ -346,11 +346,11 @@ class ConvTranspose(Conv):
 class _Pool(_Node):
     mode: ClassVar[str] = "miopenPoolingMax"
 
-    def pool(self, dtype: np.dtype[Any], lens: Sequence[int], window: Sequence[int], pads: Sequence[int],
-             strides: Sequence[int], mode: str, indices: bool = False) -> tuple[_Run, tuple[int, ...], str]:
+    def pool(self, dtype: np.dtype[Any], lens: Sequence[int], window: Sequence[int], mode: str, indices: bool = False,
+             **more: Any) -> tuple[_Run, tuple[int, ...], str]:
         """Return run(x) -> (y, indices in the image or None), y's lengths and the solver's name."""
-        desc = PoolingDescriptor(getattr(enums, mode), window, pads, strides, index_type=enums.miopenIndexUint64,
-                                 index_mode=enums.miopenPoolingWorkspaceIndexImage)
+        desc = PoolingDescriptor(getattr(enums, mode), window, index_type=enums.miopenIndexUint64,
+                                 index_mode=enums.miopenPoolingWorkspaceIndexImage, **more)
         x_desc = _tensor(dtype, lens)
         y_desc = _tensor(dtype, desc.output_lens(x_desc))
         plan = self.device.handle.pooling_forward(desc, x_desc, y_desc, do_backward=indices)
@@ -377,20 +377,21 @@ class MaxPool(_Pool):
             raise _Outside(f"{n} spatial axes")
         strides, dilations = a.strides or [1] * n, getattr(a, "dilations", None) or [1] * n
         begin, end, out = _window(x.shape[2:], a.kernel_shape, strides, dilations, a, bool(a.ceil_mode))
-        include = bool(getattr(a, "count_include_pad", 0))
-        space, window, steps, apart, first, last, count = (
+        space, window, steps, apart, first, last = (
             [fill] * (n == 1) + list(values) for fill, values in
-            ((1, x.shape[2:]), (1, a.kernel_shape), (1, strides), (1, dilations), (0, begin), (0, end), (1, out)))
+            ((1, x.shape[2:]), (1, a.kernel_shape), (1, strides), (1, dilations), (0, begin), (0, end)))
+        reach = [(k - 1) * d for k, d in zip(window, apart, strict=True)]
+        last = [min(e, r) for e, r in zip(last, reach, strict=True)]  # strides may leave more of the pads out
+        if min(*first, *last) < 0 or any(b > r for b, r in zip(first, reach, strict=True)):
+            raise _Outside("pads that a window fits into, or negative ones")
         lens = (*x.shape[:2], *space)
         dtype = x.dtype if x.dtype.name in _FLOATS else np.dtype(np.float32)
         indices = len(self.onnx_node.output) > 1 and bool(self.onnx_node.output[1])
-        plain = first == last and max(apart) == 1 and all(p < k for p, k in zip(first, window, strict=True)) and all(
-            (i + 2 * p - k) // s + 1 == o for i, p, k, s, o in zip(space, first, window, steps, count, strict=True))
-        if plain:
-            mode = "miopenPoolingAverageInclusive" if include else self.mode
-            inner, _, why = self.pool(dtype, lens, window, first, steps, mode, indices)
-        else:
-            inner, why = self._in_phases(dtype, lens, window, steps, apart, first, last, count, include, indices)
+        mode = "miopenPoolingAverageInclusive" if getattr(a, "count_include_pad", 0) else self.mode
+        inner, found, why = self.pool(dtype, lens, window, mode, indices, pads=first, end_pads=last, strides=steps,
+                                      dilations=apart, ceil_mode=bool(a.ceil_mode))
+        if found[-n:] != tuple(out):
+            raise _Outside("pads that a window fits into, or negative ones")
 
         def run(x: _Array) -> tuple[Any, ...]:
             y, places = inner(np.ascontiguousarray(x, dtype).reshape(lens))
@@ -407,59 +408,6 @@ class MaxPool(_Pool):
 
         return run, why
 
-    def _in_phases(self, dtype: np.dtype[Any], lens: Sequence[int], window: Sequence[int], strides: Sequence[int],
-                   dilations: Sequence[int], begin: Sequence[int], end: Sequence[int], out: Sequence[int],
-                   include: bool, indices: bool) -> tuple[_Run, str]:
-        """Pool a padded copy without pads.
-
-        Windows that start at the same remainder by the dilation read the same elements of every dilation-th: dilated
-        pooling is plain pooling of each of these.
-        """
-        axes = range(len(window))
-        space = lens[2:]
-        reach = [(out[i] - 1) * strides[i] + (window[i] - 1) * dilations[i] + 1 for i in axes]
-        behind = [reach[i] - begin[i] - space[i] for i in axes]
-        period = [dilations[i] // np.gcd(dilations[i], strides[i]) for i in axes]
-        steps = [period[i] * strides[i] // dilations[i] for i in axes]
-        maximum = self.mode == "miopenPoolingMax"
-        mode = "miopenPoolingMax" if maximum else "miopenPoolingAverageInclusive"
-        phases = []
-        for phase in itertools.product(*(range(min(period[i], out[i])) for i in axes)):
-            taken = tuple(slice(phase[i] * strides[i], None, dilations[i]) for i in axes)
-            count = [len(range(phase[i], out[i], period[i])) for i in axes]
-            part = [(count[i] - 1) * steps[i] + window[i] for i in axes]
-            run, _, why = self.pool(dtype, (*lens[:2], *part), window, [0] * len(part), steps, mode, indices)
-            phases.append((run, phase, tuple(slice(phase[i], None, period[i]) for i in axes),
-                           tuple(slice(s.start, s.start + (part[i] - 1) * dilations[i] + 1, dilations[i])
-                                 for i, s in enumerate(taken))))
-        scale: Any = None
-        if not maximum:
-            # Elements of each window that count: those of the image, or of the image with its pads.
-            scale = np.ones(out)
-            for i in axes:
-                low, high = (0, begin[i] + space[i] + end[i]) if include else (begin[i], begin[i] + space[i])
-                places = (np.arange(out[i]) * strides[i])[:, None] + np.arange(window[i]) * dilations[i]
-                inside = ((places >= low) & (places < high)).sum(axis=1)
-                scale = scale * (window[i] / np.maximum(inside, 1)).reshape(-1, *[1] * (len(out) - 1 - i))
-
-        def pooled(x: _Array) -> tuple[Any, ...]:
-            padded = _fit(x, begin, behind, -np.inf if maximum else 0)
-            y = np.empty((*lens[:2], *out), dtype)
-            where = np.empty(y.shape, np.int64) if indices else None
-            for run, phase, target, taken in phases:
-                part = np.ascontiguousarray(padded[:, :, *taken])
-                values, places = run(part)
-                y[:, :, *target] = values
-                if where is not None:
-                    at = [p * dilations[i] + phase[i] * strides[i] - begin[i]
-                          for i, p in enumerate(np.unravel_index(places, part.shape[2:]))]
-                    where[:, :, *target] = np.ravel_multi_index(at, space)
-            if scale is not None:
-                y = (y * scale.astype(np.float64 if dtype.name == "float64" else np.float32)).astype(dtype)
-            return y, where
-
-        return pooled, why
-
 
 class AveragePool(MaxPool):
     mode = "miopenPoolingAverage"
@@ -470,8 +418,7 @@ class GlobalMaxPool(_Pool):
     def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[_Run, str]:
         x = inputs[0]
         lens = _four_or_five(x.shape)
-        n = len(lens) - 2
-        inner, _, why = self.pool(x.dtype, lens, lens[2:], [0] * n, [1] * n, self.mode)
+        inner, _, why = self.pool(x.dtype, lens, lens[2:], self.mode)
         return lambda x: (inner(_packed(x, lens))[0].reshape(*x.shape[:2], *[1] * (x.ndim - 2)),), why
 
 

@@ -5,7 +5,7 @@ Autograd, autocast, fake tensors and compilers work above these kernels, as abov
 
 from libc.stdint cimport int64_t
 
-from miopyx.functional._functional cimport Call, Prepared, axes, prepare_convolution, run
+from miopyx.functional._functional cimport Call, Prepared, axes, pads, prepare_convolution, run
 
 import torch
 from miopyx import enums
@@ -106,7 +106,7 @@ cdef object _ours(Call c, Layer layer):
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
                  int64_t groups, int spatial) except -1:
     axes(&c.ask, 0, stride, spatial, "stride")
-    axes(&c.ask, 3, padding, spatial, "padding")
+    pads(c, 3, padding, spatial)
     axes(&c.ask, 6, dilation, spatial, "dilation")
     if transposed:
         axes(&c.ask, 9, output_padding, spatial, "output_padding")

@@ -75,6 +75,9 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t window[3]
         int64_t pad[3]
         int64_t step[3]
+        int64_t dilation[3]
+        int64_t end[3]
+        int64_t divisor
         mx_tensor x, y
 
     ctypedef struct mx_activation_problem:

@@ -12,6 +12,9 @@ typedef struct {
     mx_int64 window[MX_SPATIAL];
     mx_int64 pad[MX_SPATIAL];
     mx_int64 step[MX_SPATIAL];
+    mx_int64 dilation[MX_SPATIAL];
+    mx_int64 end[MX_SPATIAL]; /* pads behind x, which inclusive averages count; 0 in other modes */
+    mx_int64 divisor; /* of averages, in place of the elements that count; 0: none */
     mx_tensor x, y; /* backward: dx and dy */
 } mx_pooling_problem;
 #endif

@@ -39,6 +39,8 @@ cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
 
     cdef Solution steps(self, tuple config):
+        if self.p.x.len[0] == 0 and self.p.direction != MX_BACKWARD_WEIGHTS:
+            return Solution([])
         return (<ConvSolver> self.solver).steps(self.device, self.p, config)
 
     cdef void cost_terms(self, double* terms) noexcept:
@@ -97,8 +99,10 @@ cdef class ConvSolver(Solver):
             return "int8 convolutions compute forward only"
         if p.w.type == MX_DOUBLE and not self.on_host and not dev.fp64:
             return "device has no double precision"
-        if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and _leaves_out(p):
-            return "output padding reaches beyond the stride"
+        if p.x.len[0] == 0 and not self.last_resort and not self.on_host:
+            return "empty batch"
+        if dev.is_gpu and self.algorithm != GEMM and not self.last_resort and not _is_regular(p):
+            return "pads of both ends or output padding beyond the stride"
         return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
@@ -285,15 +289,18 @@ cdef bint is_pointwise(const mx_conv_problem* p, int64_t stride) noexcept nogil:
     return True
 
 
-cdef bint _leaves_out(const mx_conv_problem* p) noexcept nogil:
-    """Whether x has room for more outputs than y has, as transposed convolutions leave it by their output padding."""
+cdef bint _is_regular(const mx_conv_problem* p) noexcept nogil:
+    """Whether y has as many outputs as x has room for with equal pads at both ends.
+
+    Transposed convolutions leave some out by their output padding, and pads that differ leave some out or add some.
+    """
     cdef int i
     cdef int64_t room
     for i in range(3 - p.spatial, 3):
         room = p.x.len[2 + i] + 2 * p.pad[i] - p.dilation[i] * (p.w.len[2 + i] - 1) - 1
-        if room >= 0 and room // p.step[i] >= p.y.len[2 + i]:
-            return True
-    return False
+        if p.y.len[2 + i] != (room // p.step[i] + 1 if room >= 0 else 1):
+            return False
+    return True
 
 
 cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:

@@ -5,6 +5,9 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport Arg, Problem, Solver, host_function
 from miopyx.values._integers cimport ceil_div
 
+cdef enum:
+    NO_ALGORITHM = -1
+
 # The floating-point types as kernels name them.
 cdef dict TOKENS
 

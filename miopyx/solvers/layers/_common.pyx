@@ -5,9 +5,6 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport Device, Problem, Solution, Solver, Step
 from miopyx.values._types cimport MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF
 
-cdef enum:
-    NO_ALGORITHM = -1
-
 cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16"}
 
 

@@ -138,8 +138,31 @@ cdef bint is_paired(const mx_tensor* t) noexcept:
     return True
 
 
-cdef bint is_padded(const mx_pooling_problem* p) noexcept:
-    return p.pad[0] != 0 or p.pad[1] != 0 or p.pad[2] != 0
+cdef int64_t overhang(const mx_pooling_problem* p, int axis) noexcept:
+    """Positions of the last window along an axis, 0 ... 2, behind the image; negative where it ends before that."""
+    return ((p.y.len[2 + axis] - 1) * p.step[axis] - p.pad[axis] + (p.window[axis] - 1) * p.dilation[axis] + 1
+            - p.x.len[2 + axis])
+
+
+cdef bint is_inside(const mx_pooling_problem* p) noexcept:
+    """Whether every window lies in the image."""
+    cdef int axis
+    for axis in range(MX_SPATIAL):
+        if p.pad[axis] != 0 or overhang(p, axis) > 0:
+            return False
+    return True
+
+
+cdef bint is_special(const mx_pooling_problem* p) noexcept:
+    """Whether windows have gaps, averages a divisor of their own, or inclusive ones windows that reach behind the
+    pads."""
+    cdef int axis
+    if p.divisor != 0:
+        return True
+    for axis in range(MX_SPATIAL):
+        if p.dilation[axis] != 1 or (p.mode == POOL_INCLUSIVE and overhang(p, axis) > p.end[axis]):
+            return True
+    return False
 
 
 cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
@@ -203,6 +226,8 @@ cdef int64_t _terms(const mx_pooling_problem* p) noexcept nogil:
     for axis in range(3):
         if p.what == MX_POOLING_FORWARD:
             terms *= min(p.window[axis], p.x.len[2 + axis])
+        elif p.dilation[axis] > 1:
+            terms *= min(p.window[axis], p.y.len[2 + axis])
         else:
             terms *= min(ceil_div(p.window[axis], p.step[axis]), p.y.len[2 + axis])
     return 0 if p.what == MX_POOLING_FORWARD and p.mode == POOL_MAX else terms
@@ -337,7 +362,8 @@ cdef class OpenCLPooling(OpenCLLayer):
     """Either direction on OpenCL devices.
 
     On CPUs by vectors along w or c, over whole planes, or by adding where indices say; on GPUs by strips of elements,
-    or over whole planes; what these do not serve, and images beyond 2^29 elements, element by element.
+    or over whole planes; what these do not serve, and images beyond 2^29 elements, element by element.  So are dilated
+    windows, divisors of the caller's and averages that count a part of the pads.
     """
 
     def __cinit__(self):
@@ -352,11 +378,18 @@ cdef class OpenCLPooling(OpenCLLayer):
         cdef int width = type_size(<int> p.x.type), lanes
         cdef str kind
         cdef dict defines = {"TYPE": TOKENS[p.x.type], "ACC": "double" if p.x.type == MX_DOUBLE else "float"}
-        # Without pads every window lies in the image.
-        defines["MODE"] = POOL_INCLUSIVE if p.mode == POOL_AVERAGE and not is_padded(p) else p.mode
+        # Where every window lies in the image the two averages are one.
+        defines["MODE"] = POOL_INCLUSIVE if p.mode == POOL_AVERAGE and is_inside(p) else p.mode
         if p.save:
             defines.update(SAVE=1, INDEX_BITS=8 * index_size(<int> p.index_type),
                            IMAGE=1 if p.index_mode == INDEX_IMAGE else 0)
+        if is_special(p):
+            if terms > BLOCK_TERMS:
+                defines["LONG_SUM"] = 1
+            local = min(256, dev.max_work_group)
+            spec = KernelSpec("layers/pooling_special.cl", f"pooling_{'forward' if forward else 'backward'}_special",
+                              **defines)
+            return Solution([Step(spec, _slots_and_shape(p, 1), (ceil_div(items, local) * local,), (local,))])
         if not dev.is_cpu and (not forward or not is_plane(p) or volume(&p.x, 2, MX_AXES) < 128):
             return _on_gpu(dev, p, defines)
         kind = self.kind(dev, p)

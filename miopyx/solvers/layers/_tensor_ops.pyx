@@ -14,10 +14,9 @@ from miopyx.values._types cimport (
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_IN_PLACE, TensorProblem,
 )
-from ._common cimport HostLayer, ceil_div
+from ._common cimport NO_ALGORITHM, HostLayer, ceil_div
 
 cdef enum:
-    NO_ALGORITHM = -1
     GROUPS = 4             # of a CPU, for each core: they need not end at the same time
     GROUP_BYTES = 1 << 15  # less is not worth another one
     PIECE = 1024           # elements of a piece of a row, at least

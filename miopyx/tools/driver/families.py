@@ -7,7 +7,7 @@ from typing import Any
 
 from . import activ, bnorm, lrn, pool, problem, report, softmax, tensorop
 from .layer import Layer, LayerRun
-from .options import CONVOLUTION, Command, Family, Value
+from .options import CONVOLUTION, Command, Family, UsageError, Value
 from .problem import Problem
 from .report import Outcome
 from .run import Emit, Run, Session
@@ -24,7 +24,12 @@ Work = Problem | Layer
 
 def make(command: Command) -> Work:
     """Return what a command asks for.  Raises UsageError and MIOpenError for what cannot be."""
-    return problem.make(command) if command.family is CONVOLUTION else LAYERS[command.family](command)
+    work = problem.make(command) if command.family is CONVOLUTION else LAYERS[command.family](command)
+    tensors = work.descriptors if isinstance(work, Problem) else work.memory
+    for name, tensor in tensors.items():
+        if 0 in tensor.lens:
+            raise UsageError(f"nothing to time or verify: {name} has no elements")
+    return work
 
 
 def name(work: Work) -> str:

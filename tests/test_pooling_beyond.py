@@ -1,0 +1,197 @@
+"""Pooling beyond MIOpen's: dilations, pads of either end, ceil_mode and divisors, against loops in float64.
+
+A sum of n terms in float32, or float64 for that type, with roundoff v, which is divided and then rounded by u to be
+stored: (min(n, 64 + n / 64) + 2) v + u of the terms' magnitudes.  Maxima and their indices are exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from guarded import LAYOUTS, ROUNDOFF, Guarded, Tensor, strides_of
+
+import miopyx
+from miopyx import PoolingDescriptor, TensorDescriptor
+from miopyx.errors import BadParmError
+
+TYPES = ("float32", "float16", "bfloat16", "float64")
+MAX, AVERAGE, INCLUSIVE = range(3)
+INDEX_TYPES = (np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+def draw(rng, kind):
+    """Return a descriptor and the lengths of an x that it fits."""
+    rank = int(rng.integers(2, 4))
+    while True:
+        windows, strides = rng.integers(1, 5, rank), rng.integers(1, 4, rank)
+        dilations = rng.integers(1, 4, rank) if kind in ("dilated", "all") else np.ones(rank, int)
+        reach = (windows - 1) * dilations + 1
+        pads = rng.integers(0, reach)
+        ends = rng.integers(0, reach) if kind in ("asymmetric", "all") else pads
+        lens = rng.integers(1, 12, rank)
+        if (lens + pads + ends >= reach).all():
+            break
+    mode = int(rng.integers(3))
+    desc = PoolingDescriptor(
+        mode, windows, pads, strides, index_type=int(rng.integers(1, 4)), index_mode=int(rng.integers(2)),
+        dilations=dilations, end_pads=ends, ceil_mode=kind == "ceil" or (kind == "all" and bool(rng.integers(2))),
+        divisor_override=int(rng.choice([-3, 2, 7])) if kind == "divisor" else None)
+    return desc, (*map(int, rng.integers(1, 4, 1)), *map(int, rng.choice([1, 3, 8, 17], 1)), *map(int, lens))
+
+
+def out_length(desc, length, axis):
+    """PyTorch's rule."""
+    reach = (desc.windows[axis] - 1) * desc.dilations[axis] + 1
+    room = length + desc.pads[axis] + desc.end_pads[axis] - reach
+    out = (-(-room // desc.strides[axis]) if desc.ceil_mode else room // desc.strides[axis]) + 1
+    if desc.ceil_mode and (out - 1) * desc.strides[axis] >= length + desc.pads[axis]:
+        out -= 1
+    return max(out, 1)
+
+
+def windows_of(desc, lens, out):
+    """Yield each place of y, its taps that are in the image with their numbers in the window, and its divisor."""
+    for place in itertools.product(*map(range, out)):
+        axes = []
+        for axis, o in enumerate(place):
+            start = o * desc.strides[axis] - desc.pads[axis]
+            at = [(t, start + t * desc.dilations[axis]) for t in range(desc.windows[axis])]
+            inside = [(t, i) for t, i in at if 0 <= i < lens[axis]]
+            padded = sum(i < lens[axis] + desc.end_pads[axis] for _, i in at)
+            axes.append((inside, padded))
+        taps = []
+        for combination in itertools.product(*(inside for inside, _ in axes)):
+            number = 0
+            for (t, _), window in zip(combination, desc.windows, strict=True):
+                number = number * window + t
+            taps.append((number, tuple(i for _, i in combination)))
+        if desc.divisor_override is not None:
+            divisor = desc.divisor_override
+        elif int(desc.pooling_mode) == INCLUSIVE:
+            divisor = int(np.prod([padded for _, padded in axes]))
+        else:
+            divisor = max(len(taps), 1)
+        yield place, taps, divisor
+
+
+def check(handle, desc, lens, dtype, layout, rng):
+    mode, image = int(desc.pooling_mode), int(desc.workspace_index_mode) == 1
+    x_desc = TensorDescriptor(dtype, lens, strides_of(lens, layout))
+    out = (*lens[:2], *(out_length(desc, length, axis) for axis, length in enumerate(lens[2:])))
+    assert desc.output_lens(x_desc) == out
+    y_desc = TensorDescriptor(dtype, out, strides_of(out, layout))
+    x = Tensor(handle, x_desc, rng.standard_normal(lens))
+    dy = Tensor(handle, y_desc, rng.standard_normal(out))
+    y, dx = Tensor(handle, y_desc, None), Tensor(handle, x_desc, None)
+    index_type = INDEX_TYPES[int(desc.workspace_index_type)]
+    size = miopyx.miopenPoolingGetWorkSpaceSizeV2(desc, y_desc)
+    places = Guarded(handle, size, 0xEE) if size else None
+    memory = {name: None if t is None else t.argument()
+              for name, t in (("x", x), ("y", y), ("dx", dx), ("dy", dy), ("places", places))}
+    miopyx.miopenPoolingForward(handle, desc, 1, x_desc, memory["x"], 0, y_desc, memory["y"], True, memory["places"],
+                                size)
+    miopyx.miopenPoolingBackward(handle, desc, 1, y_desc, memory["y"], y_desc, memory["dy"], x_desc, memory["x"], 0,
+                                 x_desc, memory["dx"], memory["places"])
+    handle.finish()
+    for tensor in (y, dx, *([places] if size else [])):
+        tensor.fetch()
+    values, gradient = x.view().astype("f8"), dy.view().astype("f8")
+    want, want_dx = np.zeros(out), np.zeros(lens)
+    terms, terms_dx, counts = np.zeros(out), np.zeros(lens), np.zeros(lens[2:])
+    codes = np.zeros(out, np.int64)
+    most = 1
+    for place, taps, divisor in windows_of(desc, lens[2:], out[2:]):
+        here = (..., *place)
+        most = max(most, len(taps))
+        if mode == MAX:
+            want[here] = -np.inf
+            which = np.zeros(out[:2], np.int64)
+            for i, (_, at) in enumerate(taps):
+                above = values[(..., *at)] > want[here]
+                want[here] = np.where(above, values[(..., *at)], want[here])
+                which = np.where(above, i, which)
+            for i, (number, at) in enumerate(taps):
+                named = which == i
+                codes[here] = np.where(named, np.ravel_multi_index(at, lens[2:]) if image else number, codes[here])
+                share = np.where(named, gradient[here], 0)
+                want_dx[(..., *at)] += share
+                terms_dx[(..., *at)] += np.abs(share)
+                counts[at] += 1
+            continue
+        for _, at in taps:
+            want[here] += values[(..., *at)] / divisor
+            terms[here] += np.abs(values[(..., *at)] / divisor)
+            want_dx[(..., *at)] += gradient[here] / divisor
+            terms_dx[(..., *at)] += np.abs(gradient[here] / divisor)
+            counts[at] += 1
+    v, u = ROUNDOFF["float64" if dtype == "float64" else "float32"], ROUNDOFF[dtype]
+    for name, got, wanted, size_of, n in (("y", y, want, terms, most), ("dx", dx, want_dx, terms_dx, counts.max())):
+        found = got.view().astype("f8")
+        bound = 0 if name == "y" and mode == MAX else (min(n, 64 + n / 64) + 2) * v * size_of + u * np.abs(wanted)
+        with np.errstate(invalid="ignore"):
+            error = np.where(found == wanted, 0, np.abs(found - wanted))
+        assert (error <= bound + (2.0**-24 if dtype == "float16" else 0)).all(), (name, desc, lens, layout)
+    if mode == MAX:
+        assert (places.inner.view(index_type).reshape(out) == codes).all(), (desc, lens, layout)
+
+
+@pytest.mark.parametrize("kind", ["dilated", "asymmetric", "ceil", "divisor", "all"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_against_loops(handle, kind, dtype, rng, amount):
+    for _ in range(amount(3, 40)):
+        desc, lens = draw(rng, kind)
+        check(handle, desc, lens, dtype, LAYOUTS[rng.integers(len(LAYOUTS))], rng)
+
+
+@pytest.mark.parametrize("kind", ["asymmetric", "ceil", "all"])
+def test_kernels_of_gpus(gpu, kind, rng, amount):
+    for _ in range(amount(2, 60)):
+        desc, lens = draw(rng, kind)
+        check(gpu, desc, lens, "float32", LAYOUTS[rng.integers(len(LAYOUTS))], rng)
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+def test_networks(handle, ceil, rng):
+    """Windows of 2 and 3 with strides of 2, as networks have them, on odd and even images of many channels."""
+    check_networks(handle, ceil, rng)
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+def test_networks_on_kernels_of_gpus(gpu, ceil, rng):
+    check_networks(gpu, ceil, rng)
+
+
+def check_networks(handle, ceil, rng):
+    for window, pads, ends, length in ((3, 0, 0, 13), (3, 0, 0, 12), (2, 0, 0, 7), (3, 1, 1, 14), (3, 0, 1, 14),
+                                       (2, 0, 1, 15)):
+        for mode in range(3):
+            desc = PoolingDescriptor(mode, (window,) * 2, (pads,) * 2, (2, 2), end_pads=(ends,) * 2, ceil_mode=ceil)
+            check(handle, desc, (2, 16, length, length + 3), "float32", LAYOUTS[rng.integers(2)], rng)
+
+
+def test_what_is_said():
+    desc = PoolingDescriptor("max", (3, 3), (2, 1), (2, 2), dilations=(2, 1), end_pads=(0, 2), ceil_mode=True)
+    assert (desc.pads, desc.end_pads, desc.dilations) == ((2, 1), (0, 2), (2, 1))
+    assert desc.ceil_mode
+    assert desc.divisor_override is None
+    assert repr(desc).endswith("dilations=(2, 1), end_pads=(0, 2), ceil_mode=True)")
+    miopyx.miopenSet2dPoolingDescriptor(desc, "average", 3, 3, 1, 1, 2, 2)
+    assert (desc.dilations, desc.end_pads, desc.ceil_mode) == ((1, 1), (1, 1), False)
+    miopyx.miopenSetNdPoolingDescriptor(desc, "average", 2, (3, 3), (1, 1), (2, 2), endPadA=(2, 2), divisor_override=5)
+    assert (desc.end_pads, desc.divisor_override) == ((2, 2), 5)
+    for bad in (dict(dilationA=(0, 1)), dict(endPadA=(3, 0)), dict(endPadA=(-1, 0)), dict(divisor_override=0),
+                dict(dilationA=(1,)), dict(ceil_mode=2), dict(divisor_override=1.5)):
+        with pytest.raises(BadParmError):
+            miopyx.miopenSetNdPoolingDescriptor(desc, "average", 2, (3, 3), (1, 1), (2, 2), **bad)
+    assert (desc.end_pads, desc.divisor_override) == ((2, 2), 5)
+
+
+def test_windows_that_do_not_fit(host):
+    x = TensorDescriptor("float32", (1, 1, 8, 8))
+    for ceil in (False, True):
+        wide = PoolingDescriptor("max", (3, 3), dilations=(4, 1), ceil_mode=ceil)
+        y = TensorDescriptor("float32", wide.output_lens(x))
+        with pytest.raises(BadParmError, match="larger than the padded input"):
+            host.pooling_forward(wide, x, y)

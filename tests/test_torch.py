@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -226,6 +227,41 @@ def test_the_budget(monkeypatch, tmp_path):
         choice._files.clear()
     with pytest.raises(miopyx.BadParmError):
         mt.budget(-1)
+
+
+class Table(HTMLParser):
+    """The texts of a page's cells, row by row."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("th", "td"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data.rstrip("\n")
+
+
+def test_the_report_as_a_page(settled, monkeypatch, tmp_path):
+    settled(True)
+    module = sys.modules["miopyx.torch.report"]
+    F.conv2d(torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3))
+    rows = [*module.rows(), ("<script>&amp;\"'", "1", "torch", "", "", "0.00", "a <b> & c")]
+    monkeypatch.setattr(module, "rows", lambda: rows)
+    page = tmp_path / "report.html"
+    page.write_text("of before")
+    text = mt.report(html=page)
+    assert text == mt.report()
+    assert Table(page.read_text()).rows == [list(row) for row in (module.HEADER, *rows)]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(OSError, match="cannot be written"):
+        mt.report(html=page / "below")
 
 
 def test_tuning_a_model(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """PyTorch's convolutions by ours: every case is made ours, else it would be a matter of time who ran."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -227,6 +228,80 @@ def test_the_budget(monkeypatch, tmp_path):
         choice._files.clear()
     with pytest.raises(miopyx.BadParmError):
         mt.budget(-1)
+
+
+def ran(call):
+    """Return how many runs a call adds to the layers."""
+    before = sum(layer.runs for layer in _convolution.layers)
+    call()
+    return sum(layer.runs for layer in _convolution.layers) - before
+
+
+class Fails(torch.nn.Conv2d):
+    def forward(self, x):
+        super().forward(x)
+        raise ZeroDivisionError
+
+
+def test_only_a_models_convolutions(settled):
+    settled(True)
+    mt.disable()
+    model, other = (torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Conv2d(3, 2, 3)) for _ in range(2))
+    x, w = torch.randn(1, 2, 8, 8), torch.randn(2, 2, 3, 3, requires_grad=True)
+    from torch.utils.checkpoint import checkpoint
+
+    def step(call):
+        call(x).float().sum().backward()
+
+    with mt.enable(model):
+        assert ran(lambda: step(other)) == ran(lambda: step(lambda x: F.conv2d(x, w))) == 0
+        assert ran(lambda: step(model)) == 5
+        assert ran(lambda: step(other)) == 0
+        assert ran(lambda: step(lambda x: model(other(F.pad(x, (2, 2, 2, 2)))))) == 6
+        assert ran(lambda: step(torch.autocast("cpu", torch.bfloat16)(model))) == 5
+        assert ran(lambda: step(lambda x: checkpoint(model, x, use_reentrant=False))) == 6  # stops early
+        assert ran(lambda: step(copy.deepcopy(model))) == 0
+        step(torch.compile(model, backend="aot_eager", fullgraph=True))
+        failing = Fails(2, 3, 3)
+        with mt.enable(failing):
+            with pytest.raises(ZeroDivisionError):
+                failing(x)
+            assert ran(lambda: step(other)) == 0
+            assert ran(lambda: step(model)) == 5
+        assert ran(lambda: failing.weight.grad is None and F.conv2d(x, failing.weight)) == 0
+        with mt.enable():
+            assert ran(lambda: step(other)) == 5
+        assert ran(lambda: step(other)) == 0
+        threads = [threading.Thread(target=model, args=(x,)), threading.Thread(target=other, args=(x,))]
+        assert ran(lambda: [(thread.start(), thread.join()) for thread in threads]) == 2
+        mt.enable()
+        assert ran(lambda: step(other)) == 5
+        mt.disable()
+        assert ran(lambda: step(model)) == 0
+    assert ran(lambda: step(model)) == 0
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with mt.enable(compiled):
+        assert ran(lambda: step(compiled)) == 5
+        assert ran(lambda: step(other)) == 0
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    with pytest.raises(miopyx.BadParmError, match="model"):
+        mt.enable(len)
+
+
+def test_weights_that_went_are_forgotten(settled):
+    """Another tensor's at their address are another's."""
+    settled(True)
+    mt.disable()
+    model = torch.nn.Conv2d(2, 3, 3)
+    x = torch.randn(1, 2, 8, 8)
+    with mt.enable(model):
+        model(x)
+        kept = model.weight.data_ptr(), model.weight.untyped_storage()
+        model.weight = None
+        w = torch.empty(0).set_(kept[1], 0, (3, 2, 3, 3))
+        assert w.data_ptr() == kept[0]
+        assert ran(lambda: F.conv2d(x, w)) == 0
 
 
 class Table(HTMLParser):

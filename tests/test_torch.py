@@ -1,10 +1,12 @@
 """PyTorch's convolutions by ours: every case is made ours, else it would be a matter of time who ran."""
 
+import copy
 import os
 import subprocess
 import sys
 import threading
 import time
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -238,6 +240,115 @@ def test_the_budget(monkeypatch, tmp_path):
         choice._files.clear()
     with pytest.raises(miopyx.BadParmError):
         mt.budget(-1)
+
+
+def ran(call):
+    """Return how many runs a call adds to the layers."""
+    before = sum(layer.runs for layer in _convolution.layers)
+    call()
+    return sum(layer.runs for layer in _convolution.layers) - before
+
+
+class Fails(torch.nn.Conv2d):
+    def forward(self, x):
+        super().forward(x)
+        raise ZeroDivisionError
+
+
+def test_only_a_models_convolutions(settled):
+    settled(True)
+    mt.disable()
+    model, other = (torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Conv2d(3, 2, 3)) for _ in range(2))
+    x, w = torch.randn(1, 2, 8, 8), torch.randn(2, 2, 3, 3, requires_grad=True)
+    from torch.utils.checkpoint import checkpoint
+
+    def step(call):
+        call(x).float().sum().backward()
+
+    with mt.enable(model):
+        assert ran(lambda: step(other)) == ran(lambda: step(lambda x: F.conv2d(x, w))) == 0
+        assert ran(lambda: step(model)) == 5
+        assert ran(lambda: step(other)) == 0
+        assert ran(lambda: step(lambda x: model(other(F.pad(x, (2, 2, 2, 2)))))) == 6
+        assert ran(lambda: step(torch.autocast("cpu", torch.bfloat16)(model))) == 5
+        assert ran(lambda: step(lambda x: checkpoint(model, x, use_reentrant=False))) == 6  # stops early
+        assert ran(lambda: step(copy.deepcopy(model))) == 0
+        step(torch.compile(model, backend="aot_eager", fullgraph=True))
+        failing = Fails(2, 3, 3)
+        with mt.enable(failing):
+            with pytest.raises(ZeroDivisionError):
+                failing(x)
+            assert ran(lambda: step(other)) == 0
+            assert ran(lambda: step(model)) == 5
+        assert ran(lambda: failing.weight.grad is None and F.conv2d(x, failing.weight)) == 0
+        with mt.enable():
+            assert ran(lambda: step(other)) == 5
+        assert ran(lambda: step(other)) == 0
+        threads = [threading.Thread(target=model, args=(x,)), threading.Thread(target=other, args=(x,))]
+        assert ran(lambda: [(thread.start(), thread.join()) for thread in threads]) == 2
+        mt.enable()
+        assert ran(lambda: step(other)) == 5
+        mt.disable()
+        assert ran(lambda: step(model)) == 0
+    assert ran(lambda: step(model)) == 0
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with mt.enable(compiled):
+        assert ran(lambda: step(compiled)) == 5
+        assert ran(lambda: step(other)) == 0
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    with pytest.raises(miopyx.BadParmError, match="model"):
+        mt.enable(len)
+
+
+def test_weights_that_went_are_forgotten(settled):
+    """Another tensor's at their address are another's."""
+    settled(True)
+    mt.disable()
+    model = torch.nn.Conv2d(2, 3, 3)
+    x = torch.randn(1, 2, 8, 8)
+    with mt.enable(model):
+        model(x)
+        kept = model.weight.data_ptr(), model.weight.untyped_storage()
+        model.weight = None
+        w = torch.empty(0).set_(kept[1], 0, (3, 2, 3, 3))
+        assert w.data_ptr() == kept[0]
+        assert ran(lambda: F.conv2d(x, w)) == 0
+
+
+class Table(HTMLParser):
+    """The texts of a page's cells, row by row."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("th", "td"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data.rstrip("\n")
+
+
+def test_the_report_as_a_page(settled, monkeypatch, tmp_path):
+    settled(True)
+    module = sys.modules["miopyx.torch.report"]
+    F.conv2d(torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3))
+    rows = [*module.rows(), ("<script>&amp;\"'", "1", "torch", "", "", "0.00", "a <b> & c")]
+    monkeypatch.setattr(module, "rows", lambda: rows)
+    page = tmp_path / "report.html"
+    page.write_text("of before")
+    text = mt.report(html=page)
+    assert text == mt.report()
+    assert Table(page.read_text()).rows == [list(row) for row in (module.HEADER, *rows)]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(OSError, match="cannot be written"):
+        mt.report(html=page / "below")
 
 
 def test_tuning_a_model(monkeypatch, tmp_path):

@@ -3,6 +3,9 @@
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
+import weakref
+from functools import partial
+
 from libc.stdint cimport int64_t
 
 from miopyx.functional._functional cimport Call, Prepared, axes, pads, prepare_convolution, run
@@ -20,6 +23,14 @@ from ._threads cimport call
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
     BACKWARD = 101         # data; weights are the next one
+
+
+cdef extern from *:
+    """
+    static _Thread_local long long mx_depth, mx_depth_of;
+    """
+    int64_t mx_depth       # forward passes of chosen models that this thread is in
+    int64_t mx_depth_of    # the `choose` that it belongs to
 
 
 cdef class Layer:
@@ -48,6 +59,43 @@ layers = []
 
 cdef object _handle = None
 cdef object _theirs_backward = None
+cdef bint _everything = True
+cdef int64_t _choice = 0   # changes with each `choose`
+cdef dict _weights = {}    # without _everything: those that chosen models met, by address
+
+
+def choose(bint everything):
+    """Take all convolutions, or only those of models that `enter` and `leave` their forward passes."""
+    global _everything, _choice
+    _everything = everything
+    _choice += 1
+    _weights.clear()
+
+
+def enter():
+    """Begin a chosen model's forward pass in this thread."""
+    global mx_depth, mx_depth_of
+    if mx_depth_of != _choice:  # what was begun before counts no more
+        mx_depth, mx_depth_of = 0, _choice
+    mx_depth += 1
+
+
+def leave():
+    """End it."""
+    global mx_depth
+    if mx_depth_of == _choice and mx_depth:
+        mx_depth -= 1
+
+
+cdef bint _chosen(w) except -1:
+    """Whether a chosen model is running, or met these weights: a gradient comes after its forward pass."""
+    address = w.data_ptr()
+    if address in _weights:
+        return True
+    if not mx_depth or mx_depth_of != _choice:
+        return False
+    _weights[address] = weakref.ref(w, partial(_weights.pop, address))  # which takes the reference as its default
+    return True
 
 
 def prepare(theirs_backward):
@@ -126,6 +174,8 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
         return torch._convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups, False,
                                   False, True, True)
 
+    if not _everything and not _chosen(w):
+        return theirs()
     try:
         c = Call(FORWARD, _handle, True)
         c.take(x, "x")
@@ -170,6 +220,8 @@ def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, 
         return _theirs_backward.call_boxed(keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed,
                                            output_padding, groups, list(wanted))
 
+    if not _everything and not _chosen(w):
+        return theirs(*mask)
     dx = dw = db = None
     if 0 in dy.stride():  # expanded, as of a sum
         dy = dy.contiguous()

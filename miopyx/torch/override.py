@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Set
 from typing import Any, Self
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
-from miopyx.errors import MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 from . import _convolution, _threads, choice
 
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
+_everything = False
+_models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()
 
 
 class Enabled:
-    """What `enable` returns: as a context manager it is over at the end of the block."""
+    """What `enable` returns: as a context manager it restores at the end of the block what was before."""
+
+    def __init__(self, everything: bool, models: Set[torch.nn.Module]) -> None:
+        self._before = everything, models
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        disable()
+        with _lock:
+            _switch(*self._before)
 
 
-def enable() -> Enabled:
+def enable(model: torch.nn.Module | None = None) -> Enabled:
     """Let PyTorch's convolutions on CPUs take ours wherever that is faster, in all threads, until `disable`.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
     compute, runs as ever.  Models, autograd, autocast and compilers see no difference.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, optional
+        Only convolutions of its forward passes and their gradients.  A compiled model is given as what `torch.compile`
+        returned.
 
     Returns
     -------
@@ -41,32 +54,59 @@ def enable() -> Enabled:
 
     Raises
     ------
+    BadParmError
+        For a model that is no module.
     MIOpenNotImplementedError
         Where PyTorch is older than 2.10.
     """
-    global _library
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise BadParmError("not a module", "model", type(model).__name__, "torch.nn.Module")
     with _lock:
-        if _library is None:
-            if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-                raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
-                                                torch.__version__, ">= 2.10")
-            _convolution.prepare(torch.library.get_kernel("aten::convolution_backward", "CPU"))
-            library = torch.library.Library("aten", "IMPL")
-            library.impl("convolution", _convolution.convolution, "CPU")
-            library.impl("convolution_backward", _convolution.convolution_backward, "CPU", with_keyset=True)
-            _threads.find()
-            _library = library
-    return Enabled()
+        before = _everything, {*_models}
+        _switch(_everything or model is None, before[1] if model is None else {*before[1], model})
+    return Enabled(*before)
 
 
 def disable() -> None:
     """Give PyTorch's operators back."""
-    global _library
     with _lock:
-        if _library is not None:
-            _library._destroy()
-            _library = None
-            _threads.forget()
+        _switch(False, set())
+
+
+def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
+    global _everything, _library
+    if (everything or models) and _library is None:
+        if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
+                                            torch.__version__, ">= 2.10")
+        _convolution.prepare(torch.library.get_kernel("aten::convolution_backward", "CPU"))
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("convolution", _convolution.convolution, "CPU")
+        library.impl("convolution_backward", _convolution.convolution_backward, "CPU", with_keyset=True)
+        _threads.find()
+        _library = library
+    if not (everything or models) and _library is not None:
+        _library._destroy()
+        _library = None
+        _threads.forget()
+    for model in {*_models} - models:
+        for handle in _models.pop(model):
+            handle.remove()
+    for model in models - {*_models}:
+        _models[model] = [model.register_forward_pre_hook(_enter, prepend=True),
+                          model.register_forward_hook(_leave, always_call=True)]
+    _convolution.choose(everything)
+    _everything = everything
+
+
+def _enter(model: torch.nn.Module, _: object) -> None:
+    if not torch.compiler.is_compiling() and model in _models:  # a copy of a model has its hooks
+        _convolution.enter()
+
+
+def _leave(model: torch.nn.Module, *_: object) -> None:
+    if not torch.compiler.is_compiling() and model in _models:
+        _convolution.leave()
 
 
 def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backward: bool = False,
@@ -87,7 +127,7 @@ def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backw
     choice.budget(seconds)
     _convolution.forget()
     try:
-        with contextlib.nullcontext() if _library is not None else enable():
+        with enable():
             found = model(*example, **named)
             if backward:
                 _total(found).backward()

@@ -49,3 +49,36 @@ def convolution_backward(
     groups: int,
     mask: list[bool],
 ) -> tuple[Any, Any, Any]: ...
+def forward(
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any: ...
+def backward_data(
+    dy: Any,
+    w: Any,
+    size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any: ...
+def backward_weights(
+    dy: Any,
+    x: Any,
+    size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any: ...

@@ -14,7 +14,7 @@ import torch
 from miopyx import enums
 from miopyx.api._convolution import miopenConvolutionBackwardBias
 from miopyx.api._handle import Handle
-from miopyx.errors import MIOpenError
+from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
 from . import choice
@@ -23,6 +23,7 @@ from ._threads cimport call
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
     BACKWARD = 101         # data; weights are the next one
+    ALWAYS = 103           # the three directions of what is ours whatever it takes
 
 
 cdef extern from *:
@@ -223,8 +224,7 @@ def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, 
     if not _everything and not _chosen(w):
         return theirs(*mask)
     dx = dw = db = None
-    if 0 in dy.stride():  # expanded, as of a sum
-        dy = dy.contiguous()
+    dy = _own(dy)
     if mask[0]:
         dx = _gradient(1, dy, w, x, stride, padding, dilation, transposed, output_padding, groups,
                        lambda: theirs(True, False, False))
@@ -250,3 +250,64 @@ cdef object _bias_gradient(dy):
         return db
     except MIOpenError:
         return dy.sum([0, *range(2, dy.dim())])
+
+
+# What is always ours
+
+
+cdef object _always(Call c, int direction, int spatial, bint transposed):
+    cdef Layer layer = c.known()
+    if layer is None:
+        layer = Layer()
+        layer.prepared = prepare_convolution(c, direction, spatial, transposed, None)
+        c.keep(layer)
+    return _ours(c, layer)
+
+
+cdef Call _begun(int direction):
+    global _handle
+    if _handle is None:
+        _handle = Handle("cpu")
+    return Call(ALWAYS + direction, _handle, True)
+
+
+cdef object _own(t):
+    """A tensor with elements of its own, where some were expanded, as gradients of sums are."""
+    return t.contiguous() if 0 in t.stride() else t
+
+
+def forward(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
+            int64_t groups):
+    """miopyx::convolution."""
+    cdef Call c = _begun(0)
+    c.take(_own(x), "x")
+    c.take(_own(w), "w")
+    c.take(bias, "bias", True)
+    _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
+    return _always(c, 0, len(stride), transposed)
+
+
+cdef object _backward(int direction, dy, other, list size, list stride, list padding, list dilation, bint transposed,
+                      list output_padding, int64_t groups):
+    cdef Call c = _begun(direction)
+    cdef int i
+    c.take(_own(dy), "dy")
+    c.take(_own(other), "w" if direction == 1 else "x")
+    _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
+    if len(size) != len(stride) + 2:
+        raise BadParmError("another number of lengths than axes", "size", size, f"{len(stride) + 2} lengths")
+    for i in range(len(size)):
+        c.ask.number[15 + i] = size[i]
+    return _always(c, direction, len(stride), transposed)
+
+
+def backward_data(dy, w, list size, list stride, list padding, list dilation, bint transposed, list output_padding,
+                  int64_t groups):
+    """miopyx::convolution_backward_data."""
+    return _backward(1, dy, w, size, stride, padding, dilation, transposed, output_padding, groups)
+
+
+def backward_weights(dy, x, list size, list stride, list padding, list dilation, bint transposed,
+                     list output_padding, int64_t groups):
+    """miopyx::convolution_backward_weights."""
+    return _backward(2, dy, x, size, stride, padding, dilation, transposed, output_padding, groups)

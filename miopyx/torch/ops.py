@@ -1,0 +1,122 @@
+"""torch.ops.miopyx: convolutions that are ours whatever they take, for models that ask for them by name.
+
+    convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
+    convolution_backward_data(dy, w, size, stride, padding, dilation, transposed, output_padding, groups)
+    convolution_backward_weights(dy, x, size, stride, padding, dilation, transposed, output_padding, groups)
+
+Arguments are those of ``aten::convolution``; `size` has the lengths of the gradient.  A convolution is linear in x and in
+w, so the three are each other's gradients, and any of them can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import _convolution
+
+NUMBERS = ("SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, "
+           "SymInt groups")
+_Numbers = tuple[Any, ...]
+
+library = torch.library.Library("miopyx", "DEF")
+library.define(f"convolution(Tensor x, Tensor w, Tensor? bias, {NUMBERS}) -> Tensor")
+library.define(f"convolution_backward_data(Tensor dy, Tensor w, SymInt[] size, {NUMBERS}) -> Tensor")
+library.define(f"convolution_backward_weights(Tensor dy, Tensor x, SymInt[] size, {NUMBERS}) -> Tensor")
+library.impl("convolution", _convolution.forward, "CPU")
+library.impl("convolution_backward_data", _convolution.backward_data, "CPU")
+library.impl("convolution_backward_weights", _convolution.backward_weights, "CPU")
+
+_forward = torch.ops.miopyx.convolution.default
+_data = torch.ops.miopyx.convolution_backward_data.default
+_weights = torch.ops.miopyx.convolution_backward_weights.default
+
+
+# Shapes, for compilers
+
+
+def _like(x: torch.Tensor, lens: Sequence[Any]) -> torch.Tensor:
+    """Return an empty tensor in the order of x's axes: channels last where x has that, else C order."""
+    if (x.dim() > 2 and not x.is_contiguous() and x.size(1) != 1 and x.stride(1) == 1
+            and all(x.stride(i) >= x.stride(i + 1) for i in range(2, x.dim() - 1))):
+        return x.new_empty((lens[0], *lens[2:], lens[1])).movedim(-1, 1)
+    return x.new_empty(lens)
+
+
+@torch.library.register_fake("miopyx::convolution", lib=library)
+def _fake_forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
+                  padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any],
+                  groups: Any) -> torch.Tensor:
+    torch._check(x.dim() == len(stride) + 2 and w.dim() == x.dim(), lambda: "x and w have two axes beside the strides'")
+    spatial = []
+    for i in range(len(stride)):
+        reach = dilation[i] * (w.size(2 + i) - 1) + 1
+        spatial.append((x.size(2 + i) - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] if transposed
+                       else (x.size(2 + i) + 2 * padding[i] - reach) // stride[i] + 1)
+    return _like(x, (x.size(0), w.size(1) * groups if transposed else w.size(0), *spatial))
+
+
+@torch.library.register_fake("miopyx::convolution_backward_data", lib=library)
+def _fake_data(dy: torch.Tensor, w: torch.Tensor, size: Sequence[Any], *numbers: Any) -> torch.Tensor:
+    return _like(dy, size)
+
+
+@torch.library.register_fake("miopyx::convolution_backward_weights", lib=library)
+def _fake_weights(dy: torch.Tensor, x: torch.Tensor, size: Sequence[Any], *numbers: Any) -> torch.Tensor:
+    return _like(x, size)
+
+
+# Gradients
+
+
+def _keep_forward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, w, bias, *ctx.numbers = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(x, w)
+
+
+def _grad_forward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+    x, w = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    return (_data(dy, w, x.shape, *ctx.numbers) if wanted[0] else None,
+            _weights(dy, x, w.shape, *ctx.numbers) if wanted[1] else None,
+            dy.sum((0, *range(2, dy.dim()))) if wanted[2] and ctx.has_bias else None, *(None,) * len(ctx.numbers))
+
+
+def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    dy, other, _, *ctx.numbers = inputs
+    ctx.save_for_backward(dy, other)
+
+
+def _grad_data(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+    dy, w = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    return (_forward(g, w, None, *ctx.numbers) if wanted[0] else None,
+            _weights(dy, g, w.shape, *ctx.numbers) if wanted[1] else None, None, *(None,) * len(ctx.numbers))
+
+
+def _grad_weights(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+    dy, x = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    return (_forward(x, g, None, *ctx.numbers) if wanted[0] else None,
+            _data(dy, g, x.shape, *ctx.numbers) if wanted[1] else None, None, *(None,) * len(ctx.numbers))
+
+
+torch.library.register_autograd("miopyx::convolution", _grad_forward, setup_context=_keep_forward, lib=library)
+torch.library.register_autograd("miopyx::convolution_backward_data", _grad_data, setup_context=_keep_backward,
+                                lib=library)
+torch.library.register_autograd("miopyx::convolution_backward_weights", _grad_weights, setup_context=_keep_backward,
+                                lib=library)
+
+
+def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:
+    """Compute in autocast's type, as PyTorch's own convolutions do."""
+    dtype = torch.get_autocast_dtype("cpu")
+    x, w, bias = (t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in (x, w, bias))
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+        return _forward(x, w, bias, *numbers)
+
+
+library.impl("convolution", _autocast, "AutocastCPU")

@@ -235,6 +235,18 @@ def test_every_call_of_the_driver_may_fail(run):
     """)
 
 
+def test_nothing_is_launched_for_empty_tensors(run):
+    run("""
+    handle = miopyx.Handle("cuda:0")
+    desc = TensorDescriptor("float32", (0, 3, 4, 5))
+    y = handle.zeros(desc)
+    plan = handle.activation_forward(miopyx.ActivationDescriptor("relu"), desc, desc)
+    for x in (None, handle.upload(np.ones(desc.lens, "f4"))):
+        plan(x, y)
+    assert handle.download(y).shape == desc.lens
+    """)
+
+
 def test_memory_that_does_not_fit(run):
     run("""
     handle = miopyx.Handle("cuda:0")
@@ -259,7 +271,7 @@ def test_memory_that_does_not_fit(run):
     use(Array(y, (2, 3, 4, 5), strides=(240, 80, 20, -4)), "negative stride")
     use(Array(y, (2, 3, 4, 5), strides=(4, 8, 24, 96)), "layout")
     use(Array(y, (2, 3, 4, 5), mask=y), "masked")
-    use(Array(y, (0, 3, 4, 5)), "empty")
+    use(Array(y, (0, 3, 4, 5)), "too small")
     use(Array(y, (2, 3, 4, 5), typestr="nonsense"), "__cuda_array_interface__")
     y.release()
     use(y, "released")

@@ -11,7 +11,8 @@ import pytest
 
 import miopyx
 
-PROGRAM = Path(__file__).resolve().parents[1] / "examples" / "train_digits.py"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+PROGRAM, PYTORCH = EXAMPLES / "train_digits.py", EXAMPLES / "torch_digits.py"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,20 @@ def test_training(example, device_name, tmp_path):
     content = picture.read_bytes()
     assert content.startswith(b"\x89PNG")
     assert len(content) > 20000
+
+
+def test_training_in_pytorch(tmp_path):
+    """Both sides learn, from the same weights, and the page has a row a problem."""
+    pytest.importorskip("torch", minversion="2.10")
+    pytest.importorskip("sklearn")
+    page = tmp_path / "report.html"
+    done = subprocess.run([sys.executable, "-P", str(PYTORCH), "--epochs", "4", "--side", "8", "--report", str(page)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    alone, ours = re.findall(r": 4 epochs in (\S+) s, test accuracy (\S+)%", done.stdout)
+    assert min(float(alone[0]), float(ours[0])) > 0
+    assert min(float(alone[1]), float(ours[1])) > 95
+    assert page.read_text().count("<tr") == len(done.stdout.splitlines()) - 3
 
 
 def a_batch(example):

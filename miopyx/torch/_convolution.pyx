@@ -3,11 +3,13 @@
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
+import time
 import weakref
 from functools import partial
 
 from libc.stdint cimport int64_t
 
+from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.functional._functional cimport Call, Prepared, axes, pads, prepare_convolution, run
 
 import torch
@@ -128,6 +130,47 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
             f"p{number[1]}-l{number[2]}-g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
 
 
+cdef enum:
+    SMALL = 1 << 24        # products of a problem that the host path is tried on: OpenCL's launches take longer than many
+    TURNS = 4              # the first one is not counted
+
+cdef object _host = None
+
+
+cdef Prepared _fastest(Call c, int direction, int spatial, bint transposed):
+    """Prepare a problem on the OpenCL CPU, or on the host path where a small one is faster there."""
+    global _host
+    cdef Prepared p = prepare_convolution(c, direction, spatial, transposed, None), other
+    cdef _Handle device = c.handle
+    cdef double products = 1, least, least_other
+    cdef int i
+    for i in range(c.array[0].rank):
+        products *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
+            c.array[1].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
+    if device.device.is_host or products > SMALL:
+        return p
+    if _host is None:
+        _host = Handle("host")
+    c.handle = _host
+    try:
+        other = prepare_convolution(c, direction, spatial, transposed, None)
+    except MIOpenError:
+        return p
+    finally:
+        c.handle = device
+    least, least_other = _least_time(c, p), _least_time(c, other)
+    return other if least_other < least else p
+
+
+cdef double _least_time(Call c, Prepared p) except -1:
+    found = []
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        run(c, p, None, (0, 1))
+        found.append(time.perf_counter() - began)
+    return min(found[1:])
+
+
 cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
     """Decide who runs a problem that no call met before."""
     cdef Layer layer = Layer()
@@ -136,7 +179,7 @@ cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
     layer.times = choice.recall(c.handle.device.info, key)
     try:
         if layer.times is None or layer.times.ours_wins:
-            layer.prepared = prepare_convolution(c, direction, spatial, transposed, None)
+            layer.prepared = _fastest(c, direction, spatial, transposed)
             if layer.times is None:
                 layer.times = choice.measure(c.handle.device.info, key, lambda: _ours(c, layer), theirs)
         layer.ours = layer.times.ours_wins
@@ -149,7 +192,8 @@ cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
 
 
 cdef object _ours(Call c, Layer layer):
-    return call(layer._run, c)
+    # What the host path was faster for is over before a thread would fall asleep.
+    return layer._run(c) if layer.prepared.plan.handle.device.is_host else call(layer._run, c)
 
 
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
@@ -255,11 +299,46 @@ cdef object _bias_gradient(dy):
 # What is always ours
 
 
+cdef class Differentiable:
+    """An operator's kernel above autograd: straight to the computation where no gradient is asked for.
+
+    What only looks like a tensor, and whoever listens to operators, is left to PyTorch's dispatcher.
+    """
+
+    cdef object function, compute, differentiate
+    cdef readonly str __name__
+
+    def __init__(self, function, compute):
+        self.function, self.compute, self.differentiate = function, compute, function.apply
+        self.__name__ = function.__name__
+
+    def __call__(self, first, second, third, *numbers):
+        if _keeps_gradient(first) or _keeps_gradient(second) or _keeps_gradient(third):
+            return self.differentiate(first, second, third, *numbers)
+        if _is_plain(first) and _is_plain(second) and not _listeners():
+            return self.compute(first, second, third, *numbers)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.function.op(first, second, third, *numbers)
+
+
+cdef object _listeners = torch._C._len_torch_dispatch_stack
+cdef object _grad_enabled = torch.is_grad_enabled
+cdef object _Tensor = torch.Tensor, _Parameter = torch.nn.Parameter
+
+
+cdef bint _keeps_gradient(t) except -1:
+    return t is not None and not isinstance(t, (list, tuple)) and t.requires_grad and _grad_enabled()
+
+
+cdef bint _is_plain(t) except -1:
+    return (type(t) is _Tensor or type(t) is _Parameter) and t.is_cpu
+
+
 cdef object _always(Call c, int direction, int spatial, bint transposed):
     cdef Layer layer = c.known()
     if layer is None:
         layer = Layer()
-        layer.prepared = prepare_convolution(c, direction, spatial, transposed, None)
+        layer.prepared = _fastest(c, direction, spatial, transposed)
         c.keep(layer)
     return _ours(c, layer)
 

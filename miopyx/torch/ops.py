@@ -71,44 +71,52 @@ def _fake_weights(dy: torch.Tensor, x: torch.Tensor, size: Sequence[Any], *numbe
 # Gradients
 
 
-def _keep_forward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    x, w, bias, *ctx.numbers = inputs
-    ctx.has_bias = bias is not None
-    ctx.save_for_backward(x, w)
+class _Linear(torch.autograd.Function):
+    """One of the three: linear in its two tensors.  Subclasses say which, and whose gradients the others are."""
+
+    op: Any
+    gradients: Any  # of (result's gradient, first, second, numbers), each None where it is not wanted
+
+    @classmethod
+    def forward(cls, ctx: Any, first: torch.Tensor, second: torch.Tensor, third: Any, *numbers: Any) -> torch.Tensor:
+        ctx.save_for_backward(first, second)
+        ctx.third, ctx.numbers = third is not None, numbers
+        with torch._C._AutoDispatchBelowAutograd():
+            return cls.op(first, second, third, *numbers)
+
+    @classmethod
+    def backward(cls, ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
+        first, second = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        one, other = cls.gradients
+        bias = cls is _Forward and ctx.third and wanted[2]
+        return (one(g, first, second, ctx.numbers) if wanted[0] else None,
+                other(g, first, second, ctx.numbers) if wanted[1] else None,
+                g.sum((0, *range(2, g.dim()))) if bias else None, *(None,) * len(ctx.numbers))
 
 
-def _grad_forward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-    x, w = ctx.saved_tensors
-    wanted = ctx.needs_input_grad
-    return (_data(dy, w, x.shape, *ctx.numbers) if wanted[0] else None,
-            _weights(dy, x, w.shape, *ctx.numbers) if wanted[1] else None,
-            dy.sum((0, *range(2, dy.dim()))) if wanted[2] and ctx.has_bias else None, *(None,) * len(ctx.numbers))
+class _Forward(_Linear):
+    op = _forward
+    gradients = (lambda g, x, w, numbers: _data(g, w, x.shape, *numbers),
+                 lambda g, x, w, numbers: _weights(g, x, w.shape, *numbers))
 
 
-def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    dy, other, _, *ctx.numbers = inputs
-    ctx.save_for_backward(dy, other)
+class _Data(_Linear):
+    op = _data
+    gradients = (lambda g, dy, w, numbers: _forward(g, w, None, *numbers),
+                 lambda g, dy, w, numbers: _weights(dy, g, w.shape, *numbers))
 
 
-def _grad_data(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
-    dy, w = ctx.saved_tensors
-    wanted = ctx.needs_input_grad
-    return (_forward(g, w, None, *ctx.numbers) if wanted[0] else None,
-            _weights(dy, g, w.shape, *ctx.numbers) if wanted[1] else None, None, *(None,) * len(ctx.numbers))
+class _Weights(_Linear):
+    op = _weights
+    gradients = (lambda g, dy, x, numbers: _forward(x, g, None, *numbers),
+                 lambda g, dy, x, numbers: _data(dy, g, x.shape, *numbers))
 
 
-def _grad_weights(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
-    dy, x = ctx.saved_tensors
-    wanted = ctx.needs_input_grad
-    return (_forward(x, g, None, *ctx.numbers) if wanted[0] else None,
-            _data(dy, g, x.shape, *ctx.numbers) if wanted[1] else None, None, *(None,) * len(ctx.numbers))
-
-
-torch.library.register_autograd("miopyx::convolution", _grad_forward, setup_context=_keep_forward, lib=library)
-torch.library.register_autograd("miopyx::convolution_backward_data", _grad_data, setup_context=_keep_backward,
-                                lib=library)
-torch.library.register_autograd("miopyx::convolution_backward_weights", _grad_weights, setup_context=_keep_backward,
-                                lib=library)
+for name, function, compute in (("convolution", _Forward, _convolution.forward),
+                                ("convolution_backward_data", _Data, _convolution.backward_data),
+                                ("convolution_backward_weights", _Weights, _convolution.backward_weights)):
+    library.impl(name, _convolution.Differentiable(function, compute), "Autograd")
 
 
 def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:

@@ -323,7 +323,8 @@ def test_no_worse_than_the_index_was(tmp_path):
     """On all measured problems, and on layers that a table has not seen; the file that ships is this fit.
 
     The index of version 0.1, with its rules made for the first file's problems: 2220 right, 1.014 in the mean, at most
-    2.51.  On the others', grouped and of int8, patches and large depthwise filters, today's index: 624 of 838, 1.15, 6.38.
+    2.51.  On the others', grouped and of int8, patches and large depthwise filters, today's index: 624 of 838, 1.15,
+    6.38.
     """
     rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]

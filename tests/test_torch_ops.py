@@ -96,7 +96,7 @@ def test_autocast_and_checkpoints():
 
 
 def test_what_is_wrong_is_said():
-    x, w, bias, numbers = example(2, torch.float32)
+    x, w, _, numbers = example(2, torch.float32)
     with pytest.raises(MIOpenError, match="types"):
         OP(x, w.double(), None, *numbers)
     with pytest.raises(MIOpenError):

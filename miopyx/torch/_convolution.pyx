@@ -131,7 +131,7 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
 
 
 cdef enum:
-    SMALL = 1 << 24        # products of a problem that the host path is tried on: OpenCL's launches take longer than many
+    SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
     TURNS = 4              # the first one is not counted
 
 cdef object _host = None

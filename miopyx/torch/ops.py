@@ -4,8 +4,8 @@
     convolution_backward_data(dy, w, size, stride, padding, dilation, transposed, output_padding, groups)
     convolution_backward_weights(dy, x, size, stride, padding, dilation, transposed, output_padding, groups)
 
-Arguments are those of ``aten::convolution``; `size` has the lengths of the gradient.  A convolution is linear in x and in
-w, so the three are each other's gradients, and any of them can be differentiated again.
+Arguments are those of ``aten::convolution``; `size` has the lengths of the gradient.  A convolution is linear in x and
+in w, so the three are each other's gradients, and any of them can be differentiated again.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ for name, function, compute in (("convolution", _Forward, _convolution.forward),
 def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:
     """Compute in autocast's type, as PyTorch's own convolutions do."""
     dtype = torch.get_autocast_dtype("cpu")
-    x, w, bias = (t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in (x, w, bias))
+    cast = [t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in (x, w, bias)]
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
-        return _forward(x, w, bias, *numbers)
+        return _forward(*cast, *numbers)
 
 
 library.impl("convolution", _autocast, "AutocastCPU")

@@ -22,6 +22,7 @@ import numpy as np
 import miopyx
 import test_long_sums
 from cases_reader import conv_case
+from miopyx import TensorDescriptor
 from solver_checks import Example, check, configurations_of
 from miopyx.solvers import registry
 
@@ -37,6 +38,15 @@ with miopyx.Handle(sys.argv[2]) as handle:
     for n, c, k, lens in problems():
         example = Example(conv_case(n, c, k, lens, (1,) * len(lens)), "float32", "packed", rng, host)
         check(handle, example, 0, solver, rng)
+    # Strides of axes of length 1 mean nothing.
+    x, w, y = (TensorDescriptor("float32", lens, strides) for lens, strides in (
+        ((3, 5, 4, 6), None), ((1, 5, 1, 1), None), ((3, 1, 4, 6), (24, 777, 6, 1))))
+    conv = miopyx.ConvolutionDescriptor((0, 0))
+    a, b = rng.standard_normal((3, 5, 4, 6), np.float32), rng.standard_normal((1, 5, 1, 1), np.float32)
+    out = handle.upload(np.full(3 * 24 + 777, np.nan, np.float32))
+    handle.convolution_forward(x, w, conv, y, solver.id)(handle.upload(a), handle.upload(b), out)
+    got = handle.download(out)
+    assert np.allclose(got[:72].reshape(3, 4, 6), (a * b).sum(1), atol=1e-5) and np.isnan(got[72:]).all()
     for config in configurations_of(solver, handle.device, example.problem(0)):
         check(handle, example, 0, solver, rng, config)
     for change in ({"filter": (3, 3)}, {"stride": (2, 2)}, {"pad": (1, 1)}, {"groups": 2}):

@@ -237,7 +237,7 @@ def user_folder(tmp_path, setting):
     return folder
 
 
-COMPILE_LONG = ("layers/", "conv/gpu/depthwise")
+COMPILE_LONG = ("layers/", "conv/gpu/depthwise", "conv/nvidia/depthwise")
 SHARED = {}  # the handles of `handles` and `pretend`
 MEMORY = 600 << 20  # bytes of a process, above which shared handles are made anew for the next file
 

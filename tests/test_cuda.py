@@ -215,8 +215,8 @@ def test_every_call_of_the_driver_may_fail(run):
     assert len(turns) >= 14, turns
     errors = 0
     for name, count in turns.items():
-        for nth in {1, 2, count}:
-            for code in (2, 700):
+        for nth in {1, count}:
+            for code in {1: (2, 700)}.get(nth, (700,)):
                 before = stub.live()
                 stub.fail(name, nth, code)
                 try:
@@ -230,7 +230,7 @@ def test_every_call_of_the_driver_may_fail(run):
                 if name not in ("cuMemFree_v2", "cuModuleUnload", "cuEventDestroy_v2", "cuCtxPopCurrent_v2",
                                 "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuPointerGetAttributes"):
                     assert left == before, (name, nth, code, left, before)
-    assert errors >= 2 * len(turns), errors
+    assert errors >= 1.5 * len(turns), (errors, turns)
     life()
     """)
 

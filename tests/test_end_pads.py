@@ -77,12 +77,14 @@ def test_solvers(handle, case, layout, rng, host):
         run(handle, CASES[case], layout, "float32", rng, host)
 
 
+@pytest.mark.some(1, host=8)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("case", CASES)
 def test_types(handle, case, dtype, rng, host):
     run(handle, CASES[case], "packed", dtype, rng, host)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_of_gpus(gpu, case, layout, rng, host):

@@ -25,6 +25,8 @@ def test_imported_from_the_installation():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_module_is_compiled(name):
+    if name.startswith("miopyx.torch."):
+        pytest.importorskip("torch", minversion="2.10")
     file = Path(importlib.import_module(name).__file__).resolve()
     assert file.is_relative_to(PACKAGE)
     assert file.name.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))

@@ -103,6 +103,7 @@ def plain_handle(request, monkeypatch, cpu, pretend):
                    extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", CASES)
 def test_every_element_by_a_plain_kernel(plain_handle, host, rng, name):
     """Half of them in buffers that begin at an odd element."""

@@ -152,12 +152,14 @@ def test_kernels_of_gpus(gpu, kind, rng, amount):
         check(gpu, desc, lens, "float32", LAYOUTS[rng.integers(len(LAYOUTS))], rng)
 
 
+@pytest.mark.some(1, host=2)
 @pytest.mark.parametrize("ceil", [False, True])
 def test_networks(handle, ceil, rng):
     """Windows of 2 and 3 with strides of 2, as networks have them, on odd and even images of many channels."""
     check_networks(handle, ceil, rng)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ceil", [False, True])
 def test_networks_on_kernels_of_gpus(gpu, ceil, rng):
     check_networks(gpu, ceil, rng)

@@ -69,7 +69,7 @@ def pytest_addoption(parser):
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
     group.addoption("--long", action="store_true",
                     help="all cases of every test, whole loops, and tests marked `long`; without it OpenCL CPU devices "
-                    "run a random quarter of a test's cases, three at least")
+                    "run a random tenth of a test's cases, two at least")
     group.addoption("--seed", type=int, help="seed of the random tests (default: a new one each, shown on failure)")
 
 
@@ -86,7 +86,7 @@ def pytest_report_header(config):
     return "cases: all" if config.getoption("--long") else f"cases: drawn with TESTS_DRAW={DRAW} (all: --long)"
 
 
-FEW, SHARE = 2, 6  # of a function's cases on an OpenCL CPU device: at least, and one of how many
+FEW, SHARE = 2, 10  # of a function's cases on an OpenCL CPU device: at least, and one of how many
 
 
 def _without(cases, number):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Set
 from typing import Any, Self
@@ -85,9 +86,16 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
         _convolution.prepare({device: torch.library.get_kernel("aten::convolution_backward", device.upper())
                               for device in DEVICES})
         library = torch.library.Library("aten", "IMPL")
-        for device in DEVICES:
-            library.impl("convolution", _convolution.convolution, device.upper())
-            library.impl("convolution_backward", _convolution.convolution_backward, device.upper(), with_keyset=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # some keys have kernels already: that is the purpose
+                for device in DEVICES:
+                    key = device.upper()
+                    library.impl("convolution", _convolution.convolution, key)
+                    library.impl("convolution_backward", _convolution.convolution_backward, key, with_keyset=True)
+        except BaseException:
+            library._destroy()
+            raise
         _threads.find()
         _library = library
     if not (everything or models) and _library is not None:

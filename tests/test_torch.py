@@ -1,6 +1,7 @@
 """PyTorch's convolutions by ours: every case is made ours, else it would be a matter of time who ran."""
 
 import copy
+import gc
 import os
 import subprocess
 import sys
@@ -123,6 +124,22 @@ def test_what_is_theirs_keeps_its_bits(settled):
     count = _layers.layers[0].runs
     F.conv2d(x, w, b)
     assert _layers.layers[0].runs == count
+
+
+def test_nothing_waits_for_garbage_collection(settled):
+    """A gradient that is kept until then is memory that a training step lacks."""
+    for ours in (True, False):
+        settled(ours)
+        net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Conv2d(3, 2, 3))
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                net.zero_grad()
+                net(torch.randn(1, 2, 8, 8)).square().sum().backward()
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
 
 
 def test_empty_batches(settled):

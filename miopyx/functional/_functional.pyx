@@ -18,6 +18,7 @@ from libc.string cimport memcpy, memset
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._descriptors cimport type_size
+from miopyx.runtime._buffers cimport is_same_stream
 from miopyx.runtime._cuda cimport cuda
 from miopyx.runtime._arrays cimport (
     ARRAY_AXES, DL_CPU, DL_CUDA, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor, Memory, array_t,
@@ -29,11 +30,13 @@ from miopyx.values._types cimport MX_INT64, MX_SLOTS
 
 from miopyx import enums
 from miopyx.api._handle import Handle
+from miopyx.device.cuda import library
 from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type, set_attribute
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.runtime import _cuda
 
 cnp.import_array()
 
@@ -84,7 +87,10 @@ cdef class Call:
                 self._take_device(a, data, name, stream)
             elif self.handle is not None and self.handle.rt == &cuda:
                 raise BadParmError("memory of the host", name, type(data).__name__, self.handle.device.name)
-            self.memory.append(self._memory(a, data if held is None else held))
+            memory = self._memory(a, data if held is None else held)
+            if self.on_stream and not is_same_stream(stream, self.stream):
+                memory = data  # which the plan waits for
+            self.memory.append(memory)
         if not self.gradients and getattr(data, "requires_grad", False) and _keeps_gradients():
             raise BadParmError("its gradient would be lost", name, type(data).__name__,
                                "detach() of it, or a call under torch.no_grad()")
@@ -106,12 +112,16 @@ cdef class Call:
 
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1:
         """See to it that an array of a device is on the call's, which the first one names where no handle does."""
+        cdef int device = a.device_id
         if a.device != DL_CUDA:
             raise BadParmError("memory of another device", name, device_text(a), "memory of the host or of CUDA")
+        if device < 0:  # nobody said whose it is
+            _cuda.load(library())
+            device = _cuda.device_of_address(<size_t> a.ptr, name)
         if self.first is None and self.handle is None:
-            self.handle = _cuda_handle(a.device_id)
+            self.handle = _cuda_handle(device)
             self.on_stream, self.stream = True, stream
-        if self.handle.rt != &cuda or a.device_id >= 0 and a.device_id != self.handle.device.place.ordinal:
+        if self.handle.rt != &cuda or device != self.handle.device.place.ordinal:
             raise BadParmError("memory of another device", name, device_text(a), self.handle.device.name)
         return 0
 
@@ -214,7 +224,7 @@ cdef _Handle _cuda_handle(int ordinal):
         raise handle.with_traceback(None)
     if handle is None or not (<_Handle> handle).is_usable():
         try:
-            handle = Handle("cuda" if ordinal < 0 else f"cuda:{ordinal}")
+            handle = Handle(f"cuda:{ordinal}")
         except MIOpenError as e:  # what looks for libraries and devices is not done for each call
             _cuda_handles[ordinal] = e
             raise
@@ -502,8 +512,8 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     Parameters
     ----------
     x : array (n, c, h, w)
-        Of NumPy, PyTorch, or any other library that lends arrays (DLPack, `__array_interface__`), in host memory; or a
-        pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
+        Of NumPy, PyTorch, or any other library that lends arrays (DLPack, `__array_interface__`), in host memory or
+        on CUDA; or a pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
     w : array (k, c / groups, r, s), of x's type
     bias : array (k,), optional
     stride, dilation : int, or one int an axis
@@ -515,7 +525,8 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     out : array, optional
         Takes the result; else it is made by x's library.
     handle : Handle, optional
-        What computes; default: for a pyopencl Array its queue, else ``Handle("cpu")``, made at the first call.
+        What computes; default: for a pyopencl Array its queue, for memory of CUDA its device, on the stream on which
+        x's library works now, else ``Handle("cpu")``, made at the first call.
 
     Returns
     -------

@@ -4,6 +4,7 @@ Autograd, autocast, fake tensors and compilers work above these kernels, as abov
 """
 
 import time
+from functools import partial
 
 from libc.stdint cimport int64_t
 
@@ -129,19 +130,26 @@ cdef int _number(Call c, list stride, list padding, list dilation, bint transpos
     return 0
 
 
+# PyTorch's own.  Arguments travel as tuples: a closure that holds itself would keep gradients until garbage collection.
+
+
+def _theirs_forward(tuple args):
+    """As aten::convolution calls it."""
+    deterministic = _C._get_cudnn_deterministic() or _C._get_deterministic_algorithms()
+    return torch._convolution(*args, _C._get_cudnn_benchmark(), deterministic, _C._get_cudnn_enabled(), tf32())
+
+
+def _theirs_backward(tuple args, list mask):
+    return _theirs[args[1].device.type].call_boxed(*args, mask)
+
+
 def convolution(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
                 int64_t groups):
     """aten::convolution."""
     cdef Call c
     cdef Layer layer
     cdef int spatial = len(stride)
-
-    def theirs():
-        # As aten::convolution calls it.
-        deterministic = _C._get_cudnn_deterministic() or _C._get_deterministic_algorithms()
-        return torch._convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups,
-                                  _C._get_cudnn_benchmark(), deterministic, _C._get_cudnn_enabled(), tf32())
-
+    args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
         if chosen(w):
             c = begin(FORWARD, x)
@@ -151,32 +159,34 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
             _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
             layer = c.known()
             if layer is None:
-                layer = decide(c, Convolution(0, spatial, transposed), theirs)
+                layer = decide(c, Convolution(0, spatial, transposed), partial(_theirs_forward, args))
             if layer is not None:
                 layer.runs += 1
                 if layer.ours:
                     return run_ours(c, layer)
     except MIOpenError:  # no plain memory of a type that we compute with
         pass
-    return theirs()
+    return _theirs_forward(args)
 
 
-cdef object _gradient(int direction, dy, other, result, list stride, list padding, list dilation, bint transposed,
-                      list output_padding, int64_t groups, theirs):
+cdef object _gradient(int direction, tuple args):
     """A gradient where it is ours, else None."""
     cdef Call c
     cdef Layer layer
-    cdef int i, spatial = len(stride)
+    cdef int i, spatial = len(args[5])
+    dy, x, w = args[1:4]
     try:
         c = begin(BACKWARD + direction - 1, dy)
         c.take(dy, "dy")
-        c.take(other, "w" if direction == 1 else "x")
-        _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
+        c.take(w if direction == 1 else x, "w" if direction == 1 else "x")
+        _number(c, args[5], args[6], args[7], args[8], args[9], args[10], spatial)
+        result = x if direction == 1 else w
         for i in range(spatial + 2):
             c.ask.number[15 + i] = result.size(i)
         layer = c.known()
         if layer is None:
-            layer = decide(c, Convolution(direction, spatial, transposed), theirs)
+            layer = decide(c, Convolution(direction, spatial, args[8]),
+                           partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
         if layer is not None:
             layer.runs += 1
             if layer.ours:
@@ -189,26 +199,21 @@ cdef object _gradient(int direction, dy, other, result, list stride, list paddin
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
                          list output_padding, int64_t groups, list mask):
     """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
-    def theirs(*wanted):
-        return _theirs[dy.device.type].call_boxed(keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed,
-                                                  output_padding, groups, list(wanted))
-
-    if not chosen(w):
-        return theirs(*mask)
     dx = dw = db = None
-    dy = _own(dy)
-    if mask[0]:
-        dx = _gradient(1, dy, w, x, stride, padding, dilation, transposed, output_padding, groups,
-                       lambda: theirs(True, False, False))
-    if mask[1]:
-        dw = _gradient(2, dy, x, w, stride, padding, dilation, transposed, output_padding, groups,
-                       lambda: theirs(False, True, False))
+    if chosen(w):
+        dy = _own(dy)
+        args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
+        if mask[0]:
+            dx = _gradient(1, args)
+        if mask[1]:
+            dw = _gradient(2, args)
     if dx is None and dw is None:
-        return theirs(*mask)
+        return _theirs_backward((keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding,
+                                 groups), mask)
     if mask[2]:
         db = _bias_gradient(dy)
     if (mask[0] and dx is None) or (mask[1] and dw is None):
-        rest = theirs(mask[0] and dx is None, mask[1] and dw is None, False)
+        rest = _theirs_backward(args, [mask[0] and dx is None, mask[1] and dw is None, False])
         dx, dw = rest[0] if dx is None else dx, rest[1] if dw is None else dw
     return dx, dw, db
 

@@ -1,13 +1,16 @@
 """Whole models in PyTorch, alone and with miopyx.torch enabled, in one process and in turns.
 
-    python bench/torch_models.py [--models resnet50 mobilenet_v3 efficientnet_b0 convnext unet] [--inference 1 16]
-                                 [--training 4] [--size 224] [--dtype float32] [--layout nchw] [--tune [SECONDS]]
-                                 [--db FOLDER] [--threads N] [--repeat 3] [--plain] [--json OUT]
+    python bench/torch_models.py [--models resnet50 mobilenet_v3 ...] [--inference 1 16] [--training 4] [--size 224]
+                                 [--device cpu] [--dtype float32] [--amp float16] [--tf32] [--layout nchw] [--graph]
+                                 [--tune [SECONDS]] [--db FOLDER] [--threads N] [--repeat 3] [--plain] [--json OUT]
 
-ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T and a U-Net of 32 channels, with random weights, and the
-running statistics of a random batch.  A training step is forward, backward and SGD with momentum, without dropout.
-`--tune` measures first which convolutions are faster by miopyx; without it the first steps do, within 2 seconds, as in
-any program.  What was found goes to FOLDER (default: a new one), where the next run reads it.
+ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T, a U-Net of 32 channels, the same in three axes, and
+the decoder of Stable Diffusion's VAE, with random weights, and the running statistics of a random batch.  `--size` is
+that of the images; volumes have half of it, latent images an eighth.  A training step is forward, backward and SGD with
+momentum, without dropout; `--amp` is autocast, and for float16 a GradScaler.  `--graph` replays CUDA graphs of both
+sides.  Without `--tf32` float32 is strict on both.  `--tune` measures first which convolutions are faster by miopyx;
+without it the first steps do, within 2 seconds, as in any program.  What was found goes to FOLDER (default: a new one),
+where the next run reads it.
 
 Per model and batch it prints milliseconds of both by medians over the turns, their ratio, PyTorch's by miopyx's, the
 same ratio of each side's best turn, how many of the convolutions were miopyx's, and the largest errors of both against
@@ -184,15 +187,78 @@ class UNet(nn.Module):
         return self.last(x)
 
 
+class UNet3d(nn.Module):
+    """Three steps down and up again, 32 channels at the top."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = [32, 64, 128, 256]
+        self.down = nn.ModuleList(self._pair(c, k) for c, k in zip([1, *widths], widths, strict=False))
+        self.up = nn.ModuleList(nn.ConvTranspose3d(2 * k, k, 2, 2) for k in reversed(widths[:-1]))
+        self.join = nn.ModuleList(self._pair(2 * k, k) for k in reversed(widths[:-1]))
+        self.last = nn.Conv3d(32, 3, 1)
+
+    @staticmethod
+    def _pair(c: int, k: int) -> nn.Sequential:
+        return nn.Sequential(nn.Conv3d(c, k, 3, 1, 1, bias=False), nn.BatchNorm3d(k), nn.ReLU(),
+                             nn.Conv3d(k, k, 3, 1, 1, bias=False), nn.BatchNorm3d(k), nn.ReLU())
+
+    def forward(self, x):
+        kept = []
+        for i, down in enumerate(self.down):
+            x = down(nn.functional.max_pool3d(x, 2) if i else x)
+            kept.append(x)
+        kept.pop()
+        for up, join in zip(self.up, self.join, strict=True):
+            x = join(torch.cat((kept.pop(), up(x)), 1))
+        return self.last(x)
+
+
+class Attention(nn.Module):
+    """Of an image's pixels to each other, one head."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.norm, self.all, self.out = nn.GroupNorm(32, c, 1e-6), nn.Linear(c, 3 * c), nn.Linear(c, c)
+
+    def forward(self, x):
+        q, k, v = self.all(self.norm(x).flatten(2).mT).chunk(3, -1)
+        return x + self.out(nn.functional.scaled_dot_product_attention(q, k, v)).mT.reshape(x.shape)
+
+
+def smooth(c: int, k: int) -> nn.Module:
+    body = nn.Sequential(nn.GroupNorm(32, c, 1e-6), nn.SiLU(), nn.Conv2d(c, k, 3, 1, 1), nn.GroupNorm(32, k, 1e-6),
+                         nn.SiLU(), nn.Conv2d(k, k, 3, 1, 1))
+    return Residual(body, project=nn.Conv2d(c, k, 1) if c != k else None)
+
+
+def vae_decoder() -> nn.Module:
+    layers = [nn.Conv2d(4, 4, 1), nn.Conv2d(4, 512, 3, 1, 1), smooth(512, 512), Attention(512), smooth(512, 512)]
+    c = 512
+    for i, k in enumerate((512, 512, 256, 128)):
+        if i:
+            layers += [nn.Upsample(scale_factor=2.0), nn.Conv2d(c, c, 3, 1, 1)]
+        layers += [smooth(c, k), smooth(k, k), smooth(k, k)]
+        c = k
+    return nn.Sequential(*layers, nn.GroupNorm(32, c, 1e-6), nn.SiLU(), nn.Conv2d(c, 3, 3, 1, 1))
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "resnet50": resnet50, "mobilenet_v3": mobilenet_v3, "efficientnet_b0": efficientnet_b0, "convnext": convnext,
-    "unet": UNet}
+    "unet": UNet, "unet3d": UNet3d, "vae_decoder": vae_decoder}
+
+
+def example(name: str, batch: int, size: int) -> torch.Tensor:
+    """Return a random input."""
+    if name == "unet3d":
+        return torch.randn(batch, 1, min(32, size // 2), size // 2, size // 2)
+    return torch.randn(batch, 4, size // 8, size // 8) if name == "vae_decoder" else torch.randn(batch, 3, size, size)
 
 
 def settled(model: nn.Module, x: torch.Tensor) -> nn.Module:
     """Give a model the running statistics of a few images: with those that it starts with numbers would vanish."""
     for part in model.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.BatchNorm2d | nn.BatchNorm3d):
             part.momentum = 1.0
     with torch.no_grad():
         model.train()(torch.randn(4, *x.shape[1:]).to(x))
@@ -207,71 +273,112 @@ def inference(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 class Step:
     """A training step; gradients stay where they are until the next one."""
 
-    def __init__(self, model: nn.Module, x: torch.Tensor) -> None:
-        self.model, self.x = model, x
+    def __init__(self, model: nn.Module, x: torch.Tensor, amp: torch.dtype | None = None) -> None:
+        self.model, self.x, self.amp = model, x, amp
         self.optimizer = torch.optim.SGD(model.parameters(), 1e-4, 0.9)
-        count = model(x).numel()
-        self.dy = (torch.linspace(-1, 1, count) / count).to(x.dtype)
+        self.scaler = torch.amp.GradScaler(x.device.type, enabled=amp is torch.float16)
+        with torch.no_grad():
+            count = self._forward().numel()
+        self.dy = torch.linspace(-1, 1, count, device=x.device) / count
+
+    def _forward(self) -> torch.Tensor:
+        with torch.autocast(self.x.device.type, self.amp, enabled=self.amp is not None):
+            return self.model(self.x)
 
     def gradients(self) -> list[torch.Tensor]:
         self.optimizer.zero_grad()
-        y = self.model(self.x)
-        y.backward(self.dy.reshape(y.shape))
+        y = self._forward()
+        self.scaler.scale((y * self.dy.reshape(y.shape).to(y.dtype)).sum()).backward()
         return [p.grad for p in self.model.parameters()]
 
     def __call__(self) -> None:
         self.gradients()
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
 
-def error(found: list[torch.Tensor], truth: list[torch.Tensor]) -> float:
+def error(found: list[torch.Tensor], truth: list[torch.Tensor], scale: float = 1.0) -> float:
     largest = max(b.abs().max().item() for b in truth)
-    return max((a.double() - b).abs().max().item() for a, b in zip(found, truth, strict=True)) / largest
+    return max((a.double() / scale - b).abs().max().item() for a, b in zip(found, truth, strict=True)) / largest
 
 
-def block(run: Callable[[], object], calls: int) -> float:
+def block(run: Callable[[], object], calls: int, wait: Callable[[], object]) -> float:
     """Return the seconds of a call; the first one after the other side's turn is not counted."""
     run()
+    wait()
     start = time.perf_counter()
     for _ in range(calls):
         run()
+    wait()
     return (time.perf_counter() - start) / calls
+
+
+def captured(run: Callable[[], object]) -> Callable[[], None]:
+    """Return the replay of a CUDA graph of a call."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> dict:
     """Return a row of the table."""
     import miopyx.torch as ours
-    from miopyx.torch import _convolution
+    from miopyx.torch import _layers
 
-    dtype = getattr(torch, options.dtype)
-    layout = torch.channels_last if options.layout == "nhwc" else torch.contiguous_format
-    x = torch.randn(batch, 3, options.size, options.size).to(dtype, memory_format=layout)
-    model = settled(MODELS[name]().to(dtype, memory_format=layout), x).train(mode == "training")
-    step = Step(model, x) if mode == "training" else None
-    run = step or (lambda: inference(model, x))
-    _convolution.forget()
+    dtype, amp = getattr(torch, options.dtype), getattr(torch, options.amp) if options.amp else None
+    three = name == "unet3d"
+    layout = torch.contiguous_format
+    if options.layout == "nhwc":
+        layout = torch.channels_last_3d if three else torch.channels_last
+    x = example(name, batch, options.size).to(options.device, dtype, memory_format=layout)
+    model = settled(MODELS[name]().to(options.device, dtype, memory_format=layout), x).train(mode == "training")
+    step = Step(model, x, amp) if mode == "training" else None
+    wait = torch.cuda.synchronize if x.is_cuda else lambda: None
+
+    def forward() -> torch.Tensor:
+        with torch.autocast(x.device.type, amp, enabled=amp is not None):
+            return inference(model, x)
+
+    run = step or forward
+    _layers.forget()
     if options.tune:
         began = time.perf_counter()
-        with torch.set_grad_enabled(mode == "training"):
+        with torch.set_grad_enabled(mode == "training"), torch.autocast(x.device.type, amp, enabled=amp is not None):
             ours.tune(model, x, seconds=options.tune, backward=mode == "training")
         print(f"{name} {mode} {batch}: tuned in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     row = {"model": name, "mode": mode, "batch": batch}
     if not options.plain:
         exact, wide = copy.deepcopy(model).double(), x.double()
-        call = step.gradients if step else lambda: [inference(model, x)]
+        call, scale = (step.gradients, step.scaler.get_scale()) if step else (lambda: [forward()], 1.0)
         truth = Step(exact, wide).gradients() if step else [inference(exact, wide)]
-        row["error torch"] = error(call(), truth)
+        row["error torch"] = error(call(), truth, scale)
         with ours.enable():
-            row["error"] = error(call(), truth)
+            row["error"] = error(call(), truth, scale)
+        del exact, wide, truth
+    sides = [run, run]
+    if options.graph:
+        sides[1] = captured(run)
+        with ours.enable():
+            sides[0] = captured(run)
     times: tuple[list[float], list[float]] = [], []
-    calls = max(1, math.ceil(BLOCK_S / block(run, 1)))
+    with ours.enable():
+        block(sides[0], 2, wait)  # whatever is measured is measured now
+    calls = max(1, math.ceil(BLOCK_S / block(sides[1], 1, wait)))
+    settle = 0.0 if x.is_cuda else SETTLE_S
     for _ in range(options.repeat):
-        time.sleep(SETTLE_S)
-        times[1].append(block(run, calls))
+        time.sleep(settle)
+        times[1].append(block(sides[1], calls, wait))
         with ours.enable():
-            time.sleep(SETTLE_S)
-            times[0].append(block(run, calls))
-    return {**row, "convolutions": len(_convolution.layers), "ours": sum(layer.ours for layer in _convolution.layers),
+            time.sleep(settle)
+            times[0].append(block(sides[0], calls, wait))
+    return {**row, "convolutions": len(_layers.layers), "ours": sum(layer.ours for layer in _layers.layers),
             "seconds": times[0], "seconds torch": times[1]}
 
 
@@ -289,7 +396,11 @@ def main() -> None:
     parser.add_argument("--inference", nargs="*", type=int, default=[1, 16], metavar="BATCH")
     parser.add_argument("--training", nargs="*", type=int, default=[4], metavar="BATCH")
     parser.add_argument("--size", type=int, default=224, help="of the images, a multiple of 32")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float64"])
+    parser.add_argument("--device", default="cpu", help="of PyTorch")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16", "float64"])
+    parser.add_argument("--amp", choices=["float16", "bfloat16"], help="autocast's type")
+    parser.add_argument("--tf32", action="store_true", help="factors of 11 bits, where PyTorch's kernels like that")
+    parser.add_argument("--graph", action="store_true", help="CUDA graphs of both sides")
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--tune", nargs="?", type=float, const=600.0, metavar="SECONDS", help="for each row; 600")
     parser.add_argument("--db", metavar="FOLDER", help="where choices are kept (default: a new folder)")
@@ -300,15 +411,21 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(time.time_ns())
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.tf32
+    if options.graph and not options.device.startswith("cuda"):
+        parser.error("--graph: a device of CUDA")
     with tempfile.TemporaryDirectory(prefix="miopyx-bench-") as folder:
         os.environ["MIOPEN_USER_DB_PATH"] = options.db or folder
 
         from fingerprint import fingerprint
 
-        settings = {name: getattr(options, name) for name in ("size", "dtype", "layout", "threads", "repeat")}
+        settings = {name: getattr(options, name) for name in
+                    ("size", "device", "dtype", "amp", "tf32", "layout", "graph", "threads", "repeat")}
         head = {**settings, "torch": torch.__version__, "fingerprint": fingerprint() if options.json else None}
-        print(f"PyTorch {torch.__version__}, {options.threads} threads, {options.dtype}, {options.layout}, images of "
-              f"{options.size}; load {os.getloadavg()[0]:.1f}")
+        device = torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else "CPU"
+        dtype = f"{options.dtype}{f', autocast {options.amp}' if options.amp else ''}{', TF32' * options.tf32}"
+        print(f"PyTorch {torch.__version__}, {device}, {options.threads} threads, {dtype}, {options.layout}, images of "
+              f"{options.size}{', graphs' * options.graph}; load {os.getloadavg()[0]:.1f}")
         print(f"{'model':16} {'':9} batch {'ms':>9} {'alone':>9} {'ratio':>6} {'best':>6} {'ours':>12}"
               f"{'' if options.plain else '    error    alone'}")
         rows = []

@@ -317,6 +317,13 @@ def host(handles):
 
 
 @pytest.fixture
+def torch_device(request):
+    """PyTorch's device of tests of PyTorch: the one of `--device cuda:0`, else its CPU."""
+    names = [name for name in request.config.getoption("--device") or () if name.startswith("cuda")]
+    return pytest.importorskip("torch").device(names[0] if names else "cpu")
+
+
+@pytest.fixture
 def handle(device_name, handles):
     """Return the shared handle of each device in turn."""
     return handles(device_name)

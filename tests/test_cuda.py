@@ -323,6 +323,38 @@ def test_streams(run):
     """)
 
 
+def test_operations_on_arrays(run):
+    """On the device and the stream that the first array names."""
+    run("""
+    d = TensorDescriptor("float32", (2, 3, 4, 5))
+    here, far = (miopyx.Handle(name).zeros(d) for name in ("cuda:0", "cuda:1"))
+    a, b = stub.stream(), stub.stream()
+    def launches():
+        return [call[-2] for call in stub.calls() if call[0] == "cuLaunchKernel"]
+    x = Array(here, d.lens, stream=a)
+    assert miopyx.relu(x, out=x) is x
+    launches()
+    for stream in (a, b, a, a):
+        x = Array(here, d.lens, stream=stream)
+        miopyx.relu(x, out=x)
+        assert launches() == [hex(stream)]
+    miopyx.relu(x, out=Array(here, d.lens, stream=b))  # what b still does with it is waited for
+    calls = stub.calls()
+    assert [call[1] for call in calls if call[0] == "cuEventRecord"] == [hex(b)], calls
+    miopyx.relu(x, out=x, handle=miopyx.Handle(stream=b))
+    assert [call[-2] for call in stub.calls() if call[0] == "cuLaunchKernel"] == [hex(b)]
+    x = Array(far, d.lens)
+    miopyx.relu(x, out=x)
+    refused(lambda: miopyx.relu(x, out=Array(here, d.lens)), "another device")
+    refused(lambda: miopyx.relu(x, out=np.zeros(d.lens, "f4")), "host")
+    refused(lambda: miopyx.relu(np.zeros(d.lens, "f4"), out=x), "another device")
+    refused(lambda: miopyx.relu(x), "its library makes no arrays")
+    for name in ("cpu", "cuda:0"):
+        refused(lambda: miopyx.relu(x, out=x, handle=miopyx.Handle(name)), "another device")
+    refused(lambda: miopyx.relu(np.zeros(d.lens, "f4"), handle=miopyx.Handle("cuda:0")), "host")
+    """)
+
+
 def test_fork(run):
     run("""
     handle = miopyx.Handle("cuda:0")

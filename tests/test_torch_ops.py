@@ -7,6 +7,14 @@ pytest.importorskip("miopyx.torch")
 
 from miopyx import MIOpenError  # noqa: E402
 
+
+@pytest.fixture(autouse=True)
+def device(torch_device):
+    """Make tensors there."""
+    with torch_device:
+        yield torch_device
+
+
 OP = torch.ops.miopyx.convolution
 CONV = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
 
@@ -86,7 +94,7 @@ def test_compiled_without_breaks_and_exported():
 def test_autocast_and_checkpoints():
     x, w, bias, numbers = example(2, torch.float32)
     x.requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
         assert OP(x, w, bias, *numbers).dtype == torch.bfloat16
         assert OP(x.double(), w.double(), None, *numbers).dtype == torch.float64
     y = torch.utils.checkpoint.checkpoint(lambda x: OP(x, w, bias, *numbers), x, use_reentrant=False)

@@ -31,6 +31,7 @@ cdef class Handle:
     cdef readonly bint profiling
     cdef readonly double kernel_time     # ms of the last call while profiling was on
     cdef void* queue_ptr
+    cdef dict streams                    # of CUDA, by their addresses: those that `turn_to` met
     cdef const runtime_t* rt
     cdef bint alive, queue_profiles
     cdef long long born                  # fork generation
@@ -56,6 +57,7 @@ cdef class Handle:
     cdef int _clear(self) except -1
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept
+    cdef int turn_to(self, void* stream) except -1
     cdef int drop_arena(self) except -1
     cdef int reserve_arena(self, int64_t need) except -1
 

@@ -19,6 +19,7 @@ from libc.string cimport memcmp, memset
 from ._arena cimport make_arena
 from miopyx._core cimport Device, KernelSpec
 from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
+from miopyx.runtime._cuda cimport Stream
 from miopyx.runtime._runtime cimport fork_generation, require, runtime_t
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.problem._problem cimport Problem, hash_bytes
@@ -32,6 +33,7 @@ cdef enum:
     TABLE_START = 16       # entries
     MEMO_START = 64        # pairs
     MEMO_MOST = 4096
+    STREAMS_KEPT = 256
 
 # Handles that may have to be abandoned after a fork.
 cdef object live = weakref.WeakSet()
@@ -209,6 +211,23 @@ cdef class Handle:
         finally:
             mx_lock_drop(&self.lock)
         programs.store(left)
+
+    cdef int turn_to(self, void* stream) except -1:
+        """Use another stream of the same CUDA device from now on, without waiting.  The caller holds the lock."""
+        cdef Stream queue = self.queue
+        if queue.queue.stream == stream:
+            return 0
+        if self.streams is None:
+            self.streams = {}
+        queue = self.streams.get(<size_t> stream)
+        if queue is None:
+            if len(self.streams) >= STREAMS_KEPT:
+                self.streams.clear()
+            queue = self.streams[<size_t> stream] = Stream(self.device.info.cuda, <size_t> stream)
+        require(self.rt, self.rt.retain_queue(queue.queue), "keeping the queue")
+        self.rt.release_queue(self.queue_ptr)
+        self.queue, self.queue_ptr = queue, queue.queue
+        return 0
 
     def stream(self):
         """Return the pyopencl.CommandQueue or CUDA stream, None on the host (miopenGetStream)."""

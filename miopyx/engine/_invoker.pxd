@@ -65,4 +65,6 @@ cdef class Invoker:
 
 cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
                  Arena packed) except -1
+cdef int execute_on(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                    void* stream) except -1
 cdef Arena pack(Handle handle, Invoker invoker, int slot, object data, str name)

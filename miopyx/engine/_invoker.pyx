@@ -261,6 +261,22 @@ cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names
     return 0
 
 
+cdef int execute_on(Handle handle, Invoker invoker, const call_t* call, tuple names, const double* scalars,
+                    void* stream) except -1:
+    """`execute` on a stream of CUDA, which the handle then keeps, in a workspace of the caller's.
+
+    Nothing waits for the stream before it: the handle's own workspace, which calls on both would share, is not used.
+    """
+    acquire(&handle.lock)
+    try:
+        _require_ready(handle, invoker)
+        handle.turn_to(stream)
+        _execute_device(handle, invoker, call, names, scalars, None)
+    finally:
+        mx_lock_drop(&handle.lock)
+    return 0
+
+
 cdef inline int _require_ready(Handle handle, Invoker invoker) except -1:
     handle.require_alive()
     if invoker.device is not handle.device:

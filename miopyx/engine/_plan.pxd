@@ -30,6 +30,7 @@ cdef class Plan:
     cdef object made_of                  # what it said when the plan was made
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1
+    cdef int run_on(self, PyObject** data, const double* scalars, void* stream) except -1
     cdef int _require_unchanged(self) except -1
     cdef str _usage(self)
     cdef double _number(self, object value, str name) except? -1

@@ -7,7 +7,7 @@ from miopyx.values._args cimport to_double
 from miopyx.problem._descriptors cimport Descriptor
 from ._handle cimport Handle
 from ._binding cimport OWN, call_t
-from ._invoker cimport Invoker, execute, pack
+from ._invoker cimport Invoker, execute, execute_on, pack
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 from miopyx.errors import BadParmError, MIOpenError
@@ -89,6 +89,14 @@ cdef class Plan:
         _require_usable(self)
         call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, OWN
         return execute(self.handle, self.invoker, &call, self.names, scalars, self.own)
+
+    cdef int run_on(self, PyObject** data, const double* scalars, void* stream) except -1:
+        """A call on a stream of CUDA; behind the buffers lies a workspace, where the plan takes one."""
+        cdef call_t call
+        _require_usable(self)
+        call.order, call.count, call.data = self.order, self.count, data
+        call.workspace_size = self.invoker.solution.workspace
+        return execute_on(self.handle, self.invoker, &call, self.names, scalars, stream)
 
     def pack(self, w):
         """Prepare the weights `w` once for all later calls of this plan; None makes each call prepare them again.

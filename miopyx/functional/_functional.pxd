@@ -1,5 +1,6 @@
 """Calls on arrays: what was read, and what was prepared for it."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
@@ -48,8 +49,14 @@ cdef class Call:
     cdef _Handle handle
     cdef object first
     cdef bint gradients          # somebody else keeps them
+    cdef bint on_stream          # of CUDA: the one on which the first array's library works now
+    cdef void* stream
+    cdef bint deterministic      # of several runs, where somebody asks for that
 
     cdef int take(self, object data, str name, bint optional=*) except -1
+    cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1
+    cdef object _memory(self, const array_t* a, object data)
+    cdef int call(self, Plan plan, PyObject** data, const double* scalars) except -1
     cdef object known(self)
     cdef object keep(self, object prepared)
     cdef tuple lens(self, int at)
@@ -62,4 +69,5 @@ cdef class Call:
 cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
 cdef int pads(Call c, int at, object value, int count) except -1
 cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
+cdef int add_bias(Call c, Prepared p, object y) except -1
 cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out)

@@ -18,20 +18,25 @@ from libc.string cimport memcpy, memset
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._descriptors cimport type_size
+from miopyx.runtime._buffers cimport is_same_stream
+from miopyx.runtime._cuda cimport cuda
 from miopyx.runtime._arrays cimport (
-    ARRAY_AXES, DL_CPU, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor, Memory, array_t, describe_array,
-    dl_type_of, exchange_api, is_on_host, made_array, read_array, type_text,
+    ARRAY_AXES, DL_CPU, DL_CUDA, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor, Memory, array_t,
+    current_stream, describe_array, device_text, dl_type_of, exchange_api, is_on_host, made_array, read_array,
+    read_cuda_array, type_text,
 )
 from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
-from miopyx.values._types cimport MX_SLOTS
+from miopyx.values._types cimport MX_INT64, MX_SLOTS
 
 from miopyx import enums
 from miopyx.api._handle import Handle
-from miopyx.errors import AllocFailedError, BadParmError, MIOpenNotImplementedError
+from miopyx.device.cuda import library
+from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
-from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type, set_attribute
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.runtime import _cuda
 
 cnp.import_array()
 
@@ -64,6 +69,7 @@ cdef class Call:
         """Read an array; None, where it may be left out, is one of type -1."""
         cdef int i, at = len(self.given)
         cdef array_t* a = &self.array[at]
+        cdef void* stream = NULL
         self.given.append(name)
         if data is None:
             if not optional:
@@ -76,10 +82,15 @@ cdef class Call:
             a.device = 4
             self.memory.append(data)
         else:
-            held = read_array(data, name, a)
+            held = _read(data, name, a, &stream)
             if not is_on_host(a):
-                raise BadParmError("memory of a device", name, type(data).__name__, "memory of the host")
-            self.memory.append(Memory.of(a, data if held is None else held))
+                self._take_device(a, data, name, stream)
+            elif self.handle is not None and self.handle.rt == &cuda:
+                raise BadParmError("memory of the host", name, type(data).__name__, self.handle.device.name)
+            memory = self._memory(a, data if held is None else held)
+            if self.on_stream and not is_same_stream(stream, self.stream):
+                memory = data  # which the plan waits for
+            self.memory.append(memory)
         if not self.gradients and getattr(data, "requires_grad", False) and _keeps_gradients():
             raise BadParmError("its gradient would be lost", name, type(data).__name__,
                                "detach() of it, or a call under torch.no_grad()")
@@ -98,6 +109,45 @@ cdef class Call:
         for i in range(a.rank):
             self.ask.len[at][i], self.ask.step[at][i] = a.len[i], a.step[i]
         return 0
+
+    cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1:
+        """See to it that an array of a device is on the call's, which the first one names where no handle does."""
+        cdef int device = a.device_id
+        if a.device != DL_CUDA:
+            raise BadParmError("memory of another device", name, device_text(a), "memory of the host or of CUDA")
+        if device < 0:  # nobody said whose it is
+            _cuda.load(library())
+            device = _cuda.device_of_address(<size_t> a.ptr, name)
+        if self.first is None and self.handle is None:
+            self.handle = _cuda_handle(device)
+            self.on_stream, self.stream = True, stream
+        if self.handle.rt != &cuda or device != self.handle.device.place.ordinal:
+            raise BadParmError("memory of another device", name, device_text(a), self.handle.device.name)
+        return 0
+
+    cdef object _memory(self, const array_t* a, object data):
+        """What a plan takes for an array that was read."""
+        if self.handle is None or self.handle.rt != &cuda or self.on_stream:
+            return Memory.of(a, data)
+        return data  # a handle with a stream of its own waits for that of the array's library, which it asks for
+
+    cdef int call(self, Plan plan, PyObject** data, const double* scalars) except -1:
+        """Call a plan, with room behind the buffers.
+
+        Under CUDA with the array's own stream, and a workspace of its library: memory that it may use again at once
+        is what nothing on that stream needs any more, and it works while a graph is captured.
+        """
+        cdef array_t read
+        cdef int64_t need
+        if not self.on_stream:
+            return plan._run(data, scalars)
+        need = plan.invoker.solution.workspace
+        if need:
+            workspace = _new_array(self.first, &self.array[0], ((need + 7) // 8,), MX_INT64, None)
+            read_array(workspace, "workspace", &read)
+            memory = Memory.of(&read, workspace)
+            data[plan.count] = <PyObject*> memory
+        return plan.run_on(data, scalars, self.stream)
 
     cdef object known(self):
         calls = self.handle.calls
@@ -147,6 +197,7 @@ cdef class Call:
 # Handles of arrays in host memory, and of queues, whose addresses are theirs while their handles live.
 cdef _Handle _host_handle = None
 cdef dict _queue_handles = {}
+cdef dict _cuda_handles = {}     # by the devices' numbers; or why there is none
 
 
 cdef _Handle _handle_of(object data):
@@ -165,6 +216,31 @@ cdef _Handle _handle_of(object data):
     if _host_handle is None or not _host_handle.is_usable():
         _host_handle = Handle("cpu")
     return _host_handle
+
+
+cdef _Handle _cuda_handle(int ordinal):
+    handle = _cuda_handles.get(ordinal)
+    if isinstance(handle, MIOpenError):
+        raise handle.with_traceback(None)
+    if handle is None or not (<_Handle> handle).is_usable():
+        try:
+            handle = Handle(f"cuda:{ordinal}")
+        except MIOpenError as e:  # what looks for libraries and devices is not done for each call
+            _cuda_handles[ordinal] = e
+            raise
+        _cuda_handles[ordinal] = handle
+    return handle
+
+
+cdef object _read(object data, str name, array_t* a, void** stream):
+    """`read_array`, of memory of CUDA too, with the stream on which its library works there."""
+    cdef bint waits = False
+    if not cnp.PyArray_Check(data) and exchange_api(data) == NULL and hasattr(data, "__cuda_array_interface__"):
+        return read_cuda_array(data, name, NULL, a, stream, &waits)
+    held = read_array(data, name, a)
+    if a.device == DL_CUDA:
+        current_stream(data, a.device_id, stream)
+    return held
 
 
 cdef bint _keeps_gradients() except -1:
@@ -198,12 +274,18 @@ cdef object _new_array(object like, const array_t* like_read, tuple lens, int ki
         return type(like)(like.queue, lens, _dtype(like, like_read, kind), strides=tuple(strides))
     api = exchange_api(like)
     if api == NULL or api.allocate == NULL:
+        if like_read.device == DL_CUDA:
+            raise BadParmError("its library makes no arrays for others", "out", None,
+                               f"an array for the result of {type(like).__name__}")
         y = numpy.empty(stored, _dtype(like, like_read, kind))
     else:
         memset(&wanted, 0, sizeof(wanted))
         for i in range(len(stored)):
             length[i] = stored[i]
-        wanted.ndim, wanted.shape, wanted.device.kind, wanted.dtype = len(stored), length, DL_CPU, dl_type_of(kind)
+        wanted.ndim, wanted.shape, wanted.dtype = len(stored), length, dl_type_of(kind)
+        wanted.device.kind, wanted.device.id = DL_CPU, 0
+        if like_read.device == DL_CUDA:
+            wanted.device.kind, wanted.device.id = DL_CUDA, like_read.device_id
         reasons = []
         if api.allocate(&wanted, &made, <void*> reasons, _note) != 0 or made == NULL:
             raise AllocFailedError(f"no memory for the result: {' '.join(reasons)}", "lengths", lens)
@@ -231,7 +313,7 @@ cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
             memory = y
         else:
             held = read_array(y, "y", &read)
-            memory = Memory.of(&read, y if held is None else held)
+            memory = c._memory(&read, y if held is None else held)
     else:
         y, memory = out, c.memory[len(c.memory) - 1]
     for i in range(count):
@@ -241,8 +323,21 @@ cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
         data[count + 1 + i] = <PyObject*> <object> c.memory[<int> behind[i]]
     for i in range(count + 1 + len(behind), p.plan.count):
         data[i] = <PyObject*> None
-    p.plan._run(data, p.scalars)
+    c.call(p.plan, data, p.scalars)
     return y
+
+
+cdef int add_bias(Call c, Prepared p, object y) except -1:
+    """Add array 2 of a call to its result."""
+    cdef PyObject* data[MX_SLOTS + 1]
+    cdef array_t read
+    cdef object memory = y
+    if not hasattr(y, "base_data"):
+        held = read_array(y, "y", &read)
+        memory = c._memory(&read, y if held is None else held)
+    data[0] = data[2] = <PyObject*> memory
+    data[1] = <PyObject*> <object> c.memory[2]
+    return c.call(p.bias, data, p.bias.default)
 
 
 # Numbers of a call.
@@ -355,7 +450,7 @@ cdef object _convolve(int spatial, bint transposed, object x, object w, object b
         c.keep(p)
     y = run(c, p, out, (0, 1))
     if bias is not None:
-        p.bias(y, c.memory[2], y)
+        add_bias(c, p, y)
     return y
 
 
@@ -371,6 +466,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     conv = ConvolutionDescriptor(_numbers(c, 3, spatial), _numbers(c, 0, spatial), _numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
                                  _numbers(c, 9, spatial) if transposed else None, _numbers(c, END_PADS, spatial))
+    if c.deterministic:
+        set_attribute(conv, "DETERMINISTIC", 1)
     kind = c.array[0].type
     if direction != 0:
         lens, order = _numbers(c, 15, spatial + 2), _order_of(c, direction - 1)
@@ -415,8 +512,8 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     Parameters
     ----------
     x : array (n, c, h, w)
-        Of NumPy, PyTorch, or any other library that lends arrays (DLPack, `__array_interface__`), in host memory; or a
-        pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
+        Of NumPy, PyTorch, or any other library that lends arrays (DLPack, `__array_interface__`), in host memory or
+        on CUDA; or a pyopencl Array.  Any dense strides: a channels-last x gives a channels-last result.
     w : array (k, c / groups, r, s), of x's type
     bias : array (k,), optional
     stride, dilation : int, or one int an axis
@@ -428,7 +525,8 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     out : array, optional
         Takes the result; else it is made by x's library.
     handle : Handle, optional
-        What computes; default: for a pyopencl Array its queue, else ``Handle("cpu")``, made at the first call.
+        What computes; default: for a pyopencl Array its queue, for memory of CUDA its device, on the stream on which
+        x's library works now, else ``Handle("cpu")``, made at the first call.
 
     Returns
     -------

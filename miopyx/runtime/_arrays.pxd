@@ -89,6 +89,7 @@ cdef int data_type(int number) noexcept
 cdef int dl_type(DLDataType t) noexcept
 cdef DLDataType dl_type_of(int kind) noexcept
 cdef object made_array(const DLPackExchangeAPI* api, DLManagedTensorVersioned* tensor)
+cdef bint current_stream(object data, int ordinal, void** stream) except -1
 cdef str device_text(const array_t* a)
 cdef str type_text(object data)
 cdef bint is_on_host(const array_t* a) noexcept

@@ -358,10 +358,7 @@ cdef object read_cuda_array(object data, str name, const mx_tensor* tensor, arra
         memset(out, 0, sizeof(array_t))
         read_exchanged(api, data, name, &given)
         _read_tensor(&given, data, name, out)
-        if api.current_stream != NULL and out.device == DL_CUDA:
-            waits[0] = api.current_stream(DL_CUDA, out.device_id, writer) == 0
-            if not waits[0]:
-                PyErr_Clear()
+        waits[0] = out.device == DL_CUDA and current_stream(data, out.device_id, writer)
         return None
     try:
         interface = getattr(data, "__cuda_array_interface__", None)
@@ -394,6 +391,17 @@ cdef object read_cuda_array(object data, str name, const mx_tensor* tensor, arra
             out.type = <int> tensor.type
     out.device, out.device_id = DL_CUDA, -1
     return None
+
+
+cdef bint current_stream(object data, int ordinal, void** stream) except -1:
+    """Write the stream on which an array's library works now on a device of CUDA; whether it says that."""
+    cdef const DLPackExchangeAPI* api = exchange_api(data)
+    if api == NULL or api.current_stream == NULL:
+        return False
+    if api.current_stream(DL_CUDA, ordinal, stream) == 0:
+        return True
+    PyErr_Clear()
+    return False
 
 
 cdef tuple _packed(tuple shape, int64_t step):

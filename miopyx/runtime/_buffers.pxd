@@ -84,3 +84,4 @@ cdef object bind_address(int64_t address, int64_t size, int64_t need, str name, 
                          const place_t* place, binding_t* out)
 cdef int unbind(bound_t* s) noexcept
 cdef int64_t tensor_bytes(const mx_tensor* t) noexcept nogil
+cdef bint is_same_stream(void* a, void* b) noexcept

@@ -575,8 +575,16 @@ cdef object _bind_cuda(object data, str name, const mx_tensor* tensor, const lay
     """`bind_device` for CUDA: buffers of ours, addresses, and arrays of whoever made them."""
     cdef array_t a
     cdef Buffer buffer
+    cdef Memory memory
     cdef void* writer = NULL
     cdef bint waits = False
+    if type(data) is Memory:  # who read it saw that it is this device's
+        memory = <Memory> data
+        if output and memory.read_only:
+            raise BadParmError("array is read-only", name, type(memory.owner).__name__, "a writable array")
+        _require_size(memory.bytes, need, name)
+        _take_address(<int64_t> <uintptr_t> memory.ptr, memory.bytes, name, tensor, out)
+        return data
     if type(data) is Buffer:
         buffer = <Buffer> data
         if buffer.address == 0:

@@ -139,6 +139,17 @@ def stream_address(stream):
     return int(address)
 
 
+def device_of_address(size_t address, str name):
+    """Return the number of the device whose memory lies at an address."""
+    cdef int32_t attribute = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device = -1
+    cdef void* value = &device
+    check(cu.cuPointerGetAttributes(1, &attribute, &value, address), "cuPointerGetAttributes")
+    if device < 0:
+        raise BadParmError("no memory of CUDA: released, of the host, or none", name, hex(address),
+                           "memory of a device of CUDA")
+    return device
+
+
 def device_of_stream(stream):
     """Return the number of the device that a stream belongs to; of the default streams that of the current context."""
     cdef void* context = NULL

@@ -1,16 +1,15 @@
-"""aten's convolution and its backward on CPUs: ours or PyTorch's, whichever is known to be faster for the problem.
+"""aten's convolution and its backward: ours or PyTorch's, whichever is known to be faster for the problem.
 
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
 import time
-import weakref
 from functools import partial
 
 from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
-from miopyx.functional._functional cimport Call, Prepared, axes, pads, prepare_convolution, run
+from miopyx.functional._functional cimport Call, Prepared, add_bias, axes, pads, prepare_convolution, run
 
 import torch
 from miopyx import enums
@@ -19,8 +18,10 @@ from miopyx.api._handle import Handle
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
-from . import choice
-from ._threads cimport call
+from ._layers cimport Layer, begin, chosen, decide, run_ours, settings
+from ._layers import tf32
+
+cdef object _C = torch._C
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
@@ -28,93 +29,38 @@ cdef enum:
     ALWAYS = 103           # the three directions of what is ours whatever it takes
 
 
-cdef extern from *:
-    """
-    static _Thread_local long long mx_depth, mx_depth_of;
-    """
-    int64_t mx_depth       # forward passes of chosen models that this thread is in
-    int64_t mx_depth_of    # the `choose` that it belongs to
-
-
-cdef class Layer:
-    """A problem that was met: who runs it, and how often."""
+cdef class Convolution(Layer):
+    """A convolution or one of its gradients."""
 
     cdef Prepared prepared
-    cdef readonly bint ours
-    cdef readonly int64_t runs
-    cdef readonly str what       # the problem
-    cdef readonly str why        # why it is not ours, where that is no matter of time
-    cdef readonly object times
+    cdef int direction, spatial
+    cdef bint transposed
 
-    def _run(self, Call c):
+    def __init__(self, int direction, int spatial, bint transposed):
+        self.direction, self.spatial, self.transposed = direction, spatial, transposed
+
+    cdef str text(self, Call c):
+        return _text(c, self.direction, self.spatial, self.transposed)
+
+    cdef int prepare(self, Call c) except -1:
+        self.prepared = _fastest(c, self.direction, self.spatial, self.transposed)
+        self.quiet = self.prepared.plan.handle.device.is_cpu
+        return 0
+
+    cdef object compute(self, Call c):
         y = run(c, self.prepared, None, (0, 1))
         if self.prepared.bias is not None:
-            self.prepared.bias(y, c.memory[2], y)
+            add_bias(c, self.prepared, y)
         return y
 
-    def gained(self):
-        """Milliseconds that its runs took less than PyTorch's would have."""
-        return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
+
+cdef dict _theirs = {}   # PyTorch's own kernels of the backward, by devices' types
 
 
-# In the order in which they were met.
-layers = []
-
-cdef object _handle = None
-cdef object _theirs_backward = None
-cdef bint _everything = True
-cdef int64_t _choice = 0   # changes with each `choose`
-cdef dict _weights = {}    # without _everything: those that chosen models met, by address
-
-
-def choose(bint everything):
-    """Take all convolutions, or only those of models that `enter` and `leave` their forward passes."""
-    global _everything, _choice
-    _everything = everything
-    _choice += 1
-    _weights.clear()
-
-
-def enter():
-    """Begin a chosen model's forward pass in this thread."""
-    global mx_depth, mx_depth_of
-    if mx_depth_of != _choice:  # what was begun before counts no more
-        mx_depth, mx_depth_of = 0, _choice
-    mx_depth += 1
-
-
-def leave():
-    """End it."""
-    global mx_depth
-    if mx_depth_of == _choice and mx_depth:
-        mx_depth -= 1
-
-
-cdef bint _chosen(w) except -1:
-    """Whether a chosen model is running, or met these weights: a gradient comes after its forward pass."""
-    address = w.data_ptr()
-    if address in _weights:
-        return True
-    if not mx_depth or mx_depth_of != _choice:
-        return False
-    _weights[address] = weakref.ref(w, partial(_weights.pop, address))  # which takes the reference as its default
-    return True
-
-
-def prepare(theirs_backward):
-    """Make the handle; `theirs_backward` is PyTorch's own kernel."""
-    global _handle, _theirs_backward
-    _theirs_backward = theirs_backward
-    if _handle is None:
-        _handle = Handle("cpu")
-    return _handle
-
-
-def forget():
-    """Let the next calls decide anew."""
-    layers.clear()
-    if _handle is not None:
-        (<object> _handle).forget_calls()
+def prepare(backward):
+    """Take PyTorch's own kernels of the backward, by devices' types."""
+    _theirs.clear()
+    _theirs.update(backward)
 
 
 cdef str _text(Call c, int direction, int spatial, bint transposed):
@@ -124,10 +70,11 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
     for i in range(2):
         strides = "x".join([str(s) for s in c.strides(i)]) if not c.array[i].contiguous else "packed"
         sides.append("x".join([str(n) for n in c.lens(i)]) + ":" + strides)
-    number = ["x".join([str(c.ask.number[at + i]) for i in range(spatial)]) for at in (0, 3, 6)]
+    number = ["x".join([str(c.ask.number[at + i]) for i in range(spatial)]) for at in (0, 3, 6, 9)]
+    added = f"o{number[3]}-" if transposed else ""
     kind = enums.TYPE_NAMES[c.array[0].type]
     return (f"conv{'-transposed' if transposed else ''}-{'FBW'[direction]}-{kind}-{'-'.join(sides)}-u{number[0]}-"
-            f"p{number[1]}-l{number[2]}-g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
+            f"p{number[1]}-l{number[2]}-{added}g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
 
 
 cdef enum:
@@ -147,7 +94,7 @@ cdef Prepared _fastest(Call c, int direction, int spatial, bint transposed):
     for i in range(c.array[0].rank):
         products *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
             c.array[1].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
-    if device.device.is_host or products > SMALL:
+    if not device.device.is_cpu or products > SMALL:
         return p
     if _host is None:
         _host = Handle("host")
@@ -171,31 +118,6 @@ cdef double _least_time(Call c, Prepared p) except -1:
     return min(found[1:])
 
 
-cdef Layer _layer(Call c, int direction, int spatial, bint transposed, theirs):
-    """Decide who runs a problem that no call met before."""
-    cdef Layer layer = Layer()
-    layer.what = _text(c, direction, spatial, transposed)
-    key = f"{layer.what}-t{torch.get_num_threads()}".encode()
-    layer.times = choice.recall(c.handle.device.info, key)
-    try:
-        if layer.times is None or layer.times.ours_wins:
-            layer.prepared = _fastest(c, direction, spatial, transposed)
-            if layer.times is None:
-                layer.times = choice.measure(c.handle.device.info, key, lambda: _ours(c, layer), theirs)
-        layer.ours = layer.times.ours_wins
-    except MIOpenError as e:  # nothing computes it
-        layer.why = str(e)
-        layer.times = choice.Times(None, None, "not supported")
-    c.keep(layer)
-    layers.append(layer)
-    return layer
-
-
-cdef object _ours(Call c, Layer layer):
-    # What the host path was faster for is over before a thread would fall asleep.
-    return layer._run(c) if layer.prepared.plan.handle.device.is_host else call(layer._run, c)
-
-
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
                  int64_t groups, int spatial) except -1:
     axes(&c.ask, 0, stride, spatial, "stride")
@@ -204,8 +126,21 @@ cdef int _number(Call c, list stride, list padding, list dilation, bint transpos
     if transposed:
         axes(&c.ask, 9, output_padding, spatial, "output_padding")
     c.ask.number[12], c.ask.number[13], c.ask.number[14] = groups, spatial, transposed
-    c.ask.number[20] = torch.get_num_threads()
+    c.ask.number[20] = settings(c)
     return 0
+
+
+# PyTorch's own.  Arguments travel as tuples: a closure that holds itself would keep gradients until garbage collection.
+
+
+def _theirs_forward(tuple args):
+    """As aten::convolution calls it."""
+    deterministic = _C._get_cudnn_deterministic() or _C._get_deterministic_algorithms()
+    return torch._convolution(*args, _C._get_cudnn_benchmark(), deterministic, _C._get_cudnn_enabled(), tf32())
+
+
+def _theirs_backward(tuple args, list mask):
+    return _theirs[args[1].device.type].call_boxed(*args, mask)
 
 
 def convolution(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
@@ -214,86 +149,86 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     cdef Call c
     cdef Layer layer
     cdef int spatial = len(stride)
-
-    def theirs():
-        return torch._convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups, False,
-                                  False, True, True)
-
-    if not _everything and not _chosen(w):
-        return theirs()
+    args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
-        c = Call(FORWARD, _handle, True)
-        c.take(x, "x")
-        c.take(w, "w")
-        c.take(bias, "bias", True)
-        _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
-        layer = c.known()
-        if layer is None:
-            layer = _layer(c, 0, spatial, transposed, theirs)
+        if chosen(w):
+            c = begin(FORWARD, x)
+            c.take(x, "x")
+            c.take(w, "w")
+            c.take(bias, "bias", True)
+            _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
+            layer = c.known()
+            if layer is None:
+                layer = decide(c, Convolution(0, spatial, transposed), partial(_theirs_forward, args))
+            if layer is not None:
+                layer.runs += 1
+                if layer.ours:
+                    return run_ours(c, layer)
     except MIOpenError:  # no plain memory of a type that we compute with
-        return theirs()
-    layer.runs += 1
-    return _ours(c, layer) if layer.ours else theirs()
+        pass
+    return _theirs_forward(args)
 
 
-cdef object _gradient(int direction, dy, other, result, list stride, list padding, list dilation, bint transposed,
-                      list output_padding, int64_t groups, theirs):
+cdef object _gradient(int direction, tuple args):
     """A gradient where it is ours, else None."""
     cdef Call c
     cdef Layer layer
-    cdef int i, spatial = len(stride)
+    cdef int i, spatial = len(args[5])
+    dy, x, w = args[1:4]
     try:
-        c = Call(BACKWARD + direction - 1, _handle, True)
+        c = begin(BACKWARD + direction - 1, dy)
         c.take(dy, "dy")
-        c.take(other, "w" if direction == 1 else "x")
-        _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
+        c.take(w if direction == 1 else x, "w" if direction == 1 else "x")
+        _number(c, args[5], args[6], args[7], args[8], args[9], args[10], spatial)
+        result = x if direction == 1 else w
         for i in range(spatial + 2):
             c.ask.number[15 + i] = result.size(i)
         layer = c.known()
         if layer is None:
-            layer = _layer(c, direction, spatial, transposed, theirs)
+            layer = decide(c, Convolution(direction, spatial, args[8]),
+                           partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
+        if layer is not None:
+            layer.runs += 1
+            if layer.ours:
+                return run_ours(c, layer)
     except MIOpenError:
-        return None
-    layer.runs += 1
-    return _ours(c, layer) if layer.ours else None
+        pass
+    return None
 
 
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
                          list output_padding, int64_t groups, list mask):
     """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
-    def theirs(*wanted):
-        return _theirs_backward.call_boxed(keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed,
-                                           output_padding, groups, list(wanted))
-
-    if not _everything and not _chosen(w):
-        return theirs(*mask)
     dx = dw = db = None
-    dy = _own(dy)
-    if mask[0]:
-        dx = _gradient(1, dy, w, x, stride, padding, dilation, transposed, output_padding, groups,
-                       lambda: theirs(True, False, False))
-    if mask[1]:
-        dw = _gradient(2, dy, x, w, stride, padding, dilation, transposed, output_padding, groups,
-                       lambda: theirs(False, True, False))
+    if chosen(w):
+        dy = _own(dy)
+        args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
+        if mask[0]:
+            dx = _gradient(1, args)
+        if mask[1]:
+            dw = _gradient(2, args)
     if dx is None and dw is None:
-        return theirs(*mask)
+        return _theirs_backward((keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding,
+                                 groups), mask)
     if mask[2]:
         db = _bias_gradient(dy)
     if (mask[0] and dx is None) or (mask[1] and dw is None):
-        rest = theirs(mask[0] and dx is None, mask[1] and dw is None, False)
+        rest = _theirs_backward(args, [mask[0] and dx is None, mask[1] and dw is None, False])
         dx, dw = rest[0] if dx is None else dx, rest[1] if dw is None else dw
     return dx, dw, db
 
 
 cdef object _bias_gradient(dy):
-    try:
-        y_desc = TensorDescriptor.of(dy)
-        db = dy.new_empty(dy.size(1))
-        miopenConvolutionBackwardBias(_handle, 1, y_desc, dy, 0,
-                                      TensorDescriptor(y_desc.dtype, (1, dy.size(1), *(1,) * (dy.dim() - 2))), db)
-        return db
-    except MIOpenError:
-        return dy.sum([0, *range(2, dy.dim())])
+    if dy.is_cpu:
+        try:
+            y_desc = TensorDescriptor.of(dy)
+            db = dy.new_empty(dy.size(1))
+            miopenConvolutionBackwardBias(begin(FORWARD, dy).handle, 1, y_desc, dy, 0,
+                                          TensorDescriptor(y_desc.dtype, (1, dy.size(1), *(1,) * (dy.dim() - 2))), db)
+            return db
+        except MIOpenError:
+            pass
+    return dy.sum([0, *range(2, dy.dim())])
 
 
 # What is always ours
@@ -331,23 +266,16 @@ cdef bint _keeps_gradient(t) except -1:
 
 
 cdef bint _is_plain(t) except -1:
-    return (type(t) is _Tensor or type(t) is _Parameter) and t.is_cpu
+    return (type(t) is _Tensor or type(t) is _Parameter) and (t.is_cpu or t.is_cuda)
 
 
 cdef object _always(Call c, int direction, int spatial, bint transposed):
     cdef Layer layer = c.known()
     if layer is None:
-        layer = Layer()
-        layer.prepared = _fastest(c, direction, spatial, transposed)
+        layer = Convolution(direction, spatial, transposed)
+        layer.prepare(c)
         c.keep(layer)
-    return _ours(c, layer)
-
-
-cdef Call _begun(int direction):
-    global _handle
-    if _handle is None:
-        _handle = Handle("cpu")
-    return Call(ALWAYS + direction, _handle, True)
+    return run_ours(c, layer)
 
 
 cdef object _own(t):
@@ -358,7 +286,7 @@ cdef object _own(t):
 def forward(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
             int64_t groups):
     """miopyx::convolution."""
-    cdef Call c = _begun(0)
+    cdef Call c = begin(ALWAYS, x)
     c.take(_own(x), "x")
     c.take(_own(w), "w")
     c.take(bias, "bias", True)
@@ -368,7 +296,7 @@ def forward(x, w, bias, list stride, list padding, list dilation, bint transpose
 
 cdef object _backward(int direction, dy, other, list size, list stride, list padding, list dilation, bint transposed,
                       list output_padding, int64_t groups):
-    cdef Call c = _begun(direction)
+    cdef Call c = begin(ALWAYS + direction, dy)
     cdef int i
     c.take(_own(dy), "dy")
     c.take(_own(other), "w" if direction == 1 else "x")

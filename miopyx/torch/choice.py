@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from miopyx.errors import BadParmError
 
 RUNS = 5
 MARGIN = 0.9   # of PyTorch's time: what gains less may be noise, and between other operators loses it again
+TURN = 2000.0  # microseconds of a device's turn, and the most calls of one
+MOST_CALLS = 50
 ENOUGH = 3.0  # a side that is this many times slower in its first run is not run again
 
 _lock = threading.Lock()
@@ -90,10 +93,67 @@ def recall(info: DeviceInfo, key: bytes) -> Times | None:
     return Times(ours, theirs, "file") if 0 < ours < 1e12 and 0 < theirs < 1e12 else None
 
 
-def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Callable[[], object]) -> Times:
-    """Time both sides, if the budget allows, and keep the result."""
+def decide(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Callable[[], object],
+           wait: Callable[[], None] | None = None) -> Times:
+    """Recall what is known of a problem, or measure it; in a process group rank 0 does that for all.
+
+    Another rank that meets a problem first waits for rank 0 as long as its budget lasts.
+    """
+    store = _store()
+    if store is not None and torch.distributed.get_rank() != 0:
+        return _hear(store, key.decode())
+    times = Times(None, None, "not supported")
+    try:
+        times = recall(info, key) or measure(info, key, ours, theirs, wait)
+    finally:
+        if store is not None:
+            store.set(key.decode(), " ".join(str(us) for us in times[:2]))
+    return times
+
+
+def _store() -> torch.distributed.Store | None:
+    """Return what a group of several processes shares."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    if torch.distributed.get_world_size() == 1:
+        return None
+    return torch.distributed.PrefixStore("miopyx", torch.distributed.distributed_c10d._get_default_store())
+
+
+def _hear(store: torch.distributed.Store, key: str) -> Times:
+    began = time.perf_counter()
+    try:
+        if not store.check([key]):
+            store.wait([key], timedelta(seconds=budget()))
+        ours, theirs = (None if us == "None" else float(us) for us in store.get(key).decode().split())
+    except (RuntimeError, ValueError):
+        return Times(None, None, "rank 0 did not say")
+    finally:
+        _spend(time.perf_counter() - began)
+    return Times(ours, theirs, "rank 0")
+
+
+def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Callable[[], object],
+            wait: Callable[[], None] | None = None) -> Times:
+    """Time both sides, if the budget allows, and keep the result.
+
+    `wait` returns when a device has done what it was given: then a turn is of several calls in a row, as a model makes
+    them.
+    """
     if budget() <= 0:
         return Times(None, None, "no time left to measure")
+    calls = 1
+
+    def timed(call: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        if wait is not None:
+            wait()
+        return (time.perf_counter() - start) * 1e6 / calls
+
+    if wait is not None:
+        wait()
     began = time.perf_counter()
     try:
         ours()
@@ -101,12 +161,13 @@ def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Ca
         _spend(time.perf_counter() - began)
     began = time.perf_counter()
     theirs()
+    if wait is not None:
+        wait()
+        calls = max(1, min(MOST_CALLS, int(TURN / max(timed(ours), timed(theirs)))))
     seen: tuple[list[float], list[float]] = [], []
     while len(seen[0]) < RUNS:
         for side, call in zip(seen, (ours, theirs), strict=True):
-            start = time.perf_counter()
-            call()
-            side.append((time.perf_counter() - start) * 1e6)
+            side.append(timed(call))
         if max(seen[0][0], seen[1][0]) > ENOUGH * min(seen[0][0], seen[1][0]):
             break
     _spend(time.perf_counter() - began)

@@ -25,9 +25,10 @@ library = torch.library.Library("miopyx", "DEF")
 library.define(f"convolution(Tensor x, Tensor w, Tensor? bias, {NUMBERS}) -> Tensor")
 library.define(f"convolution_backward_data(Tensor dy, Tensor w, SymInt[] size, {NUMBERS}) -> Tensor")
 library.define(f"convolution_backward_weights(Tensor dy, Tensor x, SymInt[] size, {NUMBERS}) -> Tensor")
-library.impl("convolution", _convolution.forward, "CPU")
-library.impl("convolution_backward_data", _convolution.backward_data, "CPU")
-library.impl("convolution_backward_weights", _convolution.backward_weights, "CPU")
+for device in ("CPU", "CUDA"):
+    library.impl("convolution", _convolution.forward, device)
+    library.impl("convolution_backward_data", _convolution.backward_data, device)
+    library.impl("convolution_backward_weights", _convolution.backward_weights, device)
 
 _forward = torch.ops.miopyx.convolution.default
 _data = torch.ops.miopyx.convolution_backward_data.default
@@ -121,10 +122,13 @@ for name, function, compute in (("convolution", _Forward, _convolution.forward),
 
 def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:
     """Compute in autocast's type, as PyTorch's own convolutions do."""
-    dtype = torch.get_autocast_dtype("cpu")
+    dtype = torch.get_autocast_dtype(x.device.type)
     cast = [t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in (x, w, bias)]
-    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+    with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
         return _forward(*cast, *numbers)
 
 
-library.impl("convolution", _autocast, "AutocastCPU")
+_AUTOCAST = (torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+             | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA))
+for key in ("AutocastCPU", "AutocastCUDA"):
+    library.impl("convolution", _autocast, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Set
 from typing import Any, Self
@@ -12,7 +13,10 @@ from torch.utils.hooks import RemovableHandle
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
-from . import _convolution, _threads, choice
+from . import _convolution, _layers, _threads, choice
+
+# Whose operators are taken: types of devices that this PyTorch was built for.
+DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 _lock = threading.Lock()
 _library: torch.library.Library | None = None
@@ -35,7 +39,7 @@ class Enabled:
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
-    """Let PyTorch's convolutions on CPUs take ours wherever that is faster, in all threads, until `disable`.
+    """Let PyTorch's convolutions, on CPUs and CUDA, take ours wherever that is faster, in all threads, until `disable`.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
@@ -79,10 +83,19 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
         if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
                                             torch.__version__, ">= 2.10")
-        _convolution.prepare(torch.library.get_kernel("aten::convolution_backward", "CPU"))
+        _convolution.prepare({device: torch.library.get_kernel("aten::convolution_backward", device.upper())
+                              for device in DEVICES})
         library = torch.library.Library("aten", "IMPL")
-        library.impl("convolution", _convolution.convolution, "CPU")
-        library.impl("convolution_backward", _convolution.convolution_backward, "CPU", with_keyset=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # some keys have kernels already: that is the purpose
+                for device in DEVICES:
+                    key = device.upper()
+                    library.impl("convolution", _convolution.convolution, key)
+                    library.impl("convolution_backward", _convolution.convolution_backward, key, with_keyset=True)
+        except BaseException:
+            library._destroy()
+            raise
         _threads.find()
         _library = library
     if not (everything or models) and _library is not None:
@@ -95,18 +108,18 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
     for model in models - {*_models}:
         _models[model] = [model.register_forward_pre_hook(_enter, prepend=True),
                           model.register_forward_hook(_leave, always_call=True)]
-    _convolution.choose(everything)
+    _layers.choose(everything)
     _everything = everything
 
 
 def _enter(model: torch.nn.Module, _: object) -> None:
     if not torch.compiler.is_compiling() and model in _models:  # a copy of a model has its hooks
-        _convolution.enter()
+        _layers.enter()
 
 
 def _leave(model: torch.nn.Module, *_: object) -> None:
     if not torch.compiler.is_compiling() and model in _models:
-        _convolution.leave()
+        _layers.leave()
 
 
 def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backward: bool = False,
@@ -125,7 +138,7 @@ def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backw
     """
     before = choice.budget()
     choice.budget(seconds)
-    _convolution.forget()
+    _layers.forget()
     try:
         with enable():
             found = model(*example, **named)

@@ -10,7 +10,7 @@ import torch
 
 from miopyx.values import config
 
-from . import _convolution
+from . import _layers
 
 HEADER = ("problem", "runs", "who", "miopyx us", "torch us", "gained ms", "known from")
 TEXTS = (0, 2, 6)  # columns that are no numbers
@@ -43,10 +43,10 @@ def rows() -> list[tuple[str, ...]]:
     found = [(layer.what, str(layer.runs), "miopyx" if layer.ours else "torch",
               *("" if us is None else f"{us:.1f}" for us in (layer.times.ours, layer.times.theirs)),
               f"{layer.gained():.2f}", layer.times.source if layer.why is None else layer.why)
-             for layer in _convolution.layers]
-    total = sum(layer.gained() for layer in _convolution.layers)
-    runs = sum(layer.runs for layer in _convolution.layers)
-    ours = sum(layer.runs for layer in _convolution.layers if layer.ours)
+             for layer in _layers.layers]
+    total = sum(layer.gained() for layer in _layers.layers)
+    runs = sum(layer.runs for layer in _layers.layers)
+    ours = sum(layer.runs for layer in _layers.layers if layer.ours)
     return [*found, ("all", str(runs), f"miopyx {ours}", "", "", f"{total:.2f}", "")]
 
 

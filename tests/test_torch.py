@@ -106,7 +106,7 @@ def test_batch_norm(settled, rng, shape, dtype):
         found = []
         for truth in (False, True):
             kind = torch.float64 if truth else params
-            net = torch.nn.modules.batchnorm._BatchNorm(shape[1], affine=affine, track_running_stats=tracks, momentum=0.3)
+            net = torch.nn.modules.batchnorm._BatchNorm(shape[1], 1e-5, 0.3, affine, tracks)
             net._check_input_dim = lambda x: None
             net = net.to(kind).train(training)
             if affine:

@@ -3,7 +3,6 @@
 from functools import partial
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
 
 from miopyx.engine._plan cimport Plan
 from miopyx.functional._functional cimport Call, described, filled, image_of, new_array, order_of

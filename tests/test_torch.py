@@ -123,6 +123,8 @@ def test_batch_norm(settled, rng, shape, dtype):
         for got, want in zip(*found, strict=True):
             assert got.dtype in (dtype, params, torch.int64)
             bound = U[got.dtype] * (8 if got.dtype == torch.bfloat16 else 400) if got.is_floating_point() else 0
+            if dtype == torch.bfloat16 and not training:  # gradients are PyTorch's, which on CUDA sums rounded terms
+                bound = 0.03
             assert (got.double() - want.double()).abs().max() <= bound * max(1, want.double().abs().max())
         assert found[0][0].stride() == x.stride()
     assert sum(layer.ours for layer in _layers.layers) >= len(_layers.layers) - 2  # bfloat16 that nothing else is with

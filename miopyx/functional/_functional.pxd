@@ -14,7 +14,7 @@ cdef enum:
     END_PADS = 21          # the numbers that are pads behind the axes
     MOST_KEPT = 4096       # calls that a handle keeps something for
 
-# What a call asks for; its bytes are the key, so that none of them is left unset.
+# What a call asks for; its bytes are compared, so none of them is left unset.
 cdef struct ask_t:
     int64_t what
     int64_t number[NUMBERS]
@@ -40,6 +40,12 @@ cdef class Prepared:
     cdef tuple lens, order       # order: axes from the outermost in memory to the innermost, None for C order
     cdef double scalars[MX_SCALARS]
     cdef tuple fill              # batch norm: what stands for a weight and a bias that are left out
+
+
+cdef class Kept:
+    cdef ask_t ask
+    cdef object prepared
+    cdef Kept next               # of the same hash
 
 
 cdef class Call:

@@ -10,14 +10,14 @@ import sys
 import numpy
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._problem cimport hash_bytes
 from miopyx.runtime._buffers cimport is_same_stream
 from miopyx.runtime._cuda cimport cuda
 from miopyx.runtime._arrays cimport (
@@ -51,6 +51,10 @@ cdef class Prepared:
     def __init__(self, Plan plan, lens, order=None, Plan bias=None):
         self.plan, self.lens, self.order, self.bias = plan, tuple(lens), order, bias
         memcpy(self.scalars, plan.default, sizeof(self.scalars))
+
+
+cdef class Kept:
+    """What was asked for, and what was prepared for it."""
 
 
 cdef class Call:
@@ -158,15 +162,24 @@ cdef class Call:
         return plan.run_on(data, scalars, self.stream)
 
     cdef object known(self):
-        calls = self.handle.calls
-        return None if calls is None else calls.get(PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t)))
+        """What was kept for a call that asked for the same."""
+        cdef Kept kept
+        if self.handle.calls is None:
+            return None
+        kept = self.handle.calls.get(hash_bytes(&self.ask, sizeof(ask_t)))
+        while kept is not None and memcmp(&kept.ask, &self.ask, sizeof(ask_t)) != 0:
+            kept = kept.next
+        return None if kept is None else kept.prepared
 
     cdef object keep(self, object prepared):
+        cdef Kept kept = Kept()
         if self.handle.calls is None:
             self.handle.calls = {}
         elif len(self.handle.calls) >= MOST_KEPT:
             self.handle.calls.clear()
-        self.handle.calls[PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t))] = prepared
+        number = hash_bytes(&self.ask, sizeof(ask_t))
+        kept.ask, kept.prepared, kept.next = self.ask, prepared, self.handle.calls.get(number)
+        self.handle.calls[number] = kept
         return prepared
 
     cdef tuple lens(self, int at):

@@ -8,12 +8,12 @@ ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T, a U-Net of 32 c
 the decoder of Stable Diffusion's VAE, with random weights, and the running statistics of a random batch.  `--size` is
 that of the images; volumes have half of it, latent images an eighth.  A training step is forward, backward and SGD with
 momentum, without dropout; `--amp` is autocast, and for float16 a GradScaler.  `--graph` replays CUDA graphs of both
-sides, without a GradScaler, which asks the device.  Without `--tf32` float32 is strict on both.  `--tune` measures first which convolutions are faster by miopyx;
-without it the first steps do, within 2 seconds, as in any program.  What was found goes to FOLDER (default: a new one),
-where the next run reads it.
+sides, without a GradScaler, which asks the device.  Without `--tf32` float32 is strict on both.  `--tune` measures
+first which problems are faster by miopyx; without it the first steps do, within 2 seconds, as in any program.  What was
+found goes to FOLDER (default: a new one), where the next run reads it.
 
 Per model and batch it prints milliseconds of both by medians over the turns, their ratio, PyTorch's by miopyx's, the
-same ratio of each side's best turn, how many of the convolutions were miopyx's, and the largest errors of both against
+same ratio of each side's best turn, how many of the problems were miopyx's, and the largest errors of both against
 float64: of a result's elements, or of all parameters' gradients, relative to the largest one (`--plain`: none).
 """
 

@@ -112,7 +112,8 @@ def main() -> None:
             rows.append(row)
             worse = [what for what in ("y", "gradients") if row[f"{what} miopyx"] > OUTLIER * row[f"{what} torch"]]
             print(f"{name:20} {row['y miopyx']:9.1e} {row['y torch']:9.1e} {row['gradients miopyx']:9.1e} "
-                  f"{row['gradients torch']:9.1e} {row['ours']:5} of {row['problems']:3}  {', '.join(worse)}", flush=True)
+                  f"{row['gradients torch']:9.1e} {row['ours']:5} of {row['problems']:3}  {', '.join(worse)}",
+                  flush=True)
             if options.json:
                 head = {"torch": torch.__version__, "device": options.device, "batch": options.batch}
                 Path(options.json).write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -45,7 +45,7 @@ class Enabled:
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
-    """Let PyTorch's convolutions, on CPUs and CUDA, take ours wherever that is faster, in all threads, until `disable`.
+    """Let PyTorch's convolutions and batch norms take ours wherever that is faster, in all threads, until `disable`.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
@@ -54,7 +54,7 @@ def enable(model: torch.nn.Module | None = None) -> Enabled:
     Parameters
     ----------
     model : torch.nn.Module, optional
-        Only convolutions of its forward passes and their gradients.  A compiled model is given as what `torch.compile`
+        Only those of its forward passes, and their gradients.  A compiled model is given as what `torch.compile`
         returned.
 
     Returns

@@ -8,12 +8,12 @@ ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T, a U-Net of 32 c
 the decoder of Stable Diffusion's VAE, with random weights, and the running statistics of a random batch.  `--size` is
 that of the images; volumes have half of it, latent images an eighth.  A training step is forward, backward and SGD with
 momentum, without dropout; `--amp` is autocast, and for float16 a GradScaler.  `--graph` replays CUDA graphs of both
-sides.  Without `--tf32` float32 is strict on both.  `--tune` measures first which convolutions are faster by miopyx;
-without it the first steps do, within 2 seconds, as in any program.  What was found goes to FOLDER (default: a new one),
-where the next run reads it.
+sides, without a GradScaler, which asks the device.  Without `--tf32` float32 is strict on both.  `--tune` measures
+first which problems are faster by miopyx; without it the first steps do, within 2 seconds, as in any program.  What was
+found goes to FOLDER (default: a new one), where the next run reads it.
 
 Per model and batch it prints milliseconds of both by medians over the turns, their ratio, PyTorch's by miopyx's, the
-same ratio of each side's best turn, how many of the convolutions were miopyx's, and the largest errors of both against
+same ratio of each side's best turn, how many of the problems were miopyx's, and the largest errors of both against
 float64: of a result's elements, or of all parameters' gradients, relative to the largest one (`--plain`: none).
 """
 
@@ -273,10 +273,10 @@ def inference(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 class Step:
     """A training step; gradients stay where they are until the next one."""
 
-    def __init__(self, model: nn.Module, x: torch.Tensor, amp: torch.dtype | None = None) -> None:
+    def __init__(self, model: nn.Module, x: torch.Tensor, amp: torch.dtype | None = None, scale: bool = True) -> None:
         self.model, self.x, self.amp = model, x, amp
         self.optimizer = torch.optim.SGD(model.parameters(), 1e-4, 0.9)
-        self.scaler = torch.amp.GradScaler(x.device.type, enabled=amp is torch.float16)
+        self.scaler = torch.amp.GradScaler(x.device.type, enabled=scale and amp is torch.float16)
         with torch.no_grad():
             count = self._forward().numel()
         self.dy = torch.linspace(-1, 1, count, device=x.device) / count
@@ -339,7 +339,7 @@ def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> di
         layout = torch.channels_last_3d if three else torch.channels_last
     x = example(name, batch, options.size).to(options.device, dtype, memory_format=layout)
     model = settled(MODELS[name]().to(options.device, dtype, memory_format=layout), x).train(mode == "training")
-    step = Step(model, x, amp) if mode == "training" else None
+    step = Step(model, x, amp, not options.graph) if mode == "training" else None
     wait = torch.cuda.synchronize if x.is_cuda else lambda: None
 
     def forward() -> torch.Tensor:

@@ -91,6 +91,63 @@ def test_convolutions_and_their_gradients(settled, rng, axes, dtype):
     assert len(_layers.layers) >= 12
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(6, 5), (4, 3, 7), (3, 4, 5, 6), (2, 3, 4, 3, 5)], ids=len)
+def test_batch_norm(settled, rng, shape, dtype):
+    """Results, gradients and running statistics."""
+    settled(True)
+    x = torch.randn(*shape) * 2 + 1
+    if len(shape) > 3 and rng.integers(2):
+        x = x.contiguous(memory_format=torch.channels_last if len(shape) == 4 else torch.channels_last_3d)
+    x = x.to(dtype)
+    params = torch.float64 if dtype == torch.float64 else torch.float32
+    for affine, tracks, training in ((True, True, True), (True, True, False), (False, True, True), (True, False, True),
+                                     (False, False, True), (False, True, False)):
+        found = []
+        for truth in (False, True):
+            kind = torch.float64 if truth else params
+            net = torch.nn.modules.batchnorm._BatchNorm(shape[1], 1e-5, 0.3, affine, tracks)
+            net._check_input_dim = lambda x: None
+            net = net.to(kind).train(training)
+            if affine:
+                with torch.no_grad():
+                    net.weight.copy_(torch.linspace(0.5, 1.5, shape[1]))
+                    net.bias.copy_(torch.linspace(-1, 1, shape[1]))
+            if truth:
+                mt.disable()
+            t = x.to(torch.float64 if truth else dtype).detach().requires_grad_()
+            y = net(t)
+            y.backward(torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape).to(dtype).to(y.dtype))
+            found.append([y.detach(), t.grad, *(p.grad for p in net.parameters()), *net.buffers()])
+        mt.enable()
+        for got, want in zip(*found, strict=True):
+            assert got.dtype in (dtype, params, torch.int64)
+            bound = U[got.dtype] * (8 if got.dtype == torch.bfloat16 else 400) if got.is_floating_point() else 0
+            if dtype == torch.bfloat16 and not training:  # gradients are PyTorch's, which on CUDA sums rounded terms
+                bound = 0.03
+            assert (got.double() - want.double()).abs().max() <= bound * max(1, want.double().abs().max())
+        assert found[0][0].stride() == x.stride()
+    assert sum(layer.ours for layer in _layers.layers) >= len(_layers.layers) - 2  # bfloat16 that nothing else is with
+    assert {layer.what[6] for layer in _layers.layers} == {"F", "T", "B"}
+
+
+def test_measuring_batch_norm_moves_no_statistics(settled, monkeypatch):
+    settled(True)
+    ran = []
+
+    def measure(info, key, ours, theirs, wait=None):
+        ran.extend((ours(), theirs(), ours()))
+        return choice.Times(2.0, 1.0, "said")
+
+    monkeypatch.setattr(choice, "measure", measure)
+    net = torch.nn.BatchNorm2d(3, momentum=None)
+    x = torch.randn(4, 3, 5, 5)
+    net(x)
+    assert len(ran) == 3
+    torch.testing.assert_close(net.running_mean, x.mean((0, 2, 3)))
+    torch.testing.assert_close(net.running_var, x.var((0, 2, 3)))
+
+
 def test_results_keep_their_layout(settled):
     settled(True)
     x = torch.randn(2, 4, 8, 9).to(memory_format=torch.channels_last).requires_grad_()

@@ -15,18 +15,21 @@ PROGRAM = Path(__file__).parent.parent / "bench" / "torch_models.py"
 
 
 def test_the_models():
-    """Numbers of parameters are those that the papers' authors and torchvision give; the U-Net is our own."""
+    """Numbers of parameters are those that the papers' authors and torchvision give; the U-Nets are our own."""
     spec = importlib.util.spec_from_file_location("torch_models", PROGRAM)
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)
     with torch.device("meta"):
         models = {name: make().eval() for name, make in bench.MODELS.items()}
-        found = {name: model(torch.empty(2, 3, 64, 64)).shape for name, model in models.items()}
+        found = {name: model(bench.example(name, 2, 64)).shape for name, model in models.items()}
     assert found.pop("unet") == (2, 2, 64, 64)
+    assert found.pop("unet3d") == (2, 3, 32, 32, 32)
+    assert found.pop("vae_decoder") == (2, 3, 64, 64)
     assert set(found.values()) == {(2, 1000)}
-    del models["unet"]
+    del models["unet"], models["unet3d"]
     assert {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()} == {
-        "resnet50": 25557032, "mobilenet_v3": 5483032, "efficientnet_b0": 5288548, "convnext": 28589128}
+        "resnet50": 25557032, "mobilenet_v3": 5483032, "efficientnet_b0": 5288548, "convnext": 28589128,
+        "vae_decoder": 49490179 + 20}  # the 1x1 before it
 
 
 def test_a_run(tmp_path):

@@ -14,7 +14,7 @@ cdef enum:
     END_PADS = 21          # the numbers that are pads behind the axes
     MOST_KEPT = 4096       # calls that a handle keeps something for
 
-# What a call asks for; its bytes are the key, so that none of them is left unset.
+# What a call asks for; its bytes are compared, so none of them is left unset.
 cdef struct ask_t:
     int64_t what
     int64_t number[NUMBERS]
@@ -42,6 +42,12 @@ cdef class Prepared:
     cdef tuple fill              # batch norm: what stands for a weight and a bias that are left out
 
 
+cdef class Kept:
+    cdef ask_t ask
+    cdef object prepared
+    cdef Kept next               # of the same hash
+
+
 cdef class Call:
     cdef ask_t ask
     cdef array_t array[ARRAYS]
@@ -51,11 +57,13 @@ cdef class Call:
     cdef bint gradients          # somebody else keeps them
     cdef bint on_stream          # of CUDA: the one on which the first array's library works now
     cdef void* stream
+    cdef double factor           # a number that is not what it asks for: plans take any
     cdef bint deterministic      # of several runs, where somebody asks for that
 
     cdef int take(self, object data, str name, bint optional=*) except -1
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1
     cdef object _memory(self, const array_t* a, object data)
+    cdef object memory_of(self, object data)
     cdef int call(self, Plan plan, PyObject** data, const double* scalars) except -1
     cdef object known(self)
     cdef object keep(self, object prepared)
@@ -68,6 +76,11 @@ cdef class Call:
 
 cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
 cdef int pads(Call c, int at, object value, int count) except -1
+cdef tuple order_of(Call c, int at)
+cdef object described(int kind, object lens, tuple order)
+cdef object image_of(object desc)
+cdef object new_array(object like, const array_t* like_read, tuple lens, int kind, tuple order)
+cdef object filled(int64_t count, double value, int kind)
 cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
 cdef int add_bias(Call c, Prepared p, object y) except -1
 cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out)

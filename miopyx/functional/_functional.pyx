@@ -10,14 +10,14 @@ import sys
 import numpy
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._problem cimport hash_bytes
 from miopyx.runtime._buffers cimport is_same_stream
 from miopyx.runtime._cuda cimport cuda
 from miopyx.runtime._arrays cimport (
@@ -51,6 +51,10 @@ cdef class Prepared:
     def __init__(self, Plan plan, lens, order=None, Plan bias=None):
         self.plan, self.lens, self.order, self.bias = plan, tuple(lens), order, bias
         memcpy(self.scalars, plan.default, sizeof(self.scalars))
+
+
+cdef class Kept:
+    """What was asked for, and what was prepared for it."""
 
 
 cdef class Call:
@@ -131,6 +135,14 @@ cdef class Call:
             return Memory.of(a, data)
         return data  # a handle with a stream of its own waits for that of the array's library, which it asks for
 
+    cdef object memory_of(self, object data):
+        """What a plan takes for a new array."""
+        cdef array_t read
+        if hasattr(data, "base_data"):
+            return data
+        held = read_array(data, "y", &read)
+        return self._memory(&read, data if held is None else held)
+
     cdef int call(self, Plan plan, PyObject** data, const double* scalars) except -1:
         """Call a plan, with room behind the buffers.
 
@@ -143,22 +155,31 @@ cdef class Call:
             return plan._run(data, scalars)
         need = plan.invoker.solution.workspace
         if need:
-            workspace = _new_array(self.first, &self.array[0], ((need + 7) // 8,), MX_INT64, None)
+            workspace = new_array(self.first, &self.array[0], ((need + 7) // 8,), MX_INT64, None)
             read_array(workspace, "workspace", &read)
             memory = Memory.of(&read, workspace)
             data[plan.count] = <PyObject*> memory
         return plan.run_on(data, scalars, self.stream)
 
     cdef object known(self):
-        calls = self.handle.calls
-        return None if calls is None else calls.get(PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t)))
+        """What was kept for a call that asked for the same."""
+        cdef Kept kept
+        if self.handle.calls is None:
+            return None
+        kept = self.handle.calls.get(hash_bytes(&self.ask, sizeof(ask_t)))
+        while kept is not None and memcmp(&kept.ask, &self.ask, sizeof(ask_t)) != 0:
+            kept = kept.next
+        return None if kept is None else kept.prepared
 
     cdef object keep(self, object prepared):
+        cdef Kept kept = Kept()
         if self.handle.calls is None:
             self.handle.calls = {}
         elif len(self.handle.calls) >= MOST_KEPT:
             self.handle.calls.clear()
-        self.handle.calls[PyBytes_FromStringAndSize(<char*> &self.ask, sizeof(ask_t))] = prepared
+        number = hash_bytes(&self.ask, sizeof(ask_t))
+        kept.ask, kept.prepared, kept.next = self.ask, prepared, self.handle.calls.get(number)
+        self.handle.calls[number] = kept
         return prepared
 
     cdef tuple lens(self, int at):
@@ -258,7 +279,7 @@ cdef void _note(void* context, const char* kind, const char* message) noexcept:
     (<list> context).append(message.decode(errors="replace") if message != NULL else "no reason given")
 
 
-cdef object _new_array(object like, const array_t* like_read, tuple lens, int kind, tuple order):
+cdef object new_array(object like, const array_t* like_read, tuple lens, int kind, tuple order):
     """An array of the library of `like`, on its device, of another type maybe: C order but for `order`."""
     cdef const DLPackExchangeAPI* api
     cdef DLManagedTensorVersioned* made = NULL
@@ -304,16 +325,11 @@ cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
     `before` and `behind` say which of the call's arrays it takes there beside the result.
     """
     cdef PyObject* data[MX_SLOTS + 1]
-    cdef array_t read
     cdef int i, count = len(before)
     cdef object memory
     if out is None:
-        y = _new_array(c.first, &c.array[0], p.lens, p.type, p.order)
-        if hasattr(y, "base_data"):
-            memory = y
-        else:
-            held = read_array(y, "y", &read)
-            memory = c._memory(&read, y if held is None else held)
+        y = new_array(c.first, &c.array[0], p.lens, p.type, p.order)
+        memory = c.memory_of(y)
     else:
         y, memory = out, c.memory[len(c.memory) - 1]
     for i in range(count):
@@ -330,11 +346,7 @@ cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
 cdef int add_bias(Call c, Prepared p, object y) except -1:
     """Add array 2 of a call to its result."""
     cdef PyObject* data[MX_SLOTS + 1]
-    cdef array_t read
-    cdef object memory = y
-    if not hasattr(y, "base_data"):
-        held = read_array(y, "y", &read)
-        memory = c._memory(&read, y if held is None else held)
+    memory = c.memory_of(y)
     data[0] = data[2] = <PyObject*> memory
     data[1] = <PyObject*> <object> c.memory[2]
     return c.call(p.bias, data, p.bias.default)
@@ -394,7 +406,7 @@ cdef list _numbers(Call c, int at, int count):
     return [c.ask.number[at + i] for i in range(count)]
 
 
-cdef tuple _order_of(Call c, int at):
+cdef tuple order_of(Call c, int at):
     """The order of the axes of a result like array `at`: None for C order, channels last where the array has it."""
     cdef array_t* a = &c.array[at]
     cdef int i
@@ -406,7 +418,7 @@ cdef tuple _order_of(Call c, int at):
     return 0, *range(2, a.rank), 1
 
 
-cdef object _described(int kind, object lens, tuple order):
+cdef object described(int kind, object lens, tuple order):
     """The descriptor of a new array."""
     strides, step = [0] * len(lens), 1
     for i in reversed(order or range(len(lens))):
@@ -418,7 +430,7 @@ cdef object _described(int kind, object lens, tuple order):
 cdef object _result_descriptor(Call c, object out, int at, int kind, object lens, tuple order):
     """The descriptor of the result: of `out`, array `at`, where that was given."""
     if out is None:
-        return _described(kind, lens, order)
+        return described(kind, lens, order)
     if c.lens(at) != tuple(lens) or c.array[at].type != kind:
         raise BadParmError("not the result's lengths and type", "out",
                            f"{c.lens(at)} {enums.TYPE_NAMES[c.array[at].type]}",
@@ -470,8 +482,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
         set_attribute(conv, "DETERMINISTIC", 1)
     kind = c.array[0].type
     if direction != 0:
-        lens, order = _numbers(c, 15, spatial + 2), _order_of(c, direction - 1)
-        result = _described(kind, lens, order)
+        lens, order = _numbers(c, 15, spatial + 2), order_of(c, direction - 1)
+        result = described(kind, lens, order)
         make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
         plan = make(first, second, conv, result)
     else:
@@ -481,7 +493,7 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
             if reach > room:
                 raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
                                    f"<= {room} along axis {2 + i}")
-        lens, order = conv.output_lens(first, second), _order_of(c, 0)
+        lens, order = conv.output_lens(first, second), order_of(c, 0)
         kind = 2 if kind == 3 else kind  # int8 sums are int32
         result = _result_descriptor(c, out, 3, kind, lens, order)
         if c.ask.type[2] >= 0:
@@ -613,7 +625,7 @@ cdef object _pool(int spatial, str mode, object x, object window, object stride,
                                  "uint64" if indices else None, "image" if indices else None, _numbers(c, 13, spatial),
                                  _numbers(c, END_PADS, spatial), c.ask.number[16],
                                  c.ask.number[18] if c.ask.number[17] else None)
-        lens, order = pool.output_lens(c.descriptor(0)), _order_of(c, 0)
+        lens, order = pool.output_lens(c.descriptor(0)), order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
         p = Prepared(c.handle.pooling_forward(pool, c.descriptor(0), y_desc, indices), lens, order)
         p.type = c.array[0].type
@@ -895,7 +907,7 @@ def log_softmax(x, axis=-1, *, out=None, handle=None):
 # Normalisations
 
 
-cdef object _image(object desc):
+cdef object image_of(object desc):
     """The descriptor of (n, c) or (n, c, w) with the axes of an image."""
     if len(desc.lens) > 3:
         return desc
@@ -942,7 +954,7 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
     if p is None:
         if c.array[0].rank != 4:
             raise BadParmError("array of another number of axes", "x", c.lens(0), "(n, c, h, w)")
-        order = _order_of(c, 0)
+        order = order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, c.lens(0), order)
         lrn = LRNDescriptor("cross", size, alpha, beta, k)
         p = Prepared(c.handle.lrn_forward(lrn, c.descriptor(0), y_desc), c.lens(0), order)
@@ -1004,7 +1016,7 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
 cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
     cdef Prepared p
     cdef int i, kind = -1
-    lens, order = c.lens(0), _order_of(c, 0)
+    lens, order = c.lens(0), order_of(c, 0)
     if not 2 <= len(lens) <= 5:
         raise BadParmError("array of another number of axes", "x", lens, "2 to 5")
     if (c.memory[3] is None) != (c.memory[4] is None) or c.memory[3] is None and not training:
@@ -1018,7 +1030,7 @@ cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
             raise BadParmError("parameters of several types", c.given[i], enums.TYPE_NAMES[c.array[i].type],
                                enums.TYPE_NAMES[kind])
         kind = c.array[i].type
-    x, y = _image(c.descriptor(0)), _image(_result_descriptor(c, out, 5, c.array[0].type, lens, order))
+    x, y = image_of(c.descriptor(0)), image_of(_result_descriptor(c, out, 5, c.array[0].type, lens, order))
     if kind < 0:
         kind = 6 if c.array[0].type == 6 else 1
     parameters = TensorDescriptor(kind, (1, lens[1], *(1,) * (len(x.lens) - 2)))
@@ -1031,11 +1043,11 @@ cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
         p.scalars[0] = c.ask.real[1]
     p.type = c.array[0].type
     p.fill = tuple([None if c.memory[i + 1] is not None else
-                    c.handle.upload(_filled(lens[1], 1 - i, kind)) for i in range(2)])
+                    c.handle.upload(filled(lens[1], 1 - i, kind)) for i in range(2)])
     c.keep(p)
     return p
 
 
-cdef object _filled(int64_t count, double value, int kind):
+cdef object filled(int64_t count, double value, int kind):
     """Memory of `count` equal elements."""
     return numpy.full(count, value, numpy.float64).astype(numpy_type(kind))

@@ -18,7 +18,7 @@ from miopyx.api._handle import Handle
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
-from ._layers cimport Layer, begin, chosen, decide, run_ours, settings
+from ._layers cimport Layer, begin, chosen, decide, run_ours, settings, theirs
 from ._layers import tf32
 
 cdef object _C = torch._C
@@ -52,15 +52,6 @@ cdef class Convolution(Layer):
         if self.prepared.bias is not None:
             add_bias(c, self.prepared, y)
         return y
-
-
-cdef dict _theirs = {}   # PyTorch's own kernels of the backward, by devices' types
-
-
-def prepare(backward):
-    """Take PyTorch's own kernels of the backward, by devices' types."""
-    _theirs.clear()
-    _theirs.update(backward)
 
 
 cdef str _text(Call c, int direction, int spatial, bint transposed):
@@ -140,7 +131,7 @@ def _theirs_forward(tuple args):
 
 
 def _theirs_backward(tuple args, list mask):
-    return _theirs[args[1].device.type].call_boxed(*args, mask)
+    return theirs("convolution_backward", (*args, mask))
 
 
 def convolution(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,

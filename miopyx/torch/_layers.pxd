@@ -23,4 +23,5 @@ cdef Call begin(int what, object first)
 cdef Layer decide(Call c, Layer layer, object theirs)
 cdef object run_ours(Call c, Layer layer)
 cdef bint chosen(object w) except -1
+cdef object theirs(str name, tuple args)
 cdef int64_t settings(Call c) except -1

@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 from .choice import Times
 
 class Layer:
@@ -15,6 +17,7 @@ class Layer:
 
 layers: list[Layer]
 
+def prepare(kernels: Mapping[tuple[str, str], object]) -> None: ...
 def forget() -> None: ...
 def choose(everything: bool) -> None: ...
 def enter() -> None: ...

@@ -56,8 +56,20 @@ layers = []
 cdef _Handle _handle = None   # of CPUs; `functional` keeps those of CUDA's devices
 cdef set _handles = set()     # that keep layers
 cdef bint _everything = True
+cdef dict _theirs = {}        # PyTorch's own kernels, by operators' names and devices' types
 cdef int64_t _choice = 0      # changes with each `choose`
 cdef dict _weights = {}       # without _everything: those that chosen models met, by address
+
+
+def prepare(kernels):
+    """Take PyTorch's own kernels, by operators' names and devices' types."""
+    _theirs.clear()
+    _theirs.update(kernels)
+
+
+cdef object theirs(str name, tuple args):
+    """Call PyTorch's own kernel; the first argument is its set of dispatch keys, the second one a tensor."""
+    return _theirs[name, args[1].device.type].call_boxed(*args)
 
 
 def choose(bint everything):
@@ -87,6 +99,8 @@ cdef bint chosen(object w) except -1:
     """Whether all is ours to decide, a chosen model runs, or met these weights: gradients come after a forward pass."""
     if _everything:
         return True
+    if w is None:
+        return mx_depth and mx_depth_of == _choice
     address = w.data_ptr()
     if address in _weights:
         return True

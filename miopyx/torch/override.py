@@ -13,9 +13,15 @@ from torch.utils.hooks import RemovableHandle
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
-from . import _convolution, _layers, _threads, choice
+from . import _batch_norm, _convolution, _layers, _threads, choice
 
-# Whose operators are taken: types of devices that this PyTorch was built for.
+# What is taken, by types of devices that this PyTorch was built for.
+_BOTH = {"convolution": _convolution.convolution, "convolution_backward": _convolution.convolution_backward,
+         "native_batch_norm": _batch_norm.native_batch_norm,
+         "native_batch_norm_backward": _batch_norm.native_batch_norm_backward}
+_CUDNN = {"cudnn_batch_norm": _batch_norm.cudnn_batch_norm,
+          "cudnn_batch_norm_backward": _batch_norm.cudnn_batch_norm_backward}
+OPERATORS = {"cpu": _BOTH, "cuda": {**_BOTH, **_CUDNN}}
 DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 _lock = threading.Lock()
@@ -39,7 +45,7 @@ class Enabled:
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
-    """Let PyTorch's convolutions, on CPUs and CUDA, take ours wherever that is faster, in all threads, until `disable`.
+    """Let PyTorch's convolutions and batch norms take ours wherever that is faster, in all threads, until `disable`.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
@@ -48,7 +54,7 @@ def enable(model: torch.nn.Module | None = None) -> Enabled:
     Parameters
     ----------
     model : torch.nn.Module, optional
-        Only convolutions of its forward passes and their gradients.  A compiled model is given as what `torch.compile`
+        Only those of its forward passes, and their gradients.  A compiled model is given as what `torch.compile`
         returned.
 
     Returns
@@ -83,16 +89,15 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
         if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
                                             torch.__version__, ">= 2.10")
-        _convolution.prepare({device: torch.library.get_kernel("aten::convolution_backward", device.upper())
-                              for device in DEVICES})
+        found = {(name, device): torch.library.get_kernel(f"aten::{name}", device.upper())
+                 for device in DEVICES for name in OPERATORS[device]}
+        _layers.prepare(found)
         library = torch.library.Library("aten", "IMPL")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # some keys have kernels already: that is the purpose
-                for device in DEVICES:
-                    key = device.upper()
-                    library.impl("convolution", _convolution.convolution, key)
-                    library.impl("convolution_backward", _convolution.convolution_backward, key, with_keyset=True)
+                for name, device in found:
+                    library.impl(name, OPERATORS[device][name], device.upper(), with_keyset=name != "convolution")
         except BaseException:
             library._destroy()
             raise

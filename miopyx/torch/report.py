@@ -19,7 +19,7 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>Convolutions by miopyx</title>
+<title>PyTorch by miopyx</title>
 <style>
 :root {{ color-scheme: light dark }}
 body {{ font: 14px system-ui, sans-serif; margin: 2em }}
@@ -29,7 +29,7 @@ th, td {{ padding: .2em .8em; text-align: right; border-bottom: 1px solid #8884 
 .ours td {{ background: #2a72 }}
 tr:last-child {{ font-weight: bold }}
 </style>
-<h1>Convolutions by miopyx</h1>
+<h1>PyTorch by miopyx</h1>
 <p>PyTorch {version}. Times are those of one call; what was gained is their difference times the runs.</p>
 <table>
 {rows}

@@ -2,10 +2,10 @@
 
     python tests/pytorch_tests.py FILE... [--measured] [--device cuda] [-k EXPRESSION] [--first SCRIPT] [--jobs N]
 
-FILE is a test file of PyTorch's source tree, of the version that is installed; they need expecttest.  Each runs twice, by
-pytest in a process of its own.  Every problem that miopyx can compute is given to it, whatever its time; `--measured`
-leaves the choice to times, as users have it.  `--first` is a script that runs before either, for what another version's
-tests miss.  `--jobs` needs pytest-xdist.
+FILE is a test file of PyTorch's source tree, of the version that is installed; they need expecttest.  Each runs twice,
+by pytest in a process of its own.  Every problem that miopyx can compute is given to it, whatever its time;
+`--measured` leaves the choice to times, as users have it.  `--first` is a script that runs before either, for what
+another version's tests miss.  `--jobs` needs pytest-xdist.
 
 Prints the counts of both sides, and each test that passes without and not with; the exit status is 1 if there are any.
 """
@@ -57,10 +57,7 @@ def run(path: Path, side: str, options: argparse.Namespace) -> tuple[dict[str, s
                                                       os.environ.get("PYTHONPATH", "")])}
         if options.first:
             environment["PYTORCH_TESTS_FIRST"] = str(options.first.resolve())
-        if options.device == "cpu":
-            environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cpu"
-        else:
-            environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = options.device
+        environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = options.device
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "pytorch_tests", "-p", "no:cacheprovider",
                    "--junitxml", str(report), "--tb=line", "-rN", "-c", os.devnull, "--rootdir", str(path.parent),
@@ -68,14 +65,13 @@ def run(path: Path, side: str, options: argparse.Namespace) -> tuple[dict[str, s
                    str(path.resolve())]
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         if not report.exists():
-            sys.exit(f"{path.name}, {side}: pytest ended with {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
+            sys.exit(f"{path.name}, {side}: pytest ended with {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}")
         outcomes = {}
         for case in ET.parse(report).iter("testcase"):
             kinds = {child.tag for child in case}
             outcomes[f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"] = (
                 "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed")
-        return outcomes, "\n".join(line for line in done.stdout.splitlines()[-6:]
-                                   if "problems were" in line or " in " in line)
+        return outcomes, "".join(line for line in done.stdout.splitlines() if "problems were" in line)
 
 
 def main() -> int:
@@ -94,7 +90,7 @@ def main() -> int:
             sides[side], closing = run(path, side, options)
             counts = collections.Counter(sides[side].values())
             print(f"{path.name}, {side}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} "
-                  f"skipped; {closing}", flush=True)
+                  f"skipped  {closing}", flush=True)
         plain, enabled = sides.values()
         for name in [name for name, outcome in plain.items() if outcome == "passed" and enabled.get(name) != "passed"]:
             print(f"  {enabled.get(name, 'gone')}: {name}")

@@ -158,6 +158,35 @@ def test_results_keep_their_layout(settled):
     assert [layer.ours for layer in _layers.layers] == [True, True]
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_formats_are_pytorchs(settled, axes):
+    """Results are channels last where PyTorch's are; what has gaps gives the bits of its copy."""
+    last = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d}[axes]
+    for size in ((6,) * axes, (1,) * axes):
+        for c in (1, 4):
+            x, w = torch.randn(2, c, *size), torch.randn(3, c, *(n // 3 or 1 for n in size))
+            for turned in range(4):
+                a = x.contiguous(memory_format=last) if turned & 1 else x
+                b = torch.empty_like(w, memory_format=last).copy_(w) if turned & 2 else w
+                found = []
+                for ours in (True, False):
+                    settled(ours)
+                    found.append(gradients(CONV[axes], a, b))
+                for got, want in zip(*found, strict=True):
+                    assert [s for s, n in zip(got.stride(), got.shape, strict=True) if n > 1] == [
+                        s for s, n in zip(want.stride(), want.shape, strict=True) if n > 1]
+    settled(True)
+    x, w = torch.randn(2, 4, *(7,) * axes, 2)[..., 0], torch.randn(6, 4, *(3,) * axes, 2)[..., 1]
+    found = []
+    for a, b in ((x, w), (x.contiguous(), w.contiguous())):
+        a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+        y = CONV[axes](a, b)
+        found.append((y, *torch.autograd.grad(y.square().sum(), (a, b))))
+    assert not x.is_contiguous()
+    for got, want in zip(*found, strict=True):
+        assert torch.equal(got, want)
+
+
 def test_only_what_is_wanted_is_computed(settled):
     settled(True)
     x, w, b = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3), torch.randn(3)

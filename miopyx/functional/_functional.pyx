@@ -467,7 +467,7 @@ cdef object _convolve(int spatial, bint transposed, object x, object w, object b
 
 
 cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out):
-    """Of (x, w, bias), (dy, w) or (dy, x), by direction; the lengths of a gradient are numbers of the call."""
+    """Of (x, w, bias), (dy, w) or (dy, x), by direction; numbers of it are a gradient's lengths, or y's order."""
     cdef Plan plan, add = None
     cdef Prepared p
     cdef int i
@@ -494,6 +494,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
                 raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
                                    f"<= {room} along axis {2 + i}")
         lens, order = conv.output_lens(first, second), order_of(c, 0)
+        if c.ask.number[15]:  # channels last, though x may be taken for C order
+            order = (0, *range(2, spatial + 2), 1)
         kind = 2 if kind == 3 else kind  # int8 sums are int32
         result = _result_descriptor(c, out, 3, kind, lens, order)
         if c.ask.type[2] >= 0:

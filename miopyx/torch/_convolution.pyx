@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.functional._functional cimport Call, Prepared, add_bias, axes, pads, prepare_convolution, run
+from miopyx.runtime._arrays cimport array_t
 
 import torch
 from miopyx import enums
@@ -134,18 +135,69 @@ def _theirs_backward(tuple args, list mask):
     return theirs("convolution_backward", (*args, mask))
 
 
+# PyTorch's kernels compute in channels last where x or w is that, else in C order, and copy what is otherwise.
+
+
+cdef bint _like_channels_last(const array_t* a) noexcept:
+    """Tensor.suggest_memory_format's rule: what may be both is C order."""
+    cdef int64_t least = 0
+    cdef int i, d
+    if not 4 <= a.rank <= 5 or a.step[1] == 0:
+        return False
+    for i in range(a.rank):
+        d = 1 if i == 0 else (a.rank - i if i < a.rank - 1 else 0)
+        if a.len[d] == 0 or a.step[d] < least or d == 0 and least == a.step[1]:
+            return False
+        least = a.step[d] * max(1, a.len[d])
+    return True
+
+
+cdef bint _is_dense(const array_t* a, bint last) noexcept:
+    cdef int64_t step = a.width
+    cdef int i, d
+    for i in range(a.rank):
+        if a.len[i] == 0:
+            return True
+    for i in range(a.rank):
+        d = a.rank - 1 - i if not last else (1 if i == 0 else (a.rank - i if i < a.rank - 1 else 0))
+        if a.len[d] > 1 and a.step[d] != step:
+            return False
+        step *= a.len[d]
+    return True
+
+
+cdef object _copied(Call c, bint last, tuple tensors):
+    """The arrays of a call in C order or channels last; None where they are that."""
+    cdef int i
+    for i in range(len(tensors)):
+        if not _is_dense(&c.array[i], last):
+            break
+    else:
+        return None
+    layout = torch.contiguous_format
+    if last:
+        layout = torch.channels_last if c.array[0].rank == 4 else torch.channels_last_3d
+    return [t.contiguous(memory_format=layout) for t in tensors]
+
+
 def convolution(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
                 int64_t groups):
     """aten::convolution."""
     cdef Call c
     cdef Layer layer
     cdef int spatial = len(stride)
+    cdef bint last
     args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
         if chosen(w):
             c = begin(FORWARD, x)
             c.take(x, "x")
             c.take(w, "w")
+            last = _like_channels_last(&c.array[0]) or _like_channels_last(&c.array[1])
+            copied = _copied(c, last, (x, w))
+            if copied is not None:
+                return convolution(*copied, *args[2:])
+            c.ask.number[15] = last
             c.take(bias, "bias", True)
             _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
             layer = c.known()
@@ -170,10 +222,10 @@ cdef object _gradient(int direction, tuple args):
         c = begin(BACKWARD + direction - 1, dy)
         c.take(dy, "dy")
         c.take(w if direction == 1 else x, "w" if direction == 1 else "x")
+        c.take(x if direction == 1 else w, "x" if direction == 1 else "w")  # its lengths are the result's
         _number(c, args[5], args[6], args[7], args[8], args[9], args[10], spatial)
-        result = x if direction == 1 else w
         for i in range(spatial + 2):
-            c.ask.number[15 + i] = result.size(i)
+            c.ask.number[15 + i] = c.array[2].len[i]
         layer = c.known()
         if layer is None:
             layer = decide(c, Convolution(direction, spatial, args[8]),
@@ -187,12 +239,27 @@ cdef object _gradient(int direction, tuple args):
     return None
 
 
+cdef object _in_one_format(dy, x, w):
+    cdef Call c
+    if dy.is_contiguous() and x.is_contiguous() and w.is_contiguous():
+        return dy, x, w
+    try:
+        c = begin(BACKWARD, dy)
+        c.take(dy, "dy")
+        c.take(x, "x")
+        c.take(w, "w")
+        last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
+        return _copied(c, last, (dy, x, w)) or (dy, x, w)
+    except MIOpenError:
+        return dy, x, w
+
+
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
                          list output_padding, int64_t groups, list mask):
     """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
     dx = dw = db = None
     if chosen(w):
-        dy = _own(dy)
+        dy, x, w = _in_one_format(dy, x, w)
         args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
         if mask[0]:
             dx = _gradient(1, args)

@@ -50,18 +50,14 @@
 #define WINDOW FOURS((TW - 1) * STEP_W + (S - 1) * TAP_W + 1)
 #define FLAT FOURS(S) /* between the filter's rows */
 
-/* `count` floats, a multiple of 4, four at once where `aligned`. */
-static inline __attribute__((always_inline)) void mx_take(
-    float *to, __local const float *from, const int count, const bool aligned)
-{
-#pragma unroll
-    for (int i = 0; i < count; i += 4)
-        if (aligned) {
-            const float4 four = *(__local const float4 *)(from + i);
-            to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
-        } else
-            to[i] = from[i], to[i + 1] = from[i + 1], to[i + 2] = from[i + 2], to[i + 3] = from[i + 3];
-}
+/* `count` floats, a multiple of 4, four at once where `aligned`; not a function, whose loop would not know its count. */
+#define TAKE(to, from, count, aligned)                                                                          \
+    for (int i = 0; i < (count); i += 4)                                                                        \
+        if (aligned) {                                                                                          \
+            const float4 four = *(__local const float4 *)((from) + i);                                          \
+            (to)[i] = four.x, (to)[i + 1] = four.y, (to)[i + 2] = four.z, (to)[i + 3] = four.w;                  \
+        } else                                                                                                  \
+            (to)[i] = (from)[i], (to)[i + 1] = (from)[i + 1], (to)[i + 2] = (from)[i + 2], (to)[i + 3] = (from)[i + 3]
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_large(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
@@ -136,13 +132,15 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
             if ((uint)(first + row) >= (uint)g.h)
                 continue;
             float in[WINDOW];
-            mx_take(in, image + row * g.pitch, WINDOW, TW * STEP_W % 4 == 0);
+#pragma unroll
+            TAKE(in, image + row * g.pitch, WINDOW, TW * STEP_W % 4 == 0);
 #pragma unroll
             for (int t = 0; t < TH; t++) {
                 const int tap = row - t * STEP_H;
                 if (tap >= 0 && tap <= (R - 1) * TAP_H && tap % TAP_H == 0) {
                     float taps[FLAT], sums[TW];
-                    mx_take(taps, weights + tap / TAP_H * FLAT, FLAT, true);
+#pragma unroll
+                    TAKE(taps, weights + tap / TAP_H * FLAT, FLAT, true);
 #pragma unroll
                     for (int s = 0; s < S; s++)
 #pragma unroll

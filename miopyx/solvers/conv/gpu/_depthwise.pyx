@@ -571,7 +571,7 @@ cdef class DepthwiseWrw(_Depthwise):
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
             if p.w.len[4] > SMALL_SIDE:
-                t.th, t.tw = 2, 1    # what registers have room for
+                t.th, t.tw = 1, 4    # what registers have room for
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:

@@ -14,7 +14,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, type_token,
+    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, terms_t,
+    type_token,
 )
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
@@ -382,6 +383,11 @@ cdef class _Depthwise(ConvSolver):
 
 
 cdef class _DepthwiseData(_Depthwise):
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        ConvSolver.cost_terms(self, dev, p, terms)
+        if self.shape(dev, p).large:
+            (<terms_t*> terms).columns = 0    # each pixel is read once, not for each tap
+
     cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """How many a work-group holds in local memory."""
         cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
@@ -420,6 +426,8 @@ cdef class _DepthwiseData(_Depthwise):
                 t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
+            if s.depthwise and p.w.len[4] > SMALL_SIDE and p.w.type != MX_FLOAT:
+                t.vec = min(4, s.widest)
         elif not s.depthwise:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
@@ -571,7 +579,8 @@ cdef class DepthwiseWrw(_Depthwise):
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
             if p.w.len[4] > SMALL_SIDE:
-                t.th, t.tw = 1, 4    # what registers have room for
+                # What registers have room for.
+                t.vec, t.th, t.tw = (min(2, s.widest) if p.w.type != MX_FLOAT else 1), 1, 4
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:

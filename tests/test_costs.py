@@ -319,12 +319,18 @@ def test_least_squares(rng):
     assert costs.least_squares(a, a @ wanted) == pytest.approx(wanted, abs=1e-9)
 
 
+def waits_for_times(choice):
+    """Large depthwise filters that others were timed on before `Depthwise...` took them."""
+    features = choice.measured.problem.features
+    return choice.solver.startswith("Depthwise") and features["s"] > 11 and choice.solver not in choice.measured.times
+
+
 def test_no_worse_than_the_index_was(tmp_path):
     """On all measured problems, and on layers that a table has not seen; the file that ships is this fit.
 
     The index of version 0.1, with its rules made for the first file's problems: 2220 right, 1.014 in the mean, at most
-    2.51.  On the others', grouped and of int8, patches and large depthwise filters, today's index: 624 of 838, 1.15,
-    6.38.
+    2.51.  On the others', grouped and of int8, patches and large depthwise filters, the index when they were timed: 624
+    of 838, 1.15, 6.38.
     """
     rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
@@ -335,19 +341,37 @@ def test_no_worse_than_the_index_was(tmp_path):
     judged = {"table": costs._choices(problems, costs._predicted(lines)), "unseen": costs._unseen(problems, {})}
     of_the_first = {id(problem) for problem in problems[:2345]}
     for way, choices in judged.items():
-        for of_first, number, right, mean, most in ((True, 2345, 2220, 1.014, 2.51), (False, 838, 624, 1.15, 6.38)):
-            found = [choice.regret for choice in choices if (id(choice.measured) in of_the_first) == of_first]
-            times = [regret for regret in found if regret is not None]
+        for of_first, number, right, mean, most in ((True, 2345, 2220, 1.014, 2.51), (False, 842, 624, 1.15, 6.38)):
+            found = [choice for choice in choices if (id(choice.measured) in of_the_first) == of_first]
+            times = [choice.regret for choice in found if choice.regret is not None]
+            waiting = sum(waits_for_times(choice) for choice in found)
             assert len(found) == number
             assert sum(regret == 1 for regret in times) > right, (way, of_first)
             assert np.mean(times) < mean
             assert max(times) < (most if way == "table" else 4)
-            assert number - len(times) < 15
+            assert waiting == (0 if of_first else 52)
+            assert number - len(times) - waiting < 15
     assert table.about.endswith(f", {len(problems)} problems")
     stored = [line.split() for line in shipped.read_text().splitlines()[2:-1]]
     assert [(line.solver, line.bits, line.fitted) for line in lines] == [
         (words[0], int(words[1]), int(words[3])) for words in stored]
     assert [line.spread for line in lines] == pytest.approx([float(words[2]) for words in stored], rel=0.02, abs=1e-3)
+
+
+def test_large_depthwise_filters_are_known(h200):
+    """Twelve times within a factor of 2, by 4 of which columns are wrong that no kernel reads; and ranks."""
+    table, known = _costs.of(h200.device), 0
+    for line in bz2.decompress(MODERN.read_bytes()).decode().splitlines():
+        row = json.loads(line)
+        if not row["solver"].startswith("Depthwise") or row["s"] <= 11:
+            continue
+        survey = Survey(h200, _key.parse_find_key(row["key"].encode()))
+        offer = next(offer for offer in survey.applicable() if offer.solver.name == row["solver"])
+        if tuple(row["config"]) == offer.solver.default_config(h200.device, survey.problem):
+            known += 1
+            assert 0.5 < table.predict(offer) / (row["time_ms"] * 1e3) < 2, row["key"]
+            assert _ranking.rank(survey)[0].solver.name == row["solver"], row["key"]
+    assert known == 12
 
 
 def test_who_ranks_where_a_table_lacks_a_solver(h200, give):

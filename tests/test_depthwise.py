@@ -47,6 +47,12 @@ SHAPES = {
     "tall 7x7": grouped_case(1, 8, 1, 1, (61, 7), (7, 7), (3, 3)),
     "tall 5x5 with dilation 2": grouped_case(1, 12, 1, 1, (90, 9), (5, 5), (4, 4), dilation=(2, 2)),
     "many images": grouped_case(40, 3, 1, 1, (6, 5)),
+    "31x31": grouped_case(2, 4, 1, 1, (33, 38), (31, 31), (15, 15)),
+    "13x13 of many images": grouped_case(21, 2, 1, 1, (9, 6), (13, 13), (6, 6)),
+    "13x14 with stride 2": grouped_case(2, 6, 1, 1, (31, 30), (13, 14), (6, 5), (2, 2)),
+    "15x13 with dilations": grouped_case(1, 6, 1, 1, (34, 42), (15, 13), (5, 18), dilation=(2, 3)),
+    "32 taps of a line": grouped_case(3, 6, 1, 1, (1, 90), (1, 32), (0, 7)),
+    "wide 12x12 of no pad": grouped_case(1, 2, 1, 1, (90, 140), (12, 12), (0, 0)),
 }
 
 
@@ -131,7 +137,7 @@ def test_local_memory_that_is_enough_without_rows_on_their_way(opencl_name, pret
 @pytest.mark.parametrize("direction", range(3))
 def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     """What a tap does not meet must not count, infinite filters and gradients included."""
-    names = ("3x3 of odd sizes", "3x3 with stride 2", "groups of 4")
+    names = ("3x3 of odd sizes", "3x3 with stride 2", "groups of 4", "13x13 of many images")
     every = [(name, layout) for name in names for layout in LAYOUTS[:2]]
     if gpu.device.info.runtime == "pocl":
         every = [every[rng.integers(len(every))]]
@@ -146,7 +152,7 @@ def test_what_is_refused(gpu):
 
     assert why(grouped_case(1, 1, 4, 4, (8, 8))) == "one group"
     assert why(grouped_case(1, 2, 64, 64, (8, 8))) == "many channels a group"
-    assert why(grouped_case(1, 4, 1, 1, (16, 16), (13, 13))) == "a large filter"
+    assert why(grouped_case(1, 4, 1, 1, (40, 40), (33, 33))) == "a large filter"
     assert why(grouped_case(1, 4, 1, 1, (70, 70), dilation=(17, 17))) == "a large stride or dilation"
     assert why(grouped_case(1, 4, 1, 1, (8, 8)), "float64") in ("data type", "device has no double precision")
     assert why(grouped_case(1, 4, 1, 1, (8, 8))) is None

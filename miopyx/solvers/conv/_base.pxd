@@ -15,6 +15,11 @@ cdef enum:
     GPU_TERMS = 4096       # on GPUs where a program has no totals, which take registers; tensor cores: LONGEST
 
 
+# What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
+# column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
+cdef struct terms_t:
+    double launch, images, products, x, w, y, columns, depth
+
 cdef enum:
     MOST_TERMS = 16
     INT_LIMIT = 0x7FFFFFFF

@@ -16,11 +16,6 @@ from miopyx.values._types cimport (
 
 from miopyx.errors import BadParmError
 
-# What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
-# column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
-cdef struct terms_t:
-    double launch, images, products, x, w, y, columns, depth
-
 cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
 
 cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)

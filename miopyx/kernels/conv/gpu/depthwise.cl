@@ -39,7 +39,7 @@
 #define TH 4
 #define TW 1
 #endif
-#ifndef R /* taps: rows; S: columns; up to 11 */
+#ifndef R /* taps: rows; S: columns; up to 32 */
 #define R 3
 #define S 3
 #endif
@@ -100,6 +100,9 @@
 #define DOWN (LOOP ? (BACKWARD ? 1 : STEP_H) : MOVE(TH, STEP_H))
 #define KEPT (ROWS > DOWN ? ROWS - DOWN : 0)
 #include "conv/gpu/depthwise.h"
+
+/* Rows of a filter are summed by themselves: fewer roundings a sum.  LOOP */
+#define BY_ROWS (DEPTHWISE && TAPS > 128)
 
 /* Filters that registers have room for. */
 #define HELD (DEPTHWISE && TAPS * VEC <= 40)
@@ -308,7 +311,13 @@ static inline __attribute__((always_inline)) void mx_strip(
 #endif
                 RAW_IN line[COLS];
                 mx_read(line, x + c * X_C, g, row, columns, inside, aligned);
-                float in[COLS][IN];
+                float in[COLS][IN], whole[TW][VEC];
+                if (BY_ROWS)
+#pragma unroll
+                    for (int u = 0; u < TW; u++)
+#pragma unroll
+                        for (int v = 0; v < VEC; v++)
+                            whole[u][v] = out[0][u][v], out[0][u][v] = 0;
 #pragma unroll
                 for (int j = 0; j < COLS; j++)
                     MX_JOIN(UNPACK_, IN)(in[j], line[j]);
@@ -327,6 +336,12 @@ static inline __attribute__((always_inline)) void mx_strip(
                                     out[0][u][v] = fma(in[(AT(u, s, STEP_W, TAP_W) - COL0) / UNIT][DEPTHWISE ? v : i],
                                                        tap[v], out[0][u][v]);
                     }
+                if (BY_ROWS)
+#pragma unroll
+                    for (int u = 0; u < TW; u++)
+#pragma unroll
+                        for (int v = 0; v < VEC; v++)
+                            out[0][u][v] += whole[u][v];
             }
 #elif CARRY
 #pragma unroll

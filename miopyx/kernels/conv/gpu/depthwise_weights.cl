@@ -29,7 +29,7 @@
 #define TH 4
 #define TW 1
 #endif
-#ifndef R /* taps: rows; S: columns; up to 11 */
+#ifndef R /* taps: rows; S: columns; up to 32 */
 #define R 3
 #define S 3
 #endif

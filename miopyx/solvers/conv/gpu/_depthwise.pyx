@@ -14,13 +14,17 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, type_token,
+    DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, terms_t,
+    type_token,
 )
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
 cdef enum:
     GROUP = 256            # work-items of a work-group
-    SIDE_LIMIT = 11        # of a filter
+    SIDE_LIMIT = 32        # of a filter
+    SMALL_SIDE = 11        # larger filters have pixels in local memory, where rows are contiguous
+    LARGE_ACROSS = 16      # tiles of a work-group side by side then, at most
+    LARGE_SUMS = 64        # of a work-item
     CHANNELS_LIMIT = 32    # of a group
     COLUMNS_LIMIT = 64     # of x that a work-item holds of a row
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
@@ -55,6 +59,15 @@ cdef extern from "miopyx/kernels/conv/gpu/depthwise_args.h" nogil:
         int x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w
         int w_g, w_o, w_i, w_r, w_s
         mx_divisor by_lanes, by_across, by_down
+    ctypedef struct mx_depthwise_large:
+        int images, channels
+        int across, down, together
+        int wide, high
+        int rows, pitch
+        int h, w, p, q, first_h, first_w
+        int x_n, x_c, x_h, y_n, y_c, y_h
+        int w_k, w_r, w_s, w_first
+        mx_divisor by_pitch, by_rows, by_across, by_together
 
 # A problem as the kernels see it: x is read and y written, or for backward weights read too.
 cdef struct shape_t:
@@ -63,6 +76,7 @@ cdef struct shape_t:
     int64_t inputs, outputs        # channels of a group
     bint last, depthwise, loop
     bint rolls                     # strips may be walked row by row
+    bint large                     # conv/gpu/depthwise_large.cl
     int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
 
@@ -97,6 +111,8 @@ cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
     s.last = channels_contiguous(s.x) and channels_contiguous(s.y) and not (
         rows_contiguous(s.x) and rows_contiguous(s.y) and s.x.len[1] == 1)
     s.loop = p.w.len[3] * p.w.len[4] > UNROLLED
+    s.large = (s.depthwise and not s.last and max(p.w.len[3], p.w.len[4]) > SMALL_SIDE
+               and p.direction != MX_BACKWARD_WEIGHTS and (not backward or (p.step[1] == 1 and p.step[2] == 1)))
     s.per = 1 if s.last or p.w.type == MX_FLOAT else 2
     s.rolls = _may_roll(p, &s)
     if s.depthwise:
@@ -215,6 +231,49 @@ cdef void _set_strips(
     g.by_lanes, g.by_across, g.by_down = divisor(lanes), divisor(g.across), divisor(g.down)
 
 
+cdef int64_t _window(const mx_conv_problem* p, int64_t tw) noexcept nogil:
+    """Columns of x that a tile reads, as conv/gpu/depthwise_large.cl has them."""
+    return up((tw - 1) * p.step[2] + (p.w.len[4] - 1) * p.dilation[2] + 1, 4)
+
+
+cdef mx_depthwise_large _large(Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
+    """The operands: as many tiles in a work-group as it and local memory have room for; none `together` for none."""
+    cdef mx_depthwise_large g
+    cdef bint backward = p.direction == MX_BACKWARD_DATA
+    cdef int64_t tall = (p.w.len[3] - 1) * p.dilation[1], long_ = (p.w.len[4] - 1) * p.dilation[2]
+    cdef int64_t columns = ceil_div(s.y.len[4], t.tw), lines = ceil_div(s.y.len[3], t.th), fitting
+    cdef int64_t room = dev.local_mem // 4 - p.w.len[3] * up(p.w.len[4], 4) - 4
+    memset(&g, 0, sizeof(g))
+    g.images, g.channels = <int> s.y.len[0], <int> s.y.len[1]
+    g.h, g.w, g.p, g.q = <int> s.x.len[3], <int> s.x.len[4], <int> s.y.len[3], <int> s.y.len[4]
+    g.x_n, g.x_c, g.x_h = <int> stride_of(s.x, 0), <int> stride_of(s.x, 1), <int> stride_of(s.x, 3)
+    g.y_n, g.y_c, g.y_h = <int> stride_of(s.y, 0), <int> stride_of(s.y, 1), <int> stride_of(s.y, 3)
+    g.w_k, g.w_r, g.w_s = <int> p.w.stride[0], <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4)
+    g.first_h, g.first_w = -<int> p.pad[1], -<int> p.pad[2]
+    if backward:
+        g.w_first = <int> ((p.w.len[3] - 1) * g.w_r + (p.w.len[4] - 1) * g.w_s)
+        g.w_r, g.w_s = -g.w_r, -g.w_s
+        g.first_h, g.first_w = <int> (p.pad[1] - tall), <int> (p.pad[2] - long_)
+    g.wide = <int> ceil_div(columns, LARGE_ACROSS)
+    g.high = <int> ceil_div(lines, GROUP // ceil_div(columns, g.wide))
+    while True:
+        g.across, g.down = <int> ceil_div(columns, g.wide), <int> ceil_div(lines, g.high)
+        g.pitch = <int> up((g.across - 1) * t.tw * p.step[2] + _window(p, t.tw), 4)
+        g.rows = <int> min((g.down * t.th - 1) * p.step[1] + tall + 1, g.h)
+        fitting = room // (g.pitch * g.rows)
+        if fitting > 0 or (g.across == 1 and g.down == 1):
+            break
+        if g.down > 1:
+            g.high = <int> ceil_div(lines, g.down - 1)
+        else:
+            g.wide = <int> ceil_div(columns, g.across - 1)
+    g.together = <int> min(min(g.images, fitting), GROUP // (g.across * g.down))
+    if g.together:
+        g.by_pitch, g.by_rows = divisor(g.pitch), divisor(g.rows)
+        g.by_across, g.by_together = divisor(g.across), divisor(g.together)
+    return g
+
+
 cdef class _Depthwise(ConvSolver):
     def __cinit__(self):
         self.algorithm = DIRECT
@@ -324,6 +383,11 @@ cdef class _Depthwise(ConvSolver):
 
 
 cdef class _DepthwiseData(_Depthwise):
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        ConvSolver.cost_terms(self, dev, p, terms)
+        if self.shape(dev, p).large:
+            (<terms_t*> terms).columns = 0    # each pixel is read once, not for each tap
+
     cdef int64_t weights(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """How many a work-group holds in local memory."""
         cdef int64_t taps = p.w.len[3] * p.w.len[4], count = 256
@@ -337,6 +401,8 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), rows
+        if s.large:
+            return t.vec == 1 and t.th * t.tw <= LARGE_SUMS and _window(p, t.tw) <= COLUMNS_LIMIT
         if t.vec > s.widest or t.th * t.tw * t.vec > 128 or columns > COLUMNS_LIMIT:
             return False
         if p.direction == MX_BACKWARD_DATA and (t.tw % p.step[2] != 0 or (t.th % p.step[1] != 0 and not s.loop)):
@@ -351,13 +417,17 @@ cdef class _DepthwiseData(_Depthwise):
         cdef bint backward = p.direction == MX_BACKWARD_DATA, small
         # What was fastest, see docs/h200/groups.md.
         t.vec = min(4, s.widest)
-        if s.rolls:
+        if s.large:
+            t.vec, t.th, t.tw = 1, 4, 4
+        elif s.rolls:
             small = p.w.len[3] * p.w.len[4] <= 9
             t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
             if _sevens(p, s) and (s.y.len[4] <= NARROW or not small):
                 t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
+            if s.depthwise and p.w.len[4] > SMALL_SIDE and p.w.type != MX_FLOAT:
+                t.vec = min(4, s.widest)
         elif not s.depthwise:
             t.vec = s.widest
             t.th, t.tw = (2, 2) if t.vec == 8 else (4, 4) if s.last else (4, 2)
@@ -366,7 +436,7 @@ cdef class _DepthwiseData(_Depthwise):
         else:
             t.th, t.tw = (8 if p.w.len[3] <= 3 else 4), 2
         t.inputs = self.inputs_of(s, t.vec)
-        if backward:
+        if backward and not s.large:
             t.tw = up(t.tw, p.step[2])
             if not s.loop:
                 t.th = up(t.th, p.step[1])
@@ -384,9 +454,30 @@ cdef class _DepthwiseData(_Depthwise):
         self.set_group(p, s, &t)
         return t
 
+    cdef bint has_room(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        if s.large:
+            return _large(dev, p, s, t).together > 0
+        return _Depthwise.has_room(self, dev, p, s, t)
+
+    cdef Solution large_steps(self, Device dev, const mx_conv_problem* p, const shape_t* s, const tile_t* t):
+        cdef mx_depthwise_large g = _large(dev, p, s, t)
+        cdef bint backward = p.direction == MX_BACKWARD_DATA
+        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, group = up(g.across * g.down * g.together, 32)
+        spec = KernelSpec(
+            "conv/gpu/depthwise_large.cl", "conv_depthwise_large", X_TYPE=type_token(p.w.type), TH=t.th, TW=t.tw,
+            R=p.w.len[3], S=p.w.len[4], STEP_H=p.step[1], STEP_W=p.step[2], TAP_H=p.dilation[1], TAP_W=p.dilation[2],
+            PIXELS=g.together * g.rows * g.pitch, GROUP=group)
+        args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
+                Arg.slot_of(SLOT_X if backward else SLOT_Y, size),
+                struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
+        groups = g.wide * g.high * g.channels * ceil_div(g.images, g.together)
+        return Solution([Step(spec, args, (groups * group,), (group,))])
+
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = self.shape(dev, p)
         cdef tile_t t = self.tile(p, &s, config)
+        if s.large:
+            return self.large_steps(dev, p, &s, &t)
         cdef mx_depthwise g
         cdef bint backward = p.direction == MX_BACKWARD_DATA, carries
         cdef int64_t taps = p.w.len[3] * p.w.len[4], lanes, blocks
@@ -487,6 +578,9 @@ cdef class DepthwiseWrw(_Depthwise):
             t.th, t.tw = 2, 2
         elif s.loop:
             t.vec, t.th, t.tw = 1, (4 if s.last else 8), (2 if s.last else 1)
+            if p.w.len[4] > SMALL_SIDE:
+                # What registers have room for.
+                t.vec, t.th, t.tw = (min(2, s.widest) if p.w.type != MX_FLOAT else 1), 1, 4
         elif s.last:
             t.vec, t.th, t.tw = (t.vec if p.w.len[4] <= 3 else min(2, s.widest)), 2, 4
         else:

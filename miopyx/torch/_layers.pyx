@@ -6,11 +6,15 @@ An operator's file says how its problems are named, prepared and computed: `Laye
 import weakref
 from functools import partial
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from miopyx.engine._handle cimport Handle as _Handle
-from miopyx.functional._functional cimport Call, new_call
+from miopyx.engine._plan cimport Plan
+from miopyx.functional._functional cimport Call, new_array, new_call
 from miopyx.runtime._arrays cimport DL_CUDA
+from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 import torch
 from miopyx.api._handle import Handle
@@ -48,6 +52,43 @@ cdef class Layer:
     def gained(self):
         """Milliseconds that its runs took less than PyTorch's would have."""
         return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
+
+
+cdef class Planned(Layer):
+    """What one plan computes.  `prepare` says by `use` what its buffers are."""
+
+    cdef int use(self, Plan plan, object slots, object results) except -1:
+        """Take a plan: where each buffer's memory comes from, and what the results are."""
+        cdef int i
+        self.plan, self.results = plan, tuple(results)
+        for i in range(len(slots)):
+            self.slot[i] = slots[i]
+        memcpy(self.scalars, plan.default, sizeof(self.scalars))
+        self.quiet = plan.handle.device.is_cpu
+        return 0
+
+    cdef object compute(self, Call c):
+        cdef PyObject* data[MX_SLOTS + 1]
+        cdef double scalars[MX_SCALARS]
+        cdef int i, at
+        made, memory = [], []
+        for lens, kind, order in self.results:
+            y = new_array(c.first, &c.array[0], lens, kind, order)
+            made.append(y)
+            memory.append(c.memory_of(y))
+        for i in range(self.plan.count):
+            at = self.slot[i]
+            if at < RESULT:
+                data[i] = c.memory(at)
+            elif at < CONSTANT:
+                data[i] = <PyObject*> <object> memory[at - RESULT]
+            else:
+                data[i] = <PyObject*> (<object> self.constants[at - CONSTANT] if at < NOTHING else None)
+        memcpy(scalars, self.scalars, sizeof(scalars))
+        if self.moves:
+            scalars[0] = c.factor
+        c.call(self.plan, data, scalars)
+        return made[0] if len(made) == 1 else tuple(made)
 
 
 # In the order in which they were met.
@@ -194,3 +235,39 @@ cdef Layer decide(Call c, Layer layer, object theirs):
 
 cdef object run_ours(Call c, Layer layer):
     return call(layer._run, c) if layer.quiet else layer.compute(c)
+
+
+cdef object run_chosen(Call c, Layer layer):
+    """Run a problem that was decided on where it is ours; None where it is PyTorch's."""
+    if layer is None:
+        return None
+    layer.runs += 1
+    return run_ours(c, layer) if layer.ours else None
+
+
+cdef object always(Call c, Layer layer):
+    """Run a problem that is ours whatever it takes."""
+    cdef Layer found = c.known()
+    if found is None:
+        found = layer
+        found.prepare(c)
+        c.keep(found)
+    return run_ours(c, found)
+
+
+cdef object own(t):
+    """A tensor with elements of its own, where some were expanded, as gradients of sums are."""
+    return t.contiguous() if t is not None and 0 in t.stride() else t
+
+
+cdef object dense(t):
+    """A tensor with nothing between its elements, in the order that `torch.empty_like` gives."""
+    if t.is_contiguous():
+        return t
+    like = torch.empty_like(t)
+    return t if like.stride() == t.stride() else like.copy_(t)
+
+
+cdef object alike(t, first):
+    """A tensor in the memory's order of a dense one."""
+    return t if t.stride() == first.stride() or t.shape != first.shape else torch.empty_like(first).copy_(t)

@@ -28,7 +28,7 @@ cdef class Activation(Planned):
     def __init__(self, int direction):
         self.direction = direction
 
-    cdef int prepare(self, Call c) except -1:
+    cdef int describe(self, Call c) except -1:
         cdef int i
         cdef int64_t count = 1
         activation = ActivationDescriptor(c.ask.number[0], c.ask.real[0], c.ask.real[1], c.ask.real[2])
@@ -78,7 +78,7 @@ cdef class ResponseNorm(Planned):
     def __init__(self, int direction):
         self.direction = direction
 
-    cdef int prepare(self, Call c) except -1:
+    cdef int describe(self, Call c) except -1:
         cdef int i, kind = c.array[0].type, of_scale = MX_DOUBLE if kind == MX_DOUBLE else MX_FLOAT
         c.require_rank(0, 4)
         lrn = LRNDescriptor("cross", c.ask.number[0], c.ask.real[0], c.ask.real[1], c.ask.real[2])

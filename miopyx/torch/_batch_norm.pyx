@@ -42,7 +42,7 @@ cdef class BatchNorm(Planned):
         return (f"bnorm-{'FTB'[self.kind - INFERENCE]}-{enums.TYPE_NAMES[c.array[0].type]}-"
                 f"{'x'.join([str(n) for n in c.lens(0)])}:{strides}-{given}-r{c.ask.number[0]}")
 
-    cdef int prepare(self, Call c) except -1:
+    cdef int describe(self, Call c) except -1:
         cdef int i, first = 2 if self.kind == GRADIENTS else 1   # of the parameters among the call's arrays
         cdef int kind = DOUBLE if c.array[0].type == DOUBLE else FLOAT
         lens, order = c.lens(0), order_of(c, 0)
@@ -209,11 +209,13 @@ def cudnn_batch_norm_backward(keys, x, dy, w, mean, var, saved_mean, saved_inver
 
 def training(x, w, b, mean, var, double momentum, double epsilon):
     """miopyx::batch_norm_training."""
-    cdef Call c = _call(ALWAYS + 1, TRAINING, own(x), w, b, mean, var, epsilon)
+    cdef Call c = _call(ALWAYS + 1, TRAINING, own(x), w, b, mean, var, epsilon), trial = None
     if (mean is None) != (var is None):
         raise BadParmError("one of two", "running_mean, running_var", None, "both or neither")
     c.factor = momentum
-    return always(c, BatchNorm(TRAINING))
+    if mean is not None and c.known() is None:
+        trial = _call(ALWAYS + 1, TRAINING, c.first, w, b, mean.clone(), var.clone(), epsilon)
+    return always(c, BatchNorm(TRAINING), trial)
 
 
 def inference(x, w, b, mean, var, double epsilon):

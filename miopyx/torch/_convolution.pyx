@@ -3,7 +3,6 @@
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
-import time
 from functools import partial
 
 from libc.stdint cimport int64_t
@@ -15,17 +14,17 @@ from miopyx.runtime._arrays cimport array_t
 import torch
 from miopyx import enums
 from miopyx.api._convolution import miopenConvolutionBackwardBias
-from miopyx.api._handle import Handle
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
-from ._layers cimport Layer, always, begin, chosen, decide, own, run_chosen, settings, theirs
+from ._layers cimport Layer, always, begin, chosen, decide, host, least_time, own, run_chosen, settings, theirs
 from ._layers import tf32
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
     BACKWARD = 101         # data; weights are the next one
     ALWAYS = 103           # the three directions of what is ours whatever it takes
+    SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
 
 
 cdef class Convolution(Layer):
@@ -42,7 +41,22 @@ cdef class Convolution(Layer):
         return _text(c, self.direction, self.spatial, self.transposed)
 
     cdef int prepare(self, Call c) except -1:
-        self.prepared = _fastest(c, self.direction, self.spatial, self.transposed)
+        cdef _Handle device
+        cdef Prepared before
+        cdef double least
+        before = self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+        device = c.handle
+        if device.device.is_cpu and _products(c, self.direction) <= SMALL:
+            least = least_time(self, c)
+            c.handle = host()
+            try:
+                self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+                if least_time(self, c) >= least:
+                    self.prepared = before
+            except MIOpenError:
+                self.prepared = before
+            finally:
+                c.handle = device
         self.quiet = self.prepared.plan.handle.device.is_cpu
         return 0
 
@@ -67,45 +81,13 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
             f"p{number[1]}-l{number[2]}-{added}g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
 
 
-cdef enum:
-    SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
-    TURNS = 4              # the first one is not counted
-
-cdef object _host = None
-
-
-cdef Prepared _fastest(Call c, int direction, int spatial, bint transposed):
-    """Prepare a problem on the OpenCL CPU, or on the host path where a small one is faster there."""
-    global _host
-    cdef Prepared p = prepare_convolution(c, direction, spatial, transposed, None), other
-    cdef _Handle device = c.handle
-    cdef double products = 1, least, least_other
+cdef double _products(Call c, int direction) noexcept:
+    cdef double found = 1
     cdef int i
     for i in range(c.array[0].rank):
-        products *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
+        found *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
             c.array[1].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
-    if not device.device.is_cpu or products > SMALL:
-        return p
-    if _host is None:
-        _host = Handle("host")
-    c.handle = _host
-    try:
-        other = prepare_convolution(c, direction, spatial, transposed, None)
-    except MIOpenError:
-        return p
-    finally:
-        c.handle = device
-    least, least_other = _least_time(c, p), _least_time(c, other)
-    return other if least_other < least else p
-
-
-cdef double _least_time(Call c, Prepared p) except -1:
-    found = []
-    for _ in range(TURNS):
-        began = time.perf_counter()
-        run(c, p, None, (0, 1))
-        found.append(time.perf_counter() - began)
-    return min(found[1:])
+    return found
 
 
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,

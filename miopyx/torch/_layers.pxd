@@ -34,6 +34,7 @@ cdef class Planned(Layer):
     cdef double scalars[MX_SCALARS]
     cdef bint moves              # the first scalar is the call's factor
 
+    cdef int describe(self, Call c) except -1
     cdef int use(self, Plan plan, object slots, object results) except -1
 
 
@@ -41,7 +42,9 @@ cdef Call begin(int what, object first)
 cdef Layer decide(Call c, Layer layer, object theirs)
 cdef object run_ours(Call c, Layer layer)
 cdef object run_chosen(Call c, Layer layer)
-cdef object always(Call c, Layer layer)
+cdef object always(Call c, Layer layer, Call trial=*)
+cdef _Handle host()
+cdef double least_time(Layer layer, Call c) except -1
 cdef object own(t)
 cdef bint chosen(object w) except -1
 cdef object theirs(str name, tuple args)

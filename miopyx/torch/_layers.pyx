@@ -3,6 +3,7 @@
 An operator's file says how its problems are named, prepared and computed: `Layer` is what it fills in.
 """
 
+import time
 import weakref
 from functools import partial
 
@@ -54,8 +55,36 @@ cdef class Layer:
         return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
 
 
+cdef enum:
+    SMALL = 1 << 16        # elements of an array that the host path is tried on: a launch of OpenCL takes longer
+    TURNS = 4              # the first one is not counted
+
+
 cdef class Planned(Layer):
-    """What one plan computes.  `prepare` says by `use` what its buffers are."""
+    """What one plan computes.  `describe` makes it for the call's handle, and says by `use` what its buffers are."""
+
+    cdef int describe(self, Call c) except -1:
+        raise NotImplementedError
+
+    cdef int prepare(self, Call c) except -1:
+        """Make the plan, on the host path where that is faster for a few elements."""
+        cdef _Handle device
+        cdef double least
+        self.describe(c)
+        device = c.handle
+        if device.device.is_cpu and c.array[0].bytes <= SMALL * c.array[0].width:
+            before, least = (self.plan, self.constants), least_time(self, c)
+            c.handle = host()
+            try:
+                self.describe(c)
+                if least_time(self, c) >= least:
+                    self.plan, self.constants = before
+            except MIOpenError:
+                self.plan, self.constants = before
+            finally:
+                c.handle = device
+        self.quiet = self.plan.handle.device.is_cpu
+        return 0
 
     cdef int use(self, Plan plan, object slots, object results) except -1:
         """Take a plan: where each buffer's memory comes from, and what the results are."""
@@ -64,7 +93,6 @@ cdef class Planned(Layer):
         for i in range(len(slots)):
             self.slot[i] = slots[i]
         memcpy(self.scalars, plan.default, sizeof(self.scalars))
-        self.quiet = plan.handle.device.is_cpu
         return 0
 
     cdef object compute(self, Call c):
@@ -245,14 +273,34 @@ cdef object run_chosen(Call c, Layer layer):
     return run_ours(c, layer) if layer.ours else None
 
 
-cdef object always(Call c, Layer layer):
-    """Run a problem that is ours whatever it takes."""
+cdef object always(Call c, Layer layer, Call trial=None):
+    """Run a problem that is ours whatever it takes; it is tried on `trial`, where its arrays must not change."""
     cdef Layer found = c.known()
     if found is None:
         found = layer
-        found.prepare(c)
+        found.prepare(c if trial is None else trial)
         c.keep(found)
     return run_ours(c, found)
+
+
+cdef _Handle _host_handle = None
+
+
+cdef _Handle host():
+    """The handle of the host path."""
+    global _host_handle
+    if _host_handle is None or not _host_handle.is_usable():
+        _host_handle = Handle("host")
+    return _host_handle
+
+
+cdef double least_time(Layer layer, Call c) except -1:
+    found = []
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        layer.compute(c)
+        found.append(time.perf_counter() - began)
+    return min(found[1:])
 
 
 cdef object own(t):

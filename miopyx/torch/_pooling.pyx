@@ -56,7 +56,7 @@ cdef class Pooling(Planned):
                 f"{'x'.join([str(n) for n in c.lens(0)])}:{strides}{size}-w{number[0]}-u{number[1]}-p{number[2]}-"
                 f"c{c.ask.number[CEIL]}{divisor}")
 
-    cdef int prepare(self, Call c) except -1:
+    cdef int describe(self, Call c) except -1:
         cdef int spatial = c.ask.number[SPATIAL], mode = c.ask.number[MODE]
         cdef int kind = c.array[0].type
         if not 1 <= spatial <= 3:

@@ -33,7 +33,7 @@ cdef class Softmax(Planned):
                 f"{enums.TYPE_NAMES[c.array[0].type]}-{'x'.join([str(n) for n in c.lens(0)])}:{strides}-"
                 f"a{c.ask.number[0]}")
 
-    cdef int prepare(self, Call c) except -1:
+    cdef int describe(self, Call c) except -1:
         cdef int axis = c.ask.number[0], kind = c.array[0].type
         lens, order = c.lens(0), memory_order(c, 0)
         algorithm = "log" if c.ask.number[1] else "accurate"

@@ -1,4 +1,7 @@
 from typing import final
 
+from miopyx.errors import BadParmError
+
+class FreedError(BadParmError): ...
 @final
 class Memory: ...

@@ -23,6 +23,11 @@ from miopyx.errors import BadParmError
 
 cnp.import_array()
 
+
+class FreedError(BadParmError):
+    """An array has no memory any more, which other libraries may not look for before they read it."""
+
+
 cdef extern from "Python.h":
     PyObject* Py_TYPE(object value)
 
@@ -207,7 +212,7 @@ cdef int _read_tensor(const DLTensor* t, object data, str name, array_t* a) exce
         raise BadParmError("an array without a shape", name, type(data).__name__, "lengths")
     _measure(a, name, t.shape, t.strides, a.width)
     if t.data == NULL and a.bytes:
-        raise BadParmError("an array without memory", name, type(data).__name__, "one whose storage was not freed")
+        raise FreedError("an array without memory", name, type(data).__name__, "one whose storage was not freed")
     return 0
 
 

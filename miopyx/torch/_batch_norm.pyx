@@ -9,6 +9,7 @@ import torch
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
+from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
     CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs,
@@ -119,13 +120,15 @@ cdef object _forward(str name, object keys, object x, object w, object b, object
         c.factor = momentum
         layer = c.known()
         if layer is None:
-            if training and mean is not None:  # measuring must not move them
-                mean, var = mean.clone(), var.clone()
+            if training:  # measuring must not move them
+                mean, var = (t if t is None else t.clone() for t in (mean, var))
             trial = _call(kind, kind, x, w, b, mean, var, epsilon)
             trial.factor = momentum
             layer = decide(trial, BatchNorm(kind),
                            partial(_theirs, name, keys, x, w, b, mean, var, training, momentum, epsilon))
         return run_chosen(c, layer)
+    except FreedError:
+        raise
     except MIOpenError:
         return None
 
@@ -179,6 +182,8 @@ cdef object _backward(str name, tuple args, object x, object dy, object w, objec
         if layer is None:
             layer = decide(c, BatchNorm(GRADIENTS), partial(theirs, name, args))
         return run_chosen(c, layer)
+    except FreedError:
+        raise
     except MIOpenError:
         return None
 

@@ -16,6 +16,7 @@ from miopyx import enums
 from miopyx.api._convolution import miopenConvolutionBackwardBias
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
+from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport Layer, always, begin, chosen, decide, host, least_time, own, run_chosen, settings, theirs
 from ._layers import tf32
@@ -75,7 +76,7 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
         strides = "x".join([str(s) for s in c.strides(i)]) if not c.array[i].contiguous else "packed"
         sides.append("x".join([str(n) for n in c.lens(i)]) + ":" + strides)
     number = ["x".join([str(c.ask.number[at + i]) for i in range(spatial)]) for at in (0, 3, 6, 9)]
-    added = f"o{number[3]}-" if transposed else ""
+    added = f"o{number[3]}-" if transposed or any([c.ask.number[9 + i] for i in range(spatial)]) else ""
     kind = enums.TYPE_NAMES[c.array[0].type]
     return (f"conv{'-transposed' if transposed else ''}-{'FBW'[direction]}-{kind}-{'-'.join(sides)}-u{number[0]}-"
             f"p{number[1]}-l{number[2]}-{added}g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
@@ -92,11 +93,12 @@ cdef double _products(Call c, int direction) noexcept:
 
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
                  int64_t groups, int spatial) except -1:
+    if not 1 <= spatial <= 3:
+        raise BadParmError("another number of spatial axes", "stride", stride, "1 to 3")
     axes(&c.ask, 0, stride, spatial, "stride")
     pads(c, 3, padding, spatial)
     axes(&c.ask, 6, dilation, spatial, "dilation")
-    if transposed:
-        axes(&c.ask, 9, output_padding, spatial, "output_padding")
+    axes(&c.ask, 9, output_padding, spatial, "output_padding")
     c.ask.number[12], c.ask.number[13], c.ask.number[14] = groups, spatial, transposed
     c.ask.number[20] = settings(c)
     return 0
@@ -196,6 +198,8 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
             y = run_chosen(c, layer)
             if y is not None:
                 return y
+    except FreedError:
+        raise
     except MIOpenError:  # no plain memory of a type that we compute with
         pass
     return _theirs_forward(args)
@@ -220,6 +224,8 @@ cdef object _gradient(int direction, tuple args):
             layer = decide(c, Convolution(direction, spatial, args[8]),
                            partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
         return run_chosen(c, layer)
+    except FreedError:
+        raise
     except MIOpenError:
         return None
 
@@ -235,6 +241,8 @@ cdef object _in_one_format(dy, x, w):
         c.take(w, "w")
         last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
         return (dy, x, w) if _are_dense(c, last) else _copied(c, last, (dy, x, w))
+    except FreedError:
+        raise
     except MIOpenError:
         return dy, x, w
 

@@ -9,6 +9,7 @@ import torch
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport RESULT, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs
 
@@ -143,6 +144,8 @@ cdef object _average(str name, tuple args, x, list window, list stride, list pad
             y = run_chosen(c, layer)
             if y is not None:
                 return y
+    except FreedError:
+        raise
     except MIOpenError:
         pass
     return theirs(name, args)
@@ -164,6 +167,8 @@ cdef object _average_gradient(str name, tuple args, dy, x, list window, list str
             dx = run_chosen(c, layer)
             if dx is not None:
                 return dx
+    except FreedError:
+        raise
     except MIOpenError:
         pass
     return theirs(name, args)

@@ -8,6 +8,7 @@ from miopyx.functional._functional cimport Call, along, described, memory_order
 
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenError
+from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
     RESULT, Planned, alike, always, begin, chosen, decide, dense, run_chosen, settings, theirs,
@@ -76,6 +77,8 @@ cdef object _run(str name, tuple args, int64_t axis, bint log, x, dy):
             y = run_chosen(c, layer)
             if y is not None:
                 return y
+    except FreedError:
+        raise
     except MIOpenError:
         pass
     return theirs(name, args)

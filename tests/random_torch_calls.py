@@ -1,0 +1,270 @@
+"""Random calls of PyTorch's operators, good and bad, plain and with miopyx.torch enabled, and of torch.ops.miopyx.
+
+    python tests/random_torch_calls.py [COUNT] [--seed N]
+
+Each call runs on fresh tensors of any type, lengths and strides, with a defect in every other one: wrong types, devices
+and lengths, memory that is expanded, overlapping, reversed in sign, sparse, quantised, or freed, and numbers that are
+negative, zero or huge.  Enabled, with every problem ours that is computed, a call must give what it gives plain (the
+bound is 64 roundings of a sum's terms, or the same exception's type), or a MIOpenError where the memory was freed; an
+operator of ours gives a value or an exception.  It prints how often which, and the first calls that differ; the exit
+status says whether any did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    sys.exit("PyTorch is not installed")
+import miopyx.torch
+from miopyx.errors import MIOpenError
+from miopyx.torch import _layers, choice
+
+F = torch.nn.functional
+OPS = torch.ops.miopyx
+FLOATS = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
+OTHERS = (torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn)
+U = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+CHUNK = 250
+MEMORY = 12 << 30  # of addresses: what is huge is refused, not computed
+ENOUGH = 10  # differences that are printed
+_Call = tuple[str, Callable[[], Any], bool]
+
+
+def _tensor(rng: np.random.Generator, lens: list[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return random numbers in one of the layouts that are read without a copy, or with one."""
+    generator = torch.Generator().manual_seed(int(rng.integers(1 << 40)))
+    x = torch.randn(lens, generator=generator).to(dtype)
+    how = rng.integers(8)
+    if how == 0 and x.dim() == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    if how == 1 and x.dim() == 5:
+        return x.contiguous(memory_format=torch.channels_last_3d)
+    if how == 2 and x.dim() > 1:
+        order = [int(i) for i in rng.permutation(x.dim())]
+        return x.permute(order).contiguous().permute([order.index(i) for i in range(x.dim())])
+    if how == 3 and x.dim():
+        return torch.cat([x, x], -1)[..., :x.shape[-1]]
+    if how == 4 and x.dim() and 0 not in lens:
+        axis = int(rng.integers(x.dim()))
+        return x.narrow(axis, 0, 1).expand_as(x)
+    return x
+
+
+def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """Return a tensor that something is wrong or odd with, and whether its memory was freed."""
+    how = int(rng.integers(14))
+    if how == 0:
+        return x.to(OTHERS[int(rng.integers(len(OTHERS)))]), False
+    if how == 1:
+        return x.to(FLOATS[int(rng.integers(len(FLOATS)))]), False
+    if how == 2:
+        return x.to("meta"), False
+    if how == 3:
+        return x.unsqueeze(0) if rng.integers(2) else x.flatten(), False
+    if how == 4 and x.dim():
+        return x.narrow(int(rng.integers(x.dim())), 0, 0), False
+    if how == 5 and x.is_floating_point():
+        return torch._neg_view(x), False
+    if how == 6:
+        return torch.randn(*x.shape, dtype=torch.complex64).conj(), False
+    if how == 7:
+        return x.contiguous().to_sparse(), False
+    if how == 8 and x.dtype == torch.float32 and x.dim() and x.numel():
+        return x.contiguous().to_mkldnn(), False
+    if how == 9 and x.dtype == torch.float32:
+        return torch.quantize_per_tensor(x.contiguous(), 0.1, 0, torch.quint8), False
+    if how == 10 and x.numel() > 1:
+        return x.clone().as_strided(x.shape, [int(s) for s in rng.integers(0, 2, x.dim())]), False
+    if how == 11:
+        freed = x.clone(memory_format=torch.contiguous_format)
+        if freed.numel():
+            freed.untyped_storage().resize_(0)
+        return freed, bool(freed.numel())
+    if how == 12:
+        return x.clone().requires_grad_() if x.is_floating_point() else x, False
+    return torch.full_like(x, float("nan")) if x.is_floating_point() else x, False
+
+
+def _number(rng: np.random.Generator, least: int, most: int, odd: bool) -> int:
+    return int(rng.choice([-1, 0, 1 << 33, 11])) if odd and rng.integers(3) == 0 else int(rng.integers(least, most + 1))
+
+
+def _case(rng: np.random.Generator) -> _Call:
+    """Return a call: what it is, the function, and whether some memory of it was freed."""
+    axes = int(rng.integers(1, 4))
+    dtype = FLOATS[int(rng.integers(len(FLOATS)))]
+    odd = bool(rng.integers(2))
+    spoiled = int(rng.integers(6)) if odd else -1
+    freed = [False]
+
+    def tensor(at: int, *lens: int) -> torch.Tensor:
+        x = _tensor(rng, [max(0, n) for n in lens], dtype)
+        if at == spoiled:
+            x, gone = _spoiled(rng, x)
+            freed[0] = freed[0] or gone
+        return x
+
+    def numbers(least: int, most: int, count: int = axes) -> list[int]:
+        return [_number(rng, least, most, odd) for _ in range(count)]
+
+    kind = ("convolution", "transposed", "batch norm", "average", "softmax", "gradients", "ops.convolution",
+            "ops.pooling", "ops.layers")[int(rng.integers(9))]
+    groups = int(rng.integers(1, 3))
+    n, c, k = int(rng.integers(1, 3)), groups * int(rng.integers(1, 3)), groups * int(rng.integers(1, 3))
+    image = [int(i) for i in rng.integers(3, 8, axes)]
+    window = [int(i) for i in rng.integers(1, 4, axes)]
+    call: Callable[[], Any]
+    if kind in ("convolution", "transposed", "gradients", "ops.convolution"):
+        transposed = kind == "transposed" or (bool(rng.integers(2)) and kind != "convolution")
+        x = tensor(0, n, c, *image)
+        w = tensor(1, c, k // groups, *window) if transposed else tensor(1, k, c // groups, *window)
+        bias = tensor(2, k) if rng.integers(2) else None
+        numeric = numbers(1, 2), numbers(0, 2), numbers(1, 2), transposed, numbers(0, 0), groups
+        if kind == "gradients":
+            def call() -> Any:
+                a, b = (t.detach().clone().requires_grad_() for t in (x, w))
+                y = torch.convolution(a, b, bias, *numeric)
+                y.sum().backward()
+                return y.detach(), a.grad, b.grad
+        else:
+            op = OPS.convolution if kind == "ops.convolution" else torch.convolution
+            call = lambda: op(x, w, bias, *numeric)  # noqa: E731
+    elif kind == "batch norm":
+        x = tensor(0, n, c, *image)
+        w, b, mean, var = (tensor(i, c) if rng.integers(4) else None for i in (1, 2, 3, 4))
+        training = bool(rng.integers(2))
+        call = lambda: torch.batch_norm(  # noqa: E731
+            x, w, b, *(t if t is None else t.clone() for t in (mean, None if var is None else var.abs())), training,
+            0.1, 1e-5, True)
+    elif kind == "average":
+        x, pool = tensor(0, n, c, *image), (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[axes - 1]
+        options = numbers(1, 3), numbers(1, 3), numbers(0, 1), bool(rng.integers(2)), bool(rng.integers(2))
+        call = lambda: pool(x, *options)  # noqa: E731
+    elif kind == "softmax":
+        x, axis = tensor(0, n, c, *image), _number(rng, -2, 2, odd)
+        function = F.log_softmax if rng.integers(2) else F.softmax
+        call = lambda: function(x, axis)  # noqa: E731
+    elif kind == "ops.pooling":
+        x, ceil = tensor(0, n, c, *image), bool(rng.integers(2))
+        options = numbers(1, 3), numbers(1, 3), numbers(0, 1)
+        dilation = numbers(1, 2)
+        largest = bool(rng.integers(2))
+        call = lambda: (OPS.max_pool_with_indices(x, *options, dilation, ceil) if largest else  # noqa: E731
+                        OPS.avg_pool(x, *options, ceil, True, None))
+    else:
+        x = tensor(0, n, c, *image)
+        mean, var = tensor(1, c), tensor(2, c)
+        size, axis = _number(rng, 1, 5, odd), _number(rng, -2, 2, odd)
+        layers: list[Callable[[], Any]] = [
+            lambda: OPS.batch_norm_inference(x, None, None, mean, var, 1e-5), lambda: OPS.softmax(x, axis),
+            lambda: OPS.activation(x, "tanh", 1.0, 1.0, 0.0), lambda: OPS.local_response_norm(x, size, 1e-4, 0.7, 1.0)]
+        call = layers[int(rng.integers(len(layers)))]
+    return f"{kind}, {axes} axes, {dtype}, defect {spoiled}", call, freed[0]
+
+
+def _outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as e:
+        return e
+
+
+def _values(found: Any) -> list[torch.Tensor]:
+    return [t for t in (found if isinstance(found, tuple | list) else [found]) if isinstance(t, torch.Tensor)]
+
+
+def _difference(plain: Any, enabled: Any, freed: bool) -> str:
+    """Say how two outcomes differ, nothing where they do not."""
+    if freed and isinstance(enabled, MIOpenError):
+        return ""
+    if isinstance(plain, Exception) or isinstance(enabled, Exception):
+        return "" if type(plain) is type(enabled) else f"{plain!r} and {enabled!r}"[:300]
+    for a, b in zip(_values(plain), _values(enabled), strict=True):
+        if (a.shape, a.dtype, a.layout, a.device) != (b.shape, b.dtype, b.layout, b.device):
+            return f"{a.shape} {a.dtype} {a.layout} and {b.shape} {b.dtype} {b.layout}"
+        if a.device.type == "meta" or a.layout != torch.strided or a.is_quantized or a.dtype not in U or not a.numel():
+            continue
+        a, b = a.double(), b.double()
+        size = max(1.0, a[a.isfinite()].abs().max().item() if a.isfinite().any() else 1.0)
+        if not torch.allclose(a, b, rtol=0, atol=U[_values(plain)[0].dtype] * 64 * 27 * 4 * size, equal_nan=True):
+            return f"values differ by {(a - b).abs().max().item():.3g} of {size:.3g}"
+    return ""
+
+
+def _measure(info: object, key: bytes, ours: Callable[[], object], theirs: Callable[[], object],
+             wait: object = None) -> choice.Times:
+    ours()
+    theirs()  # which may refuse what ours computes
+    return choice.Times(1.0, 2.0, "said")
+
+
+def _chunks(count: int, rng: np.random.Generator) -> Iterator[list[_Call]]:
+    for begin in range(0, count, CHUNK):
+        yield [_case(rng) for _ in range(min(CHUNK, count - begin))]
+
+
+def run(count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
+    """Make calls; return how often what became of them, and the calls that differ."""
+    rng = np.random.default_rng(seed)
+    seen: collections.Counter[str] = collections.Counter()
+    wrong = []
+    before, room = (choice.recall, choice.measure), resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, room[1]))
+    choice.recall = lambda info, key: None
+    choice.measure = _measure
+    warnings.simplefilter("ignore")
+    try:
+        for cases in _chunks(count, rng):
+            # PyTorch itself may read memory that was freed, and crash.
+            plain = [None if freed or "ops." in what else _outcome(call) for what, call, freed in cases]
+            _layers.forget()
+            with miopyx.torch.enable():
+                for (what, call, freed), wanted in zip(cases, plain, strict=True):
+                    kind = what.partition(",")[0]
+                    if freed and kind not in ("ops.convolution", "ops.pooling", "ops.layers", "convolution"):
+                        seen[f"{kind}: freed, left out"] += 1
+                        continue
+                    ours = sum(layer.runs for layer in _layers.layers if layer.ours)
+                    found = _outcome(call)
+                    mine = sum(layer.runs for layer in _layers.layers if layer.ours) > ours
+                    how = "refused" if isinstance(found, Exception) else "ours" if mine else "computed"
+                    seen[f"{kind}: {how}"] += 1
+                    differs = "" if "ops." in what or freed else _difference(wanted, found, freed)
+                    if differs:
+                        wrong.append(f"{what}: {differs}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, room)
+        choice.recall, choice.measure = before
+        _layers.forget()
+    return seen, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=100_000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    began = time.perf_counter()
+    seen, wrong = run(options.count, options.seed)
+    for what, times in sorted(seen.items()):
+        print(f"{times:8d}  {what}")
+    print(f"{len(wrong)} differ, {time.perf_counter() - began:.0f} s")
+    print("\n".join(wrong[:ENOUGH]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -59,7 +59,12 @@ def install_clang():
 
 
 def main():
-    print(install_clang())
+    found = install_device()
+    print(install_clang())  # PoCL may have brought one
+    return found
+
+
+def install_device():
     name = working_device()
     if name:
         print(f"OpenCL CPU device {name} works: nothing to install")

@@ -39,6 +39,9 @@ CLANGS = ("clang", *(f"clang-{version}" for version in range(21, 13, -1)))
 FLAGS = ("-x", "cl", "-target", "nvptx64-nvidia-nvcl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O3",
          "-Wall", "-Wundef", "-Dasm=__asm__", "-DMX_SM=90", "-Dcl_khr_fp64", "-S", "-o", "-", "-")
 
+# Debian's clang 14 knows no vload_half for this target.
+PROBE = "__kernel void f(__global const half *p, __global float4 *q) { *q = vload_half4(0, p); }"
+
 
 def pretended() -> Device:
     """Return an H200 as solvers see it."""
@@ -85,8 +88,7 @@ def clang() -> str | None:
     for name in CLANGS:
         path = shutil.which(name)
         if path is not None:
-            done = subprocess.run([path, *FLAGS], input="__kernel void f(void) {}", capture_output=True, text=True,
-                                  check=False)
+            done = subprocess.run([path, *FLAGS], input=PROBE, capture_output=True, text=True, check=False)
             if done.returncode == 0 and ".entry f" in done.stdout:
                 return path
     return None

@@ -14,15 +14,15 @@ cdef enum:
     END_PADS = 21          # the numbers that are pads behind the axes
     MOST_KEPT = 4096       # calls that a handle keeps something for
 
-# What a call asks for; its bytes are compared, so none of them is left unset.
+# What a call asks for; its bytes up to the last length or stride are compared, so none of them is left unset.
 cdef struct ask_t:
     int64_t what
     int64_t number[NUMBERS]
     double real[4]
     int64_t type[ARRAYS]
     int64_t rank[ARRAYS]
-    int64_t len[ARRAYS][ARRAY_AXES]
-    int64_t step[ARRAYS][ARRAY_AXES]
+    int64_t sides              # lengths and strides in all
+    int64_t side[2 * ARRAYS * ARRAY_AXES]
 
 cdef enum:
     CONVOLUTION
@@ -51,8 +51,12 @@ cdef class Kept:
 cdef class Call:
     cdef ask_t ask
     cdef array_t array[ARRAYS]
-    cdef list given, memory
     cdef _Handle handle
+    cdef int count               # of arrays that were given or left out
+    cdef PyObject* name[ARRAYS]
+    cdef PyObject* owner[ARRAYS]  # who keeps the memory where it is, NULL for one that was left out
+    cdef PyObject* made[ARRAYS]  # what plans were given of it
+    cdef void* writer[ARRAYS]    # the streams of CUDA on which the arrays' libraries work now
     cdef object first
     cdef bint gradients          # somebody else keeps them
     cdef bint on_stream          # of CUDA: the one on which the first array's library works now
@@ -62,8 +66,12 @@ cdef class Call:
 
     cdef int take(self, object data, str name, bint optional=*) except -1
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1
+    cdef PyObject* memory(self, int at) except NULL
+    cdef int put(self, int at, object memory) except -1
     cdef object _memory(self, const array_t* a, object data)
     cdef object memory_of(self, object data)
+    cdef int _give(self, int at, str name, PyObject* owner) except -1
+    cdef str given(self, int at)
     cdef int call(self, Plan plan, PyObject** data, const double* scalars) except -1
     cdef object known(self)
     cdef object keep(self, object prepared)
@@ -74,6 +82,7 @@ cdef class Call:
     cdef int require_rank(self, int at, int rank) except -1
 
 
+cdef Call new_call(int what, object handle, bint gradients)
 cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
 cdef int pads(Call c, int at, object value, int count) except -1
 cdef tuple order_of(Call c, int at)

@@ -9,8 +9,10 @@ import sys
 
 import numpy
 
+cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -57,44 +59,49 @@ cdef class Kept:
     """What was asked for, and what was prepared for it."""
 
 
+cdef size_t _size(const ask_t* ask) noexcept:
+    """The bytes of it that say something."""
+    return <const char*> &ask.side[ask.sides] - <const char*> ask
+
+
+# A call is made and dropped for each operation, and is no part of a cycle: garbage collection need not count it.
+@cython.final
+@cython.no_gc
+@cython.freelist(8)
 cdef class Call:
     """One call's arrays, as they were read."""
 
-    def __cinit__(self, int what, handle, bint gradients=False):
-        memset(&self.ask, 0, sizeof(ask_t))
-        self.ask.what, self.gradients = what, gradients
-        self.given, self.memory = [], []
-        if handle is not None:
-            if not isinstance(handle, _Handle):
-                raise BadParmError("not a handle", "handle", handle, "a Handle")
-            self.handle = handle
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.count):
+            Py_XDECREF(self.name[i])
+            Py_XDECREF(self.owner[i])
+            Py_XDECREF(self.made[i])
 
     cdef int take(self, object data, str name, bint optional=False) except -1:
         """Read an array; None, where it may be left out, is one of type -1."""
-        cdef int i, at = len(self.given)
+        cdef int i, at = self.count
         cdef array_t* a = &self.array[at]
-        cdef void* stream = NULL
-        self.given.append(name)
+        cdef int64_t* side = &self.ask.side[self.ask.sides]
         if data is None:
             if not optional:
                 raise BadParmError("null", name, None, "an array")
+            self._give(at, name, NULL)
             self.ask.type[at] = -1
-            self.memory.append(None)
             return 0
-        if hasattr(data, "base_data"):  # pyopencl's
+        if is_queued(data):
             describe_array(a, data.dtype, data.shape, data.strides, name)
             a.device = 4
-            self.memory.append(data)
+            self._give(at, name, <PyObject*> data)
         else:
-            held = _read(data, name, a, &stream)
+            held = _read(data, name, a, &self.writer[at])
             if not is_on_host(a):
-                self._take_device(a, data, name, stream)
+                self._take_device(a, data, name, self.writer[at])
             elif self.handle is not None and self.handle.rt == &cuda:
                 raise BadParmError("memory of the host", name, type(data).__name__, self.handle.device.name)
-            memory = self._memory(a, data if held is None else held)
-            if self.on_stream and not is_same_stream(stream, self.stream):
-                memory = data  # which the plan waits for
-            self.memory.append(memory)
+            if held is None or self.on_stream and not is_same_stream(self.writer[at], self.stream):
+                held = data
+            self._give(at, name, <PyObject*> held)
         if not self.gradients and getattr(data, "requires_grad", False) and _keeps_gradients():
             raise BadParmError("its gradient would be lost", name, type(data).__name__,
                                "detach() of it, or a call under torch.no_grad()")
@@ -111,8 +118,20 @@ cdef class Call:
             raise BadParmError("misaligned array", name, hex(<size_t> a.ptr), f"multiple of {a.width}")
         self.ask.type[at], self.ask.rank[at] = a.type, a.rank
         for i in range(a.rank):
-            self.ask.len[at][i], self.ask.step[at][i] = a.len[i], a.step[i]
+            side[2 * i], side[2 * i + 1] = a.len[i], a.step[i]
+        self.ask.sides += 2 * a.rank
         return 0
+
+    cdef int _give(self, int at, str name, PyObject* owner) except -1:
+        Py_INCREF(name)
+        Py_XINCREF(owner)
+        self.name[at], self.owner[at] = <PyObject*> name, owner
+        self.count = at + 1
+        return 0
+
+    cdef str given(self, int at):
+        """The name of an array."""
+        return <str> <object> self.name[at]
 
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1:
         """See to it that an array of a device is on the call's, which the first one names where no handle does."""
@@ -129,6 +148,24 @@ cdef class Call:
             raise BadParmError("memory of another device", name, device_text(a), self.handle.device.name)
         return 0
 
+    cdef PyObject* memory(self, int at) except NULL:
+        """What a plan takes for an array of the call, None for one that was left out; borrowed from the call."""
+        if self.made[at] == NULL:
+            if self.owner[at] == NULL:
+                return <PyObject*> None
+            owner = <object> self.owner[at]
+            if not is_queued(owner) and not (self.on_stream and not is_same_stream(self.writer[at], self.stream)):
+                owner = self._memory(&self.array[at], owner)  # else a plan reads it, and waits for its stream
+            self.put(at, owner)
+        return self.made[at]
+
+    cdef int put(self, int at, object memory) except -1:
+        """Let plans have that for an array."""
+        Py_XDECREF(self.made[at])
+        Py_INCREF(memory)
+        self.made[at] = <PyObject*> memory
+        return 0
+
     cdef object _memory(self, const array_t* a, object data):
         """What a plan takes for an array that was read."""
         if self.handle is None or self.handle.rt != &cuda or self.on_stream:
@@ -138,7 +175,7 @@ cdef class Call:
     cdef object memory_of(self, object data):
         """What a plan takes for a new array."""
         cdef array_t read
-        if hasattr(data, "base_data"):
+        if is_queued(data):
             return data
         held = read_array(data, "y", &read)
         return self._memory(&read, data if held is None else held)
@@ -166,8 +203,8 @@ cdef class Call:
         cdef Kept kept
         if self.handle.calls is None:
             return None
-        kept = self.handle.calls.get(hash_bytes(&self.ask, sizeof(ask_t)))
-        while kept is not None and memcmp(&kept.ask, &self.ask, sizeof(ask_t)) != 0:
+        kept = self.handle.calls.get(hash_bytes(&self.ask, _size(&self.ask)))
+        while kept is not None and memcmp(&kept.ask, &self.ask, _size(&self.ask)) != 0:
             kept = kept.next
         return None if kept is None else kept.prepared
 
@@ -177,7 +214,7 @@ cdef class Call:
             self.handle.calls = {}
         elif len(self.handle.calls) >= MOST_KEPT:
             self.handle.calls.clear()
-        number = hash_bytes(&self.ask, sizeof(ask_t))
+        number = hash_bytes(&self.ask, _size(&self.ask))
         kept.ask, kept.prepared, kept.next = self.ask, prepared, self.handle.calls.get(number)
         self.handle.calls[number] = kept
         return prepared
@@ -194,7 +231,7 @@ cdef class Call:
         for i in range(a.rank):
             step = a.step[i]
             if a.len[i] > 1 and (step <= 0 or step % a.width):
-                raise BadParmError("strides that are no elements" if step else "an expanded array", self.given[at],
+                raise BadParmError("strides that are no elements" if step else "an expanded array", self.given(at),
                                    tuple([a.step[j] for j in range(a.rank)]), "an array with elements of its own")
             found.append(step // a.width if a.len[i] > 1 else max(1, max(
                 [a.step[j] // a.width * a.len[j] for j in range(i + 1, a.rank)], default=1)))
@@ -205,14 +242,30 @@ cdef class Call:
 
     cdef int require_like_first(self, int at) except -1:
         if self.array[at].type != self.array[0].type:
-            raise BadParmError("arrays of several types", self.given[at], enums.TYPE_NAMES[self.array[at].type],
+            raise BadParmError("arrays of several types", self.given(at), enums.TYPE_NAMES[self.array[at].type],
                                enums.TYPE_NAMES[self.array[0].type])
         return 0
 
     cdef int require_rank(self, int at, int rank) except -1:
         if self.array[at].rank != rank:
-            raise BadParmError("array of another number of axes", self.given[at], self.lens(at), f"{rank} axes")
+            raise BadParmError("array of another number of axes", self.given(at), self.lens(at), f"{rank} axes")
         return 0
+
+
+cdef Call new_call(int what, object handle, bint gradients):
+    """A call of a kind; `gradients` says that somebody else keeps them."""
+    cdef Call c = Call.__new__(Call)
+    c.ask.what, c.gradients = what, gradients
+    if handle is not None:
+        if not isinstance(handle, _Handle):
+            raise BadParmError("not a handle", "handle", handle, "a Handle")
+        c.handle = handle
+    return c
+
+
+cdef bint is_queued(object data) noexcept:
+    """Whether an array is pyopencl's."""
+    return not cnp.PyArray_Check(data) and exchange_api(data) == NULL and hasattr(data, "base_data")
 
 
 # Handles of arrays in host memory, and of queues, whose addresses are theirs while their handles live.
@@ -224,7 +277,7 @@ cdef dict _cuda_handles = {}     # by the devices' numbers; or why there is none
 cdef _Handle _handle_of(object data):
     """The handle that computes with an array where none was given."""
     global _host_handle
-    if hasattr(data, "base_data"):
+    if is_queued(data):
         queue = data.queue
         if queue is None:
             raise BadParmError("an array without a queue", "x", type(data).__name__, "array.with_queue(queue)")
@@ -287,7 +340,7 @@ cdef object new_array(object like, const array_t* like_read, tuple lens, int kin
     cdef int64_t length[ARRAY_AXES]
     cdef int i
     stored = lens if order is None else tuple([lens[i] for i in order])
-    if hasattr(like, "base_data"):
+    if is_queued(like):
         strides, step = [0] * len(lens), type_size(kind)
         for i in reversed(order or range(len(lens))):
             strides[i] = step
@@ -330,13 +383,13 @@ cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=()):
     if out is None:
         y = new_array(c.first, &c.array[0], p.lens, p.type, p.order)
         memory = c.memory_of(y)
+        data[count] = <PyObject*> memory
     else:
-        y, memory = out, c.memory[len(c.memory) - 1]
+        y, data[count] = out, c.memory(c.count - 1)
     for i in range(count):
-        data[i] = <PyObject*> <object> c.memory[<int> before[i]]
-    data[count] = <PyObject*> memory
+        data[i] = c.memory(before[i])
     for i in range(len(behind)):
-        data[count + 1 + i] = <PyObject*> <object> c.memory[<int> behind[i]]
+        data[count + 1 + i] = c.memory(behind[i])
     for i in range(count + 1 + len(behind), p.plan.count):
         data[i] = <PyObject*> None
     c.call(p.plan, data, p.scalars)
@@ -348,7 +401,7 @@ cdef int add_bias(Call c, Prepared p, object y) except -1:
     cdef PyObject* data[MX_SLOTS + 1]
     memory = c.memory_of(y)
     data[0] = data[2] = <PyObject*> memory
-    data[1] = <PyObject*> <object> c.memory[2]
+    data[1] = c.memory(2)
     return c.call(p.bias, data, p.bias.default)
 
 
@@ -443,7 +496,7 @@ cdef object _result_descriptor(Call c, object out, int at, int kind, object lens
 
 cdef object _convolve(int spatial, bint transposed, object x, object w, object bias, object stride, object padding,
                       object dilation, object groups, object output_padding, object out, object handle):
-    cdef Call c = Call(TRANSPOSED if transposed else CONVOLUTION, handle)
+    cdef Call c = new_call(TRANSPOSED if transposed else CONVOLUTION, handle, False)
     cdef Prepared p
     c.take(x, "x")
     c.take(w, "w")
@@ -606,7 +659,7 @@ def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
 
 cdef object _pool(int spatial, str mode, object x, object window, object stride, object padding, object dilation,
                   object ceil_mode, object divisor, bint indices, object out, object handle):
-    cdef Call c = Call(POOLING, handle)
+    cdef Call c = new_call(POOLING, handle, False)
     cdef Prepared p
     c.take(x, "x")
     c.require_rank(0, spatial + 2)
@@ -721,7 +774,7 @@ cdef tuple _memory_order(Call c, int at):
 
 
 cdef object _activate(object x, object mode, double alpha, double beta, double gamma, object out, object handle):
-    cdef Call c = Call(ACTIVATION, handle)
+    cdef Call c = new_call(ACTIVATION, handle, False)
     cdef Prepared p
     c.take(x, "x")
     c.ask.number[0], c.ask.number[1] = to_member(mode, "miopenActivationMode_t", "mode"), out is not None
@@ -832,7 +885,7 @@ def softplus(x, *, out=None, handle=None):
 
 
 cdef object _soften(object x, object axis, str algorithm, object out, object handle):
-    cdef Call c = Call(SOFTMAX, handle)
+    cdef Call c = new_call(SOFTMAX, handle, False)
     cdef Prepared p
     cdef int64_t at
     c.take(x, "x")
@@ -944,7 +997,7 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
     BadParmError, MIOpenNotImplementedError
         As conv2d.
     """
-    cdef Call c = Call(RESPONSE, handle)
+    cdef Call c = new_call(RESPONSE, handle, False)
     cdef Prepared p
     c.take(x, "x")
     c.ask.number[0], c.ask.number[1] = to_int64(size, "size"), out is not None
@@ -995,7 +1048,7 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     MIOpenNotImplementedError
         As conv2d.
     """
-    cdef Call c = Call(NORMALIZATION, handle)
+    cdef Call c = new_call(NORMALIZATION, handle, False)
     cdef Prepared p
     cdef int i
     c.take(x, "x")
@@ -1011,7 +1064,7 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
         p = _prepare_batch_norm(c, bool(training), out)
     for i in range(2):
         if p.fill[i] is not None:
-            c.memory[i + 1] = p.fill[i]
+            c.put(i + 1, p.fill[i])
     return run(c, p, out, (0,), (1, 2, 3, 4))
 
 
@@ -1021,15 +1074,15 @@ cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
     lens, order = c.lens(0), order_of(c, 0)
     if not 2 <= len(lens) <= 5:
         raise BadParmError("array of another number of axes", "x", lens, "2 to 5")
-    if (c.memory[3] is None) != (c.memory[4] is None) or c.memory[3] is None and not training:
+    if (c.ask.type[3] < 0) != (c.ask.type[4] < 0) or c.ask.type[3] < 0 and not training:
         raise BadParmError("no statistics", "running_mean, running_var", None, "both, or with training neither")
     for i in range(1, 5):
-        if c.memory[i] is None:
+        if c.ask.type[i] < 0:
             continue
         if c.lens(i) != (lens[1],) or not c.array[i].contiguous:
-            raise BadParmError("not one element a channel, side by side", c.given[i], c.lens(i), (lens[1],))
+            raise BadParmError("not one element a channel, side by side", c.given(i), c.lens(i), (lens[1],))
         if kind >= 0 and kind != c.array[i].type:
-            raise BadParmError("parameters of several types", c.given[i], enums.TYPE_NAMES[c.array[i].type],
+            raise BadParmError("parameters of several types", c.given(i), enums.TYPE_NAMES[c.array[i].type],
                                enums.TYPE_NAMES[kind])
         kind = c.array[i].type
     x, y = image_of(c.descriptor(0)), image_of(_result_descriptor(c, out, 5, c.array[0].type, lens, order))
@@ -1037,14 +1090,14 @@ cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
         kind = 6 if c.array[0].type == 6 else 1
     parameters = TensorDescriptor(kind, (1, lens[1], *(1,) * (len(x.lens) - 2)))
     if training:
-        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.memory[3] is not None, False)
+        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.ask.type[3] >= 0, False)
         p = Prepared(plan, lens, order)
         p.scalars[0], p.scalars[1] = c.ask.real[0], c.ask.real[1]
     else:
         p = Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters), lens, order)
         p.scalars[0] = c.ask.real[1]
     p.type = c.array[0].type
-    p.fill = tuple([None if c.memory[i + 1] is not None else
+    p.fill = tuple([None if c.ask.type[i + 1] >= 0 else
                     c.handle.upload(filled(lens[1], 1 - i, kind)) for i in range(2)])
     c.keep(p)
     return p

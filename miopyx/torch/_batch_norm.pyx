@@ -34,6 +34,7 @@ cdef class BatchNorm(Layer):
 
     cdef Plan plan
     cdef tuple lens, order, fill   # fill: what stands for a weight and a bias that are left out
+    cdef tuple nothing             # what inference saves
     cdef int parameters            # their type, and that of what is saved
 
     cdef str text(self, Call c):
@@ -55,7 +56,7 @@ cdef class BatchNorm(Layer):
         for i in range(first, 5):
             if c.ask.type[i] >= 0 and (c.array[i].type != self.parameters or c.lens(i) != (self.lens[1],)
                                        or not c.array[i].contiguous):
-                raise BadParmError("not one element a channel, side by side, of that type", c.given[i], c.lens(i),
+                raise BadParmError("not one element a channel, side by side, of that type", c.given(i), c.lens(i),
                                    f"{enums.TYPE_NAMES[self.parameters]} ({self.lens[1]},)")
         x, y = image_of(c.descriptor(0)), image_of(described(c.array[0].type, self.lens, self.order))
         parameters = TensorDescriptor(self.parameters, (1, self.lens[1], *(1,) * (len(x.lens) - 2)))
@@ -79,60 +80,83 @@ cdef class BatchNorm(Layer):
     cdef object compute(self, Call c):
         cdef PyObject* data[MX_SLOTS + 1]
         cdef double scalars[MX_SCALARS]
-        cdef int i
-        memory, one = c.memory, self.fill[0]
+        cdef int what = c.ask.what
         y = self._new(c, True)
-        slots = [memory[0], memory[1], c.memory_of(y), memory[2] or one]
-        if c.ask.what == GRADIENTS:
-            results = y, self._new(c, False), self._new(c, False)
-            slots += [c.memory_of(results[1]), c.memory_of(results[2]), memory[3], memory[4]]
-            scalars[0] = c.ask.real[0]
+        in_y = c.memory_of(y)
+        scalars[0] = c.ask.real[0]
+        data[0] = c.memory(0)
+        if what == INFERENCE:
+            if self.nothing is None or _grad_enabled():
+                dtype = torch.float64 if self.parameters == DOUBLE else torch.float32
+                self.nothing = tuple([c.first.new_empty(0, dtype=dtype) for _ in range(2)])
+            results = y, self.nothing[0], self.nothing[1]
+            self._parameters(c, data + 2)
+        elif what == TRAINING:
+            mean, inverse = self._new(c, False), self._new(c, False)
+            in_mean, in_inverse = c.memory_of(mean), c.memory_of(inverse)
+            self._parameters(c, data + 2)
+            data[6], data[7] = <PyObject*> in_mean, <PyObject*> in_inverse
+            results = y, mean, inverse
+            scalars[0], scalars[1] = c.factor, c.ask.real[0]
         else:
-            results = (y,)
-            slots = [memory[0], c.memory_of(y), memory[1] or one, memory[2] or self.fill[1], memory[3], memory[4]]
-            scalars[0] = c.ask.real[0]
-            if c.ask.what == TRAINING:
-                results = y, self._new(c, False), self._new(c, False)
-                slots += [c.memory_of(results[1]), c.memory_of(results[2])]
-                scalars[0], scalars[1] = c.factor, c.ask.real[0]
-        for i in range(len(slots)):
-            data[i] = <PyObject*> <object> slots[i]
+            dw, db = self._new(c, False), self._new(c, False)
+            in_dw, in_db = c.memory_of(dw), c.memory_of(db)
+            data[1], data[3] = c.memory(1), c.memory(2) if c.ask.type[2] >= 0 else <PyObject*> self.fill[0]
+            data[4], data[5], data[6], data[7] = <PyObject*> in_dw, <PyObject*> in_db, c.memory(3), c.memory(4)
+            results = y, dw, db
+        data[2 if what == GRADIENTS else 1] = <PyObject*> in_y
         c.call(self.plan, data, scalars)
         return results
 
+    cdef int _parameters(self, Call c, PyObject** data) except -1:
+        """Weight, bias, mean and variance of a forward pass; ones and zeros where the first two are left out."""
+        cdef int i
+        for i in range(1, 5):
+            data[i - 1] = c.memory(i) if i > 2 or c.ask.type[i] >= 0 else <PyObject*> self.fill[i - 1]
+        return 0
 
-cdef Call _call(int what, object x, tuple others, double epsilon, object first):
+
+cdef Call _call(int what, object x, object second, object third, object fourth, object fifth, double epsilon):
     cdef Call c = begin(what, x)
     c.take(x, "x")
-    for i, other in enumerate(others):
-        c.take(other, "array " + str(i + 1), True)
+    c.take(second, "dy" if what == GRADIENTS else "weight", True)
+    c.take(third, "weight" if what == GRADIENTS else "bias", True)
+    c.take(fourth, "saved mean" if what == GRADIENTS else "running mean", True)
+    c.take(fifth, "saved inverse" if what == GRADIENTS else "running variance", True)
     c.ask.real[0] = epsilon
     c.ask.number[20] = settings(c)
     return c
 
 
-cdef Call _forward_call(object x, tuple parameters, bint training, double momentum, double epsilon):
-    cdef Call c = _call(TRAINING if training else INFERENCE, x, parameters, epsilon, x)
-    c.factor = momentum
-    return c
+cdef object _grad_enabled = torch.is_grad_enabled
+cdef object _legit = torch._native_batch_norm_legit
 
 
-cdef object _forward(str name, tuple args):
-    """What aten's `name` returns; None where that is PyTorch's matter."""
+def _theirs(name, keys, x, w, b, mean, var, training, momentum, epsilon):
+    if name == "native_batch_norm" and mean is not None and var is not None:
+        return _legit(x, w, b, mean, var, training, momentum, epsilon)  # the same kernel, by a shorter way
+    return theirs(name, (keys, x, w, b, mean, var, training, momentum, epsilon))
+
+
+cdef object _forward(str name, object keys, object x, object w, object b, object mean, object var, bint training,
+                     double momentum, double epsilon):
+    """A forward pass; None where that is PyTorch's matter."""
+    cdef int what = TRAINING if training else INFERENCE
     cdef Call c, trial
     cdef Layer layer
-    keys, x, w, b, mean, var, training, momentum, epsilon = args
     try:
         if not chosen(w):
             return None
-        c = _forward_call(x, (w, b, mean, var), training, momentum, epsilon)
+        c = _call(what, x, w, b, mean, var, epsilon)
+        c.factor = momentum
         layer = c.known()
         if layer is None:
             if training and mean is not None:  # measuring must not move them
                 mean, var = mean.clone(), var.clone()
-            trial = _forward_call(x, (w, b, mean, var), training, momentum, epsilon)
-            layer = decide(trial, BatchNorm(), partial(theirs, name, (keys, x, w, b, mean, var, training, momentum,
-                                                                      epsilon)))
+            trial = _call(what, x, w, b, mean, var, epsilon)
+            trial.factor = momentum
+            layer = decide(trial, BatchNorm(),
+                           partial(_theirs, name, keys, x, w, b, mean, var, training, momentum, epsilon))
         if layer is not None:
             layer.runs += 1
             if layer.ours:
@@ -144,21 +168,18 @@ cdef object _forward(str name, tuple args):
 
 def native_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     """aten::native_batch_norm."""
-    args = keys, x, w, b, mean, var, training, momentum, epsilon
-    found = _forward("native_batch_norm", args)
+    found = _forward("native_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
     if found is None:
-        return theirs("native_batch_norm", args)
-    return found if training else (*found, mean.new_empty(0), mean.new_empty(0))
+        return _theirs("native_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
+    return found
 
 
 def cudnn_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     """aten::cudnn_batch_norm; where it is ours, cuDNN's gradients lack what they want kept in reserve."""
-    args = keys, x, w, b, mean, var, training, momentum, epsilon
-    found = _forward("cudnn_batch_norm", args)
+    found = _forward("cudnn_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
     if found is None:
-        return theirs("cudnn_batch_norm", args)
-    reserve = x.new_empty(0, dtype=OURS)
-    return (*found, reserve) if training else (*found, w.new_empty(0), w.new_empty(0), reserve)
+        return theirs("cudnn_batch_norm", (keys, x, w, b, mean, var, training, momentum, epsilon))
+    return (*found, x.new_empty(0, dtype=OURS)) if training else (*found, found[2])
 
 
 cdef object _backward(str name, tuple args, object x, object dy, object w, object mean, object inverse,
@@ -170,7 +191,7 @@ cdef object _backward(str name, tuple args, object x, object dy, object w, objec
         if not chosen(w):
             return None
         dy = dy.contiguous() if 0 in dy.stride() else dy
-        c = _call(GRADIENTS, x, (dy, w, mean, inverse), epsilon, x)
+        c = _call(GRADIENTS, x, dy, w, mean, inverse, epsilon)
         c.ask.number[0] = reserved  # for other kernels of PyTorch's
         layer = c.known()
         if layer is None:

@@ -22,8 +22,6 @@ from miopyx.problem._descriptors import TensorDescriptor
 from ._layers cimport Layer, begin, chosen, decide, run_ours, settings, theirs
 from ._layers import tf32
 
-cdef object _C = torch._C
-
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
     BACKWARD = 101         # data; weights are the next one
@@ -125,10 +123,19 @@ cdef int _number(Call c, list stride, list padding, list dilation, bint transpos
 # PyTorch's own.  Arguments travel as tuples: a closure that holds itself would keep gradients until garbage collection.
 
 
+# As aten::convolution calls it.  On CPUs it asks for none of the settings, which only cuDNN knows.
+cdef object _their_convolution = torch._convolution
+cdef object _cudnn_benchmark = torch._C._get_cudnn_benchmark
+cdef object _cudnn_deterministic = torch._C._get_cudnn_deterministic
+cdef object _cudnn_enabled = torch._C._get_cudnn_enabled
+cdef object _deterministic = torch._C._get_deterministic_algorithms
+
+
 def _theirs_forward(tuple args):
-    """As aten::convolution calls it."""
-    deterministic = _C._get_cudnn_deterministic() or _C._get_deterministic_algorithms()
-    return torch._convolution(*args, _C._get_cudnn_benchmark(), deterministic, _C._get_cudnn_enabled(), tf32())
+    if args[0].is_cpu:
+        return _their_convolution(*args, False, False, True, False)
+    deterministic = _cudnn_deterministic() or _deterministic()
+    return _their_convolution(*args, _cudnn_benchmark(), deterministic, _cudnn_enabled(), tf32())
 
 
 def _theirs_backward(tuple args, list mask):
@@ -166,14 +173,16 @@ cdef bint _is_dense(const array_t* a, bint last) noexcept:
     return True
 
 
-cdef object _copied(Call c, bint last, tuple tensors):
-    """The arrays of a call in C order or channels last; None where they are that."""
+cdef bint _are_dense(Call c, bint last) noexcept:
     cdef int i
-    for i in range(len(tensors)):
+    for i in range(c.count):
         if not _is_dense(&c.array[i], last):
-            break
-    else:
-        return None
+            return False
+    return True
+
+
+cdef list _copied(Call c, bint last, tuple tensors):
+    """Tensors in C order or channels last."""
     layout = torch.contiguous_format
     if last:
         layout = torch.channels_last if c.array[0].rank == 4 else torch.channels_last_3d
@@ -194,9 +203,8 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
             c.take(x, "x")
             c.take(w, "w")
             last = _like_channels_last(&c.array[0]) or _like_channels_last(&c.array[1])
-            copied = _copied(c, last, (x, w))
-            if copied is not None:
-                return convolution(*copied, *args[2:])
+            if not _are_dense(c, last):
+                return convolution(*_copied(c, last, (x, w)), *args[2:])
             c.ask.number[15] = last
             c.take(bias, "bias", True)
             _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
@@ -249,7 +257,7 @@ cdef object _in_one_format(dy, x, w):
         c.take(x, "x")
         c.take(w, "w")
         last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
-        return _copied(c, last, (dy, x, w)) or (dy, x, w)
+        return (dy, x, w) if _are_dense(c, last) else _copied(c, last, (dy, x, w))
     except MIOpenError:
         return dy, x, w
 

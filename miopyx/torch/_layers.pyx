@@ -9,7 +9,7 @@ from functools import partial
 from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
-from miopyx.functional._functional cimport Call
+from miopyx.functional._functional cimport Call, new_call
 from miopyx.runtime._arrays cimport DL_CUDA
 
 import torch
@@ -122,31 +122,37 @@ cdef Call begin(int what, object first):
     """A call of a problem on the device of its first tensor."""
     global _handle
     if first.is_cuda:
-        return Call(what, None, True)
+        return new_call(what, None, True)
     if _handle is None:
         _handle = Handle("cpu")
-    return Call(what, _handle, True)
+    return new_call(what, _handle, True)
 
 
-cdef object _backends = torch._C
+# PyTorch's settings, a look-up less each.
+cdef object _deterministic = torch._C._get_deterministic_algorithms
+cdef object _cudnn_deterministic = torch._C._get_cudnn_deterministic
+cdef object _cudnn_benchmark = torch._C._get_cudnn_benchmark
+cdef object _cudnn_enabled = torch._C._get_cudnn_enabled
+cdef object _cudnn_tf32 = torch._C._get_cudnn_allow_tf32
+cdef object _threads = torch._C.get_num_threads
 cdef object _conv = getattr(torch.backends.cudnn, "conv", None)
 
 
 cdef int64_t settings(Call c) except -1:
     """What of PyTorch's settings decides how fast its kernels are, and which of ours may run."""
     cdef int64_t found
-    c.deterministic = _backends._get_deterministic_algorithms()
+    c.deterministic = _deterministic()
     if c.array[0].device != DL_CUDA:
-        return torch.get_num_threads() << 8 | c.deterministic
-    c.deterministic = c.deterministic or _backends._get_cudnn_deterministic()
-    found = c.deterministic | <int> _backends._get_cudnn_benchmark() << 1 | <int> _backends._get_cudnn_enabled() << 2
+        return <int64_t> _threads() << 8 | c.deterministic
+    c.deterministic = c.deterministic or _cudnn_deterministic()
+    found = c.deterministic | <int> _cudnn_benchmark() << 1 | <int> _cudnn_enabled() << 2
     return found | <int> tf32() << 3
 
 
 cpdef bint tf32() except -1:
     """Whether PyTorch's convolutions in float32 may round their factors to 11 bits."""
     try:
-        return _backends._get_cudnn_allow_tf32()
+        return _cudnn_tf32()
     except RuntimeError:  # somebody used the newer switch, which the older one does not know
         return _conv.fp32_precision == "tf32"
 

@@ -85,7 +85,10 @@ cdef class Call:
 cdef Call new_call(int what, object handle, bint gradients)
 cdef int axes(ask_t* ask, int at, object value, int count, str name) except -1
 cdef int pads(Call c, int at, object value, int count) except -1
+cdef list numbers(Call c, int at, int count)
 cdef tuple order_of(Call c, int at)
+cdef tuple memory_order(Call c, int at)
+cdef object along(object desc, int axis)
 cdef object described(int kind, object lens, tuple order)
 cdef object image_of(object desc)
 cdef object new_array(object like, const array_t* like_read, tuple lens, int kind, tuple order)

@@ -449,13 +449,13 @@ cdef object _named_pads(Call c, object name, int count):
     found = []
     for i in range(count):
         if c.ask.number[i] != 1:
-            raise BadParmError("padding 'same' with strides", "stride", tuple(_numbers(c, 0, count)), 1)
+            raise BadParmError("padding 'same' with strides", "stride", tuple(numbers(c, 0, count)), 1)
         reach = (c.array[1].len[2 + i] - 1) * c.ask.number[6 + i]
         found.append((reach // 2, reach - reach // 2))
     return found
 
 
-cdef list _numbers(Call c, int at, int count):
+cdef list numbers(Call c, int at, int count):
     return [c.ask.number[at + i] for i in range(count)]
 
 
@@ -528,14 +528,14 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     c.require_rank(1, spatial + 2)
     c.require_like_first(1)
     first, second = c.descriptor(0), c.descriptor(1)
-    conv = ConvolutionDescriptor(_numbers(c, 3, spatial), _numbers(c, 0, spatial), _numbers(c, 6, spatial),
+    conv = ConvolutionDescriptor(numbers(c, 3, spatial), numbers(c, 0, spatial), numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
-                                 _numbers(c, 9, spatial) if transposed else None, _numbers(c, END_PADS, spatial))
+                                 numbers(c, 9, spatial) if transposed else None, numbers(c, END_PADS, spatial))
     if c.deterministic:
         set_attribute(conv, "DETERMINISTIC", 1)
     kind = c.array[0].type
     if direction != 0:
-        lens, order = _numbers(c, 15, spatial + 2), order_of(c, direction - 1)
+        lens, order = numbers(c, 15, spatial + 2), order_of(c, direction - 1)
         result = described(kind, lens, order)
         make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
         plan = make(first, second, conv, result)
@@ -676,9 +676,9 @@ cdef object _pool(int spatial, str mode, object x, object window, object stride,
         c.take(out, "out")
     p = c.known()
     if p is None:
-        pool = PoolingDescriptor(mode, _numbers(c, 0, spatial), _numbers(c, 6, spatial), _numbers(c, 3, spatial),
-                                 "uint64" if indices else None, "image" if indices else None, _numbers(c, 13, spatial),
-                                 _numbers(c, END_PADS, spatial), c.ask.number[16],
+        pool = PoolingDescriptor(mode, numbers(c, 0, spatial), numbers(c, 6, spatial), numbers(c, 3, spatial),
+                                 "uint64" if indices else None, "image" if indices else None, numbers(c, 13, spatial),
+                                 numbers(c, END_PADS, spatial), c.ask.number[16],
                                  c.ask.number[18] if c.ask.number[17] else None)
         lens, order = pool.output_lens(c.descriptor(0)), order_of(c, 0)
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
@@ -760,7 +760,7 @@ def avg_pool3d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
 # Element by element
 
 
-cdef tuple _memory_order(Call c, int at):
+cdef tuple memory_order(Call c, int at):
     """The axes of an array from the outermost to the innermost in memory, if nothing lies between its elements."""
     cdef array_t* a = &c.array[at]
     cdef int64_t step = a.width
@@ -790,7 +790,7 @@ cdef object _activate(object x, object mode, double alpha, double beta, double g
 cdef Prepared _prepare_activation(Call c, object activation, object out):
     cdef Prepared p
     cdef int64_t count = 1
-    lens, order = c.lens(0), _memory_order(c, 0)
+    lens, order = c.lens(0), memory_order(c, 0)
     for length in lens:
         count *= length
     y_order = None if order is None or order == tuple(sorted(order)) else order
@@ -803,8 +803,8 @@ cdef Prepared _prepare_activation(Call c, object activation, object out):
     else:
         if c.array[0].rank > 5:
             raise MIOpenNotImplementedError("more than five axes with gaps between elements", "x", lens, "<= 5 axes")
-        lead = (1,) * max(0, 4 - c.array[0].rank)
-        x, y = (_lead(d, lead) for d in (
+        ones = (1,) * max(0, 4 - c.array[0].rank)
+        x, y = (lead(d, ones) for d in (
             c.descriptor(0), _result_descriptor(c, out, 1, c.array[0].type, lens, None)))
         y_order = None
     p = Prepared(c.handle.activation_forward(activation, x, y), lens, y_order)
@@ -813,12 +813,12 @@ cdef Prepared _prepare_activation(Call c, object activation, object out):
     return p
 
 
-cdef object _lead(object desc, tuple lead):
+cdef object lead(object desc, tuple before):
     """A descriptor with axes of length 1 before the others."""
-    if not lead:
+    if not before:
         return desc
     outer = max(1, *[n * s for n, s in zip(desc.lens, desc.strides)])
-    return TensorDescriptor(desc.dtype, lead + desc.lens, (outer,) * len(lead) + desc.strides)
+    return TensorDescriptor(desc.dtype, before + desc.lens, (outer,) * len(before) + desc.strides)
 
 
 def activation(x, mode, alpha=0.0, beta=0.0, gamma=0.0, *, out=None, handle=None):
@@ -898,17 +898,17 @@ cdef object _soften(object x, object axis, str algorithm, object out, object han
         c.take(out, "out")
     p = c.known()
     if p is None:
-        lens, order = c.lens(0), _memory_order(c, 0)
+        lens, order = c.lens(0), memory_order(c, 0)
         order = None if order is None or order == tuple(sorted(order)) else order
         y_desc = _result_descriptor(c, out, 1, c.array[0].type, lens, order)
-        x_desc, y_desc = (_along(d, <int> at) for d in (c.descriptor(0), y_desc))
+        x_desc, y_desc = (along(d, <int> at) for d in (c.descriptor(0), y_desc))
         p = Prepared(c.handle.softmax_forward(x_desc, y_desc, algorithm, "channel"), lens, order)
         p.type = c.array[0].type
         c.keep(p)
     return run(c, p, out, (0,))
 
 
-cdef object _along(object desc, int axis):
+cdef object along(object desc, int axis):
     """A descriptor (n, c, h, w) or with d, whose c is an axis of another: neighbours in memory are joined."""
     if 0 in desc.lens:
         return TensorDescriptor(desc.dtype, (0, 1, 1, 1))

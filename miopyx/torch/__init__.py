@@ -3,6 +3,7 @@
 Needs PyTorch 2.10 or later; nothing of it is imported before this module is.
 """
 
+from . import layer_ops as layer_ops
 from . import ops as ops
 from .choice import budget as budget
 from .override import disable as disable

@@ -5,11 +5,6 @@ from ._layers import Layer
 class Convolution(Layer):
     def __init__(self, direction: int, spatial: int, transposed: bool) -> None: ...
 
-class Differentiable:
-    __name__: str
-    def __init__(self, function: Any, compute: Any) -> None: ...
-    def __call__(self, first: Any, second: Any, third: Any, *numbers: Any) -> Any: ...
-
 def convolution(
     x: Any,
     w: Any,

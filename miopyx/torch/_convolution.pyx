@@ -3,7 +3,6 @@
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
-import time
 from functools import partial
 
 from libc.stdint cimport int64_t
@@ -15,17 +14,17 @@ from miopyx.runtime._arrays cimport array_t
 import torch
 from miopyx import enums
 from miopyx.api._convolution import miopenConvolutionBackwardBias
-from miopyx.api._handle import Handle
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 
-from ._layers cimport Layer, begin, chosen, decide, run_ours, settings, theirs
+from ._layers cimport Layer, always, begin, chosen, decide, host, least_time, own, run_chosen, settings, theirs
 from ._layers import tf32
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
     BACKWARD = 101         # data; weights are the next one
     ALWAYS = 103           # the three directions of what is ours whatever it takes
+    SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
 
 
 cdef class Convolution(Layer):
@@ -42,7 +41,22 @@ cdef class Convolution(Layer):
         return _text(c, self.direction, self.spatial, self.transposed)
 
     cdef int prepare(self, Call c) except -1:
-        self.prepared = _fastest(c, self.direction, self.spatial, self.transposed)
+        cdef _Handle device
+        cdef Prepared before
+        cdef double least
+        before = self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+        device = c.handle
+        if device.device.is_cpu and _products(c, self.direction) <= SMALL:
+            least = least_time(self, c)
+            c.handle = host()
+            try:
+                self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+                if least_time(self, c) >= least:
+                    self.prepared = before
+            except MIOpenError:
+                self.prepared = before
+            finally:
+                c.handle = device
         self.quiet = self.prepared.plan.handle.device.is_cpu
         return 0
 
@@ -67,45 +81,13 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
             f"p{number[1]}-l{number[2]}-{added}g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
 
 
-cdef enum:
-    SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
-    TURNS = 4              # the first one is not counted
-
-cdef object _host = None
-
-
-cdef Prepared _fastest(Call c, int direction, int spatial, bint transposed):
-    """Prepare a problem on the OpenCL CPU, or on the host path where a small one is faster there."""
-    global _host
-    cdef Prepared p = prepare_convolution(c, direction, spatial, transposed, None), other
-    cdef _Handle device = c.handle
-    cdef double products = 1, least, least_other
+cdef double _products(Call c, int direction) noexcept:
+    cdef double found = 1
     cdef int i
     for i in range(c.array[0].rank):
-        products *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
+        found *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
             c.array[1].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
-    if not device.device.is_cpu or products > SMALL:
-        return p
-    if _host is None:
-        _host = Handle("host")
-    c.handle = _host
-    try:
-        other = prepare_convolution(c, direction, spatial, transposed, None)
-    except MIOpenError:
-        return p
-    finally:
-        c.handle = device
-    least, least_other = _least_time(c, p), _least_time(c, other)
-    return other if least_other < least else p
-
-
-cdef double _least_time(Call c, Prepared p) except -1:
-    found = []
-    for _ in range(TURNS):
-        began = time.perf_counter()
-        run(c, p, None, (0, 1))
-        found.append(time.perf_counter() - began)
-    return min(found[1:])
+    return found
 
 
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
@@ -211,10 +193,9 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
             layer = c.known()
             if layer is None:
                 layer = decide(c, Convolution(0, spatial, transposed), partial(_theirs_forward, args))
-            if layer is not None:
-                layer.runs += 1
-                if layer.ours:
-                    return run_ours(c, layer)
+            y = run_chosen(c, layer)
+            if y is not None:
+                return y
     except MIOpenError:  # no plain memory of a type that we compute with
         pass
     return _theirs_forward(args)
@@ -238,13 +219,9 @@ cdef object _gradient(int direction, tuple args):
         if layer is None:
             layer = decide(c, Convolution(direction, spatial, args[8]),
                            partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
-        if layer is not None:
-            layer.runs += 1
-            if layer.ours:
-                return run_ours(c, layer)
+        return run_chosen(c, layer)
     except MIOpenError:
-        pass
-    return None
+        return None
 
 
 cdef object _in_one_format(dy, x, w):
@@ -300,78 +277,29 @@ cdef object _bias_gradient(dy):
 # What is always ours
 
 
-cdef class Differentiable:
-    """An operator's kernel above autograd: straight to the computation where no gradient is asked for.
-
-    What only looks like a tensor, and whoever listens to operators, is left to PyTorch's dispatcher.
-    """
-
-    cdef object function, compute, differentiate
-    cdef readonly str __name__
-
-    def __init__(self, function, compute):
-        self.function, self.compute, self.differentiate = function, compute, function.apply
-        self.__name__ = function.__name__
-
-    def __call__(self, first, second, third, *numbers):
-        if _keeps_gradient(first) or _keeps_gradient(second) or _keeps_gradient(third):
-            return self.differentiate(first, second, third, *numbers)
-        if _is_plain(first) and _is_plain(second) and not _listeners():
-            return self.compute(first, second, third, *numbers)
-        with torch._C._AutoDispatchBelowAutograd():
-            return self.function.op(first, second, third, *numbers)
-
-
-cdef object _listeners = torch._C._len_torch_dispatch_stack
-cdef object _grad_enabled = torch.is_grad_enabled
-cdef object _Tensor = torch.Tensor, _Parameter = torch.nn.Parameter
-
-
-cdef bint _keeps_gradient(t) except -1:
-    return t is not None and not isinstance(t, (list, tuple)) and t.requires_grad and _grad_enabled()
-
-
-cdef bint _is_plain(t) except -1:
-    return (type(t) is _Tensor or type(t) is _Parameter) and (t.is_cpu or t.is_cuda)
-
-
-cdef object _always(Call c, int direction, int spatial, bint transposed):
-    cdef Layer layer = c.known()
-    if layer is None:
-        layer = Convolution(direction, spatial, transposed)
-        layer.prepare(c)
-        c.keep(layer)
-    return run_ours(c, layer)
-
-
-cdef object _own(t):
-    """A tensor with elements of its own, where some were expanded, as gradients of sums are."""
-    return t.contiguous() if 0 in t.stride() else t
-
-
 def forward(x, w, bias, list stride, list padding, list dilation, bint transposed, list output_padding,
             int64_t groups):
     """miopyx::convolution."""
     cdef Call c = begin(ALWAYS, x)
-    c.take(_own(x), "x")
-    c.take(_own(w), "w")
+    c.take(own(x), "x")
+    c.take(own(w), "w")
     c.take(bias, "bias", True)
     _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
-    return _always(c, 0, len(stride), transposed)
+    return always(c, Convolution(0, len(stride), transposed))
 
 
 cdef object _backward(int direction, dy, other, list size, list stride, list padding, list dilation, bint transposed,
                       list output_padding, int64_t groups):
     cdef Call c = begin(ALWAYS + direction, dy)
     cdef int i
-    c.take(_own(dy), "dy")
-    c.take(_own(other), "w" if direction == 1 else "x")
+    c.take(own(dy), "dy")
+    c.take(own(other), "w" if direction == 1 else "x")
     _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
     if len(size) != len(stride) + 2:
         raise BadParmError("another number of lengths than axes", "size", size, f"{len(stride) + 2} lengths")
     for i in range(len(size)):
         c.ask.number[15 + i] = size[i]
-    return _always(c, direction, len(stride), transposed)
+    return always(c, Convolution(direction, len(stride), transposed))
 
 
 def backward_data(dy, w, list size, list stride, list padding, list dilation, bint transposed, list output_padding,

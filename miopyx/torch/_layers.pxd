@@ -3,7 +3,14 @@
 from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
+from miopyx.engine._plan cimport Plan
 from miopyx.functional._functional cimport Call
+from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
+
+cdef enum:                       # whose memory a plan's buffer is: an array of the call's, or these and a number
+    RESULT = 16
+    CONSTANT = 32
+    NOTHING = 48                 # which the plan does not look at
 
 
 cdef class Layer:
@@ -19,9 +26,28 @@ cdef class Layer:
     cdef object compute(self, Call c)
 
 
+cdef class Planned(Layer):
+    cdef Plan plan
+    cdef int slot[MX_SLOTS]      # of the plan's buffers
+    cdef tuple results           # lengths, type and order of each
+    cdef tuple constants
+    cdef double scalars[MX_SCALARS]
+    cdef bint moves              # the first scalar is the call's factor
+
+    cdef int describe(self, Call c) except -1
+    cdef int use(self, Plan plan, object slots, object results) except -1
+
+
 cdef Call begin(int what, object first)
 cdef Layer decide(Call c, Layer layer, object theirs)
 cdef object run_ours(Call c, Layer layer)
+cdef object run_chosen(Call c, Layer layer)
+cdef object always(Call c, Layer layer, Call trial=*)
+cdef _Handle host()
+cdef double least_time(Layer layer, Call c) except -1
+cdef object own(t)
 cdef bint chosen(object w) except -1
 cdef object theirs(str name, tuple args)
 cdef int64_t settings(Call c) except -1
+cdef object dense(t)
+cdef object alike(t, first)

@@ -3,14 +3,19 @@
 An operator's file says how its problems are named, prepared and computed: `Layer` is what it fills in.
 """
 
+import time
 import weakref
 from functools import partial
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from miopyx.engine._handle cimport Handle as _Handle
-from miopyx.functional._functional cimport Call, new_call
+from miopyx.engine._plan cimport Plan
+from miopyx.functional._functional cimport Call, new_array, new_call
 from miopyx.runtime._arrays cimport DL_CUDA
+from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 import torch
 from miopyx.api._handle import Handle
@@ -48,6 +53,70 @@ cdef class Layer:
     def gained(self):
         """Milliseconds that its runs took less than PyTorch's would have."""
         return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
+
+
+cdef enum:
+    SMALL = 1 << 16        # elements of an array that the host path is tried on: a launch of OpenCL takes longer
+    TURNS = 4              # the first one is not counted
+
+
+cdef class Planned(Layer):
+    """What one plan computes.  `describe` makes it for the call's handle, and says by `use` what its buffers are."""
+
+    cdef int describe(self, Call c) except -1:
+        raise NotImplementedError
+
+    cdef int prepare(self, Call c) except -1:
+        """Make the plan, on the host path where that is faster for a few elements."""
+        cdef _Handle device
+        cdef double least
+        self.describe(c)
+        device = c.handle
+        if device.device.is_cpu and c.array[0].bytes <= SMALL * c.array[0].width:
+            before, least = (self.plan, self.constants), least_time(self, c)
+            c.handle = host()
+            try:
+                self.describe(c)
+                if least_time(self, c) >= least:
+                    self.plan, self.constants = before
+            except MIOpenError:
+                self.plan, self.constants = before
+            finally:
+                c.handle = device
+        self.quiet = self.plan.handle.device.is_cpu
+        return 0
+
+    cdef int use(self, Plan plan, object slots, object results) except -1:
+        """Take a plan: where each buffer's memory comes from, and what the results are."""
+        cdef int i
+        self.plan, self.results = plan, tuple(results)
+        for i in range(len(slots)):
+            self.slot[i] = slots[i]
+        memcpy(self.scalars, plan.default, sizeof(self.scalars))
+        return 0
+
+    cdef object compute(self, Call c):
+        cdef PyObject* data[MX_SLOTS + 1]
+        cdef double scalars[MX_SCALARS]
+        cdef int i, at
+        made, memory = [], []
+        for lens, kind, order in self.results:
+            y = new_array(c.first, &c.array[0], lens, kind, order)
+            made.append(y)
+            memory.append(c.memory_of(y))
+        for i in range(self.plan.count):
+            at = self.slot[i]
+            if at < RESULT:
+                data[i] = c.memory(at)
+            elif at < CONSTANT:
+                data[i] = <PyObject*> <object> memory[at - RESULT]
+            else:
+                data[i] = <PyObject*> (<object> self.constants[at - CONSTANT] if at < NOTHING else None)
+        memcpy(scalars, self.scalars, sizeof(scalars))
+        if self.moves:
+            scalars[0] = c.factor
+        c.call(self.plan, data, scalars)
+        return made[0] if len(made) == 1 else tuple(made)
 
 
 # In the order in which they were met.
@@ -194,3 +263,59 @@ cdef Layer decide(Call c, Layer layer, object theirs):
 
 cdef object run_ours(Call c, Layer layer):
     return call(layer._run, c) if layer.quiet else layer.compute(c)
+
+
+cdef object run_chosen(Call c, Layer layer):
+    """Run a problem that was decided on where it is ours; None where it is PyTorch's."""
+    if layer is None:
+        return None
+    layer.runs += 1
+    return run_ours(c, layer) if layer.ours else None
+
+
+cdef object always(Call c, Layer layer, Call trial=None):
+    """Run a problem that is ours whatever it takes; it is tried on `trial`, where its arrays must not change."""
+    cdef Layer found = c.known()
+    if found is None:
+        found = layer
+        found.prepare(c if trial is None else trial)
+        c.keep(found)
+    return run_ours(c, found)
+
+
+cdef _Handle _host_handle = None
+
+
+cdef _Handle host():
+    """The handle of the host path."""
+    global _host_handle
+    if _host_handle is None or not _host_handle.is_usable():
+        _host_handle = Handle("host")
+    return _host_handle
+
+
+cdef double least_time(Layer layer, Call c) except -1:
+    found = []
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        layer.compute(c)
+        found.append(time.perf_counter() - began)
+    return min(found[1:])
+
+
+cdef object own(t):
+    """A tensor with elements of its own, where some were expanded, as gradients of sums are."""
+    return t.contiguous() if t is not None and 0 in t.stride() else t
+
+
+cdef object dense(t):
+    """A tensor with nothing between its elements, in the order that `torch.empty_like` gives."""
+    if t.is_contiguous():
+        return t
+    like = torch.empty_like(t)
+    return t if like.stride() == t.stride() else like.copy_(t)
+
+
+cdef object alike(t, first):
+    """A tensor in the memory's order of a dense one."""
+    return t if t.stride() == first.stride() or t.shape != first.shape else torch.empty_like(first).copy_(t)

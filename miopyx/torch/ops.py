@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from . import _convolution
+from ._dispatch import Differentiable
 
 NUMBERS = ("SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, "
            "SymInt groups")
@@ -38,7 +39,7 @@ _weights = torch.ops.miopyx.convolution_backward_weights.default
 # Shapes, for compilers
 
 
-def _like(x: torch.Tensor, lens: Sequence[Any]) -> torch.Tensor:
+def like(x: torch.Tensor, lens: Sequence[Any]) -> torch.Tensor:
     """Return an empty tensor in the order of x's axes: channels last where x has that, else C order."""
     if (x.dim() > 2 and not x.is_contiguous() and x.size(1) != 1 and x.stride(1) == 1
             and all(x.stride(i) >= x.stride(i + 1) for i in range(2, x.dim() - 1))):
@@ -56,17 +57,17 @@ def _fake_forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, s
         reach = dilation[i] * (w.size(2 + i) - 1) + 1
         spatial.append((x.size(2 + i) - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] if transposed
                        else (x.size(2 + i) + 2 * padding[i] - reach) // stride[i] + 1)
-    return _like(x, (x.size(0), w.size(1) * groups if transposed else w.size(0), *spatial))
+    return like(x, (x.size(0), w.size(1) * groups if transposed else w.size(0), *spatial))
 
 
 @torch.library.register_fake("miopyx::convolution_backward_data", lib=library)
 def _fake_data(dy: torch.Tensor, w: torch.Tensor, size: Sequence[Any], *numbers: Any) -> torch.Tensor:
-    return _like(dy, size)
+    return like(dy, size)
 
 
 @torch.library.register_fake("miopyx::convolution_backward_weights", lib=library)
 def _fake_weights(dy: torch.Tensor, x: torch.Tensor, size: Sequence[Any], *numbers: Any) -> torch.Tensor:
-    return _like(x, size)
+    return like(x, size)
 
 
 # Gradients
@@ -114,10 +115,11 @@ class _Weights(_Linear):
                  lambda g, dy, x, numbers: _data(dy, g, x.shape, *numbers))
 
 
-for name, function, compute in (("convolution", _Forward, _convolution.forward),
-                                ("convolution_backward_data", _Data, _convolution.backward_data),
-                                ("convolution_backward_weights", _Weights, _convolution.backward_weights)):
-    library.impl(name, _convolution.Differentiable(function, compute), "Autograd")
+for name, function, compute, tensors in (
+        ("convolution", _Forward, _convolution.forward, 3),
+        ("convolution_backward_data", _Data, _convolution.backward_data, 2),
+        ("convolution_backward_weights", _Weights, _convolution.backward_weights, 2)):
+    library.impl(name, Differentiable(function, compute, tensors), "Autograd")
 
 
 def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:

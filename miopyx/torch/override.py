@@ -13,12 +13,16 @@ from torch.utils.hooks import RemovableHandle
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
-from . import _batch_norm, _convolution, _layers, _threads, choice
+from . import _batch_norm, _convolution, _layers, _pooling, _softmax, _threads, choice
 
 # What is taken, by types of devices that this PyTorch was built for.
 _BOTH = {"convolution": _convolution.convolution, "convolution_backward": _convolution.convolution_backward,
          "native_batch_norm": _batch_norm.native_batch_norm,
-         "native_batch_norm_backward": _batch_norm.native_batch_norm_backward}
+         "native_batch_norm_backward": _batch_norm.native_batch_norm_backward,
+         "avg_pool2d": _pooling.avg_pool2d, "avg_pool2d_backward": _pooling.avg_pool2d_backward,
+         "avg_pool3d": _pooling.avg_pool3d, "avg_pool3d_backward": _pooling.avg_pool3d_backward,
+         "_softmax": _softmax.softmax, "_softmax_backward_data": _softmax.softmax_backward,
+         "_log_softmax": _softmax.log_softmax, "_log_softmax_backward_data": _softmax.log_softmax_backward}
 _CUDNN = {"cudnn_batch_norm": _batch_norm.cudnn_batch_norm,
           "cudnn_batch_norm_backward": _batch_norm.cudnn_batch_norm_backward}
 OPERATORS = {"cpu": _BOTH, "cuda": {**_BOTH, **_CUDNN}}

@@ -12,6 +12,9 @@ import pytest
 
 from miopyx.runtime import programs
 
+# NVIDIA's compiler says what it did.
+pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+
 HEADERS = sorted(path.relative_to(programs.KERNELS).as_posix()
                  for pattern in ("divisor.h", "problem.h", "*_args.h") for path in programs.KERNELS.rglob(pattern))
 TYPES = {"int", "unsigned int", "mx_int64", "mx_uint64"}

@@ -375,7 +375,7 @@ class Hostile:
 
 
 OTHERS = [
-    Hostile(), np.timedelta64(3), np.datetime64("2020-01-01"), np.array("text"), np.dtype(">f4"),
+    Hostile(), np.timedelta64(3, "s"), np.datetime64("2020-01-01"), np.array("text"), np.dtype(">f4"),
     None, True, False, np.True_, 0.0, 1.0, -0.0, 2.5, 1e300, float("nan"), float("inf"), np.float32(1), 1j, "", "1",
     "float32", "bfloat16", "host", b"\x01", [], (), {}, {1: 2}, set(), object(), type, int, np.float16, np.dtype("i1"),
     np.dtype("c16"), np.array([1, 2]), np.ones((2, 2)), print, ..., NotImplemented, range(2**70), range(2**32 - 1),

@@ -52,6 +52,13 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
+def no_opencl(tmp_path):
+    """Variables with which a process finds no OpenCL device, NVIDIA's neither where the machine has one."""
+    (tmp_path / "vendors").mkdir()
+    return {"OCL_ICD_VENDORS": str(tmp_path / "vendors"), "OCL_ICD_FILENAMES": "", "OPENCL_VENDOR_PATH": ""}
+
+
+@pytest.fixture
 def run(library, tmp_path):
     """Return a function that runs a script on the stub, and what it printed."""
 
@@ -428,11 +435,11 @@ def test_dlpack(run):
 # Machines
 
 
-def test_doctor_tells_of_cuda(run):
+def test_doctor_tells_of_cuda(run, no_opencl):
     out = run("""
     from miopyx.tools import cli
     cli.main(["doctor"])
-    """, compiles=False, STUB_DEVICES="1")
+    """, compiles=False, STUB_DEVICES="1", **no_opencl)
     assert re.search(r"cuda:0: nv-sm90_132, NVIDIA Stub, driver .*; no OpenCL device compiles for it", out)
     out = run("""
     from miopyx.tools import cli
@@ -441,7 +448,7 @@ def test_doctor_tells_of_cuda(run):
     assert "no CUDA" in out
 
 
-def test_without_a_compiler_the_cache_serves(run, tmp_path):
+def test_without_a_compiler_the_cache_serves(run, no_opencl, tmp_path):
     script = """
     handle = miopyx.Handle("cuda:0")
     d = TensorDescriptor("float32", (2, 3, 4, 5))
@@ -459,7 +466,7 @@ def test_without_a_compiler_the_cache_serves(run, tmp_path):
     d = TensorDescriptor("float32", (2, 3, 4, 5))
     x = handle.zeros(d)
     refused(lambda: handle.op_tensor("add", d, d, d)(x, x, x), "NVIDIA's OpenCL", "cache")
-    """, MIOPYX_CACHE_DIR=str(tmp_path / "empty"))
+    """, MIOPYX_CACHE_DIR=str(tmp_path / "empty"), **no_opencl)
 
 
 @pytest.mark.parametrize("library", ["missing", "no library", "other library"])

@@ -131,6 +131,51 @@ def test_batch_norm(settled, rng, shape, dtype):
     assert {layer.what[6] for layer in _layers.layers} == {"F", "T", "B"}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("last", [False, True], ids=["packed", "channels last"])
+@pytest.mark.parametrize("forward", [True, False], ids=["forward ours", "gradients ours"])
+def test_batch_norm_of_both(settled, monkeypatch, forward, last, dtype):
+    """What one side saves is what the other one's gradients need."""
+    if dtype == torch.float16 and torch.get_default_device().type == "cpu":
+        pytest.skip("PyTorch's kernels of CPUs want another type of parameters")
+    settled(True)
+    monkeypatch.setattr(choice, "measure", lambda info, key, *how: choice.Times(
+        *((1.0, 2.0) if key.startswith(b"bnorm-B") != forward else (2.0, 1.0)), "said"))
+    x = (torch.randn(5, 4, 6, 7) * 2 + 1).to(memory_format=torch.channels_last if last else torch.contiguous_format)
+    x, found = x.to(dtype), []
+    for truth in (False, True):
+        kind = torch.float64 if truth else torch.float32
+        net = torch.nn.BatchNorm2d(4).to(kind)
+        if truth:
+            mt.disable()
+        t = x.to(torch.float64 if truth else dtype).detach().requires_grad_()
+        y = net(t)
+        y.backward(torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape).to(dtype).to(y.dtype))
+        found.append([y.detach(), t.grad, *(p.grad for p in net.parameters()), *net.buffers()])
+    assert [layer.ours for layer in _layers.layers] == [forward, not forward]
+    for got, want in zip(*found, strict=True):
+        bound = U[dtype] * (8 if dtype == torch.float16 else 400) if got.is_floating_point() else 0
+        assert (got.double() - want.double()).abs().max() <= bound * max(1, want.double().abs().max())
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["native_batch_norm", "cudnn_batch_norm"])
+def test_batch_norm_saves_what_pytorchs_does(settled, name, training):
+    if name.startswith("cudnn") and torch.get_default_device().type == "cpu":
+        pytest.skip("an operator of CUDA")
+    x, found = torch.randn(4, 3, 5, 6), []
+    for ours in (True, False):
+        settled(ours)
+        others = torch.linspace(0.5, 1.5, 3), torch.ones(3), torch.linspace(-1, 1, 3), torch.linspace(1, 2, 3)
+        found.append([*getattr(torch.ops.aten, name)(x, *others, training, 0.1, 1e-3), *others])
+        assert [layer.ours for layer in _layers.layers] == [ours]
+    for got, want in zip(*found, strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        if got.dtype != torch.uint8:
+            torch.testing.assert_close(got, want)
+
+
 def test_measuring_batch_norm_moves_no_statistics(settled, monkeypatch):
     settled(True)
     ran = []

@@ -26,13 +26,11 @@ cdef enum:                 # miopenFloat, miopenDouble
     DOUBLE = 6
 
 
-OURS = torch.int8   # the type of a reserve of ours, which is empty; cuDNN's is uint8
-
-
 cdef class BatchNorm(Planned):
     """Batch norm in training or inference, or the gradients of training."""
 
     cdef int kind
+    cdef bint saves          # inference on CUDA, where aten::native_batch_norm returns statistics too
 
     def __init__(self, int kind):
         self.kind = kind
@@ -74,6 +72,7 @@ cdef class BatchNorm(Planned):
             return 0
         given = [1 if c.ask.type[1] >= 0 else CONSTANT, 2 if c.ask.type[2] >= 0 else CONSTANT + 1, 3, 4]
         if self.kind == INFERENCE:
+            self.saves = c.ask.number[0]
             self.use(c.handle.batch_norm_inference("spatial", x, y, parameters), (0, RESULT, *given), (image,))
             self.scalars[0] = c.ask.real[0]
         else:
@@ -83,6 +82,12 @@ cdef class BatchNorm(Planned):
             self.use(plan, (0, RESULT, *given, RESULT + 1, RESULT + 2), (image, channels, channels))
             self.moves, self.scalars[1] = True, c.ask.real[0]
         return 0
+
+    cdef object compute(self, Call c):
+        found = Planned.compute(self, c)
+        if not self.saves:
+            return found
+        return found, (<object> c.owner[3]).clone(), ((<object> c.owner[4]) + c.ask.real[0]).rsqrt()
 
 
 cdef Call _call(int what, int kind, object x, object second, object third, object fourth, object fifth, double epsilon):
@@ -111,6 +116,7 @@ cdef object _forward(str name, object keys, object x, object w, object b, object
                      double momentum, double epsilon):
     """A forward pass; None where that is PyTorch's matter."""
     cdef int kind = TRAINING if training else INFERENCE
+    cdef bint beside = name == "native_batch_norm" and x.is_cuda  # cuDNN's
     cdef Call c, trial
     cdef Layer layer
     try:
@@ -118,12 +124,14 @@ cdef object _forward(str name, object keys, object x, object w, object b, object
             return None
         c = _call(kind, kind, x, w, b, mean, var, epsilon)
         c.factor = momentum
+        c.ask.number[0] = beside  # another kernel of PyTorch's
         layer = c.known()
         if layer is None:
             if training:  # measuring must not move them
                 mean, var = (t if t is None else t.clone() for t in (mean, var))
             trial = _call(kind, kind, x, w, b, mean, var, epsilon)
             trial.factor = momentum
+            trial.ask.number[0] = beside
             layer = decide(trial, BatchNorm(kind),
                            partial(_theirs, name, keys, x, w, b, mean, var, training, momentum, epsilon))
         return run_chosen(c, layer)
@@ -138,7 +146,7 @@ def native_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     found = _forward("native_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
     if found is None:
         return _theirs("native_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
-    return found if training else (found, *_nothing(mean))
+    return found if training or x.is_cuda else (found, *_nothing(mean)[:2])
 
 
 def cudnn_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
@@ -146,30 +154,30 @@ def cudnn_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     found = _forward("cudnn_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
     if found is None:
         return theirs("cudnn_batch_norm", (keys, x, w, b, mean, var, training, momentum, epsilon))
-    if training:
-        return *found, x.new_empty(0, dtype=OURS)
-    nothing = _nothing(w)
-    return found, *nothing, nothing[1]
+    return (*found, x.new_empty(0, dtype=torch.uint8)) if training else (found, *_nothing(w))
 
 
 cdef dict _kept_nothing = {}
 
 
 cdef tuple _nothing(object like):
-    """What inference saves: two tensors without elements, always the same ones where nobody can keep a gradient."""
+    """What inference saves: two tensors without elements, always the same ones where nobody can keep a gradient.
+
+    The third one is what cuDNN keeps in reserve.
+    """
     if _grad_enabled():
-        return like.new_empty(0), like.new_empty(0)
+        return like.new_empty(0), like.new_empty(0), like.new_empty(0, dtype=torch.uint8)
     key = like.device, like.dtype
     found = _kept_nothing.get(key)
     if found is None:
         with torch.inference_mode(False):
-            found = _kept_nothing[key] = like.new_empty(0), like.new_empty(0)
+            found = _kept_nothing[key] = like.new_empty(0), like.new_empty(0), like.new_empty(0, dtype=torch.uint8)
     return found
 
 
-cdef object _backward(str name, tuple args, object x, object dy, object w, object mean, object inverse,
-                      double epsilon, bint reserved):
-    """The three gradients in training; None where they are PyTorch's matter."""
+cdef object _backward(object theirs_, object x, object dy, object w, object mean, object inverse, double epsilon,
+                      int kernel):
+    """The three gradients in training; None where they are PyTorch's matter: `kernel` says which of its."""
     cdef Call c
     cdef Layer layer
     try:
@@ -177,10 +185,10 @@ cdef object _backward(str name, tuple args, object x, object dy, object w, objec
             return None
         dy = dy.contiguous() if 0 in dy.stride() else dy
         c = _call(GRADIENTS, GRADIENTS, x, dy, w, mean, inverse, epsilon)
-        c.ask.number[0] = reserved  # for other kernels of PyTorch's
+        c.ask.number[0] = kernel
         layer = c.known()
         if layer is None:
-            layer = decide(c, BatchNorm(GRADIENTS), partial(theirs, name, args))
+            layer = decide(c, BatchNorm(GRADIENTS), theirs_)
         return run_chosen(c, layer)
     except FreedError:
         raise
@@ -193,20 +201,30 @@ def native_batch_norm_backward(keys, dy, x, w, mean, var, saved_mean, saved_inve
     args = keys, dy, x, w, mean, var, saved_mean, saved_inverse, training, epsilon, mask
     found = None
     if training and saved_mean is not None and saved_inverse is not None:
-        found = _backward("native_batch_norm_backward", args, x, dy, w, saved_mean, saved_inverse, epsilon, False)
+        call = partial(theirs, "native_batch_norm_backward", args)
+        found = _backward(call, x, dy, w, saved_mean, saved_inverse, epsilon, 0)
     if found is None:
         return theirs("native_batch_norm_backward", args)
     return tuple([gradient if wanted else None for gradient, wanted in zip(found, mask)])
 
 
+cdef object _reserve_size = getattr(torch._C, "_get_cudnn_batch_norm_reserve_space_size", None)
+
+
+def _their_cudnn_backward(keys, x, dy, w, mean, var, saved_mean, saved_inverse, epsilon, reserve):
+    """cuDNN's own; where it wants something in reserve and a forward pass of ours left nothing, the one without."""
+    if reserve.numel() or not _reserve_size(x, True):
+        return theirs("cudnn_batch_norm_backward", (keys, x, dy, w, mean, var, saved_mean, saved_inverse, epsilon,
+                                                    reserve))
+    return theirs("native_batch_norm_backward", (keys, dy, x, w, mean, var, saved_mean, saved_inverse, True, epsilon,
+                                                 [True, True, True]))
+
+
 def cudnn_batch_norm_backward(keys, x, dy, w, mean, var, saved_mean, saved_inverse, epsilon, reserve):
-    """aten::cudnn_batch_norm_backward; cuDNN's own can only follow its own forward pass."""
-    name, args = "cudnn_batch_norm_backward", (keys, x, dy, w, mean, var, saved_mean, saved_inverse, epsilon, reserve)
-    if reserve.dtype is OURS:
-        name = "native_batch_norm_backward"
-        args = keys, dy, x, w, mean, var, saved_mean, saved_inverse, True, epsilon, [True, True, True]
-    found = _backward(name, args, x, dy, w, saved_mean, saved_inverse, epsilon, reserve.dtype is not OURS)
-    return theirs(name, args) if found is None else found
+    """aten::cudnn_batch_norm_backward."""
+    call = partial(_their_cudnn_backward, keys, x, dy, w, mean, var, saved_mean, saved_inverse, epsilon, reserve)
+    found = _backward(call, x, dy, w, saved_mean, saved_inverse, epsilon, 1 if reserve.numel() else 2)
+    return call() if found is None else found
 
 
 # What is always ours

@@ -95,4 +95,4 @@ cdef object new_array(object like, const array_t* like_read, tuple lens, int kin
 cdef object filled(int64_t count, double value, int kind)
 cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
 cdef int add_bias(Call c, Prepared p, object y) except -1
-cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out)
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=*)

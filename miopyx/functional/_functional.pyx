@@ -519,15 +519,18 @@ cdef object _convolve(int spatial, bint transposed, object x, object w, object b
     return y
 
 
-cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out):
-    """Of (x, w, bias), (dy, w) or (dy, x), by direction; numbers of it are a gradient's lengths, or y's order."""
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=1):
+    """Of (x, w, bias), (dy, w) or (dy, x), by direction; numbers of it are a gradient's lengths, or y's order.
+
+    `other` is the place of a gradient's second array.
+    """
     cdef Plan plan, add = None
     cdef Prepared p
     cdef int i
     c.require_rank(0, spatial + 2)
-    c.require_rank(1, spatial + 2)
-    c.require_like_first(1)
-    first, second = c.descriptor(0), c.descriptor(1)
+    c.require_rank(other, spatial + 2)
+    c.require_like_first(other)
+    first, second = c.descriptor(0), c.descriptor(other)
     conv = ConvolutionDescriptor(numbers(c, 3, spatial), numbers(c, 0, spatial), numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
                                  numbers(c, 9, spatial) if transposed else None, numbers(c, END_PADS, spatial))
@@ -535,7 +538,7 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
         set_attribute(conv, "DETERMINISTIC", 1)
     kind = c.array[0].type
     if direction != 0:
-        lens, order = numbers(c, 15, spatial + 2), order_of(c, direction - 1)
+        lens, order = numbers(c, 15, spatial + 2), order_of(c, 0 if direction == 1 else other)
         result = described(kind, lens, order)
         make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
         plan = make(first, second, conv, result)

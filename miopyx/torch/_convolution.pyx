@@ -5,6 +5,7 @@ Autograd, autocast, fake tensors and compilers work above these kernels, as abov
 
 from functools import partial
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
@@ -23,35 +24,40 @@ from ._layers import tf32
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
-    BACKWARD = 101         # data; weights are the next one
-    ALWAYS = 103           # the three directions of what is ours whatever it takes
+    DATA
+    WEIGHTS
+    BACKWARD               # both, or one of them
+    ALWAYS                 # the three directions of what is ours whatever it takes
     SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
 
 
 cdef class Convolution(Layer):
-    """A convolution or one of its gradients."""
+    """A convolution or one of its gradients, of the call's first array and another one."""
 
     cdef Prepared prepared
-    cdef int direction, spatial
+    cdef int direction, spatial, second
     cdef bint transposed
 
-    def __init__(self, int direction, int spatial, bint transposed):
-        self.direction, self.spatial, self.transposed = direction, spatial, transposed
+    def __init__(self, int direction, int spatial, bint transposed, int second=1):
+        self.direction, self.spatial, self.transposed, self.second = direction, spatial, transposed, second
 
     cdef str text(self, Call c):
-        return _text(c, self.direction, self.spatial, self.transposed)
+        return _text(c, self.direction, self.spatial, self.transposed, self.second)
+
+    cdef Prepared _prepared(self, Call c):
+        return prepare_convolution(c, self.direction, self.spatial, self.transposed, None, self.second)
 
     cdef int prepare(self, Call c) except -1:
         cdef _Handle device
         cdef Prepared before
         cdef double least
-        before = self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+        before = self.prepared = self._prepared(c)
         device = c.handle
-        if device.device.is_cpu and _products(c, self.direction) <= SMALL:
+        if device.device.is_cpu and _products(c, self.direction, self.second) <= SMALL:
             least = least_time(self, c)
             c.handle = host()
             try:
-                self.prepared = prepare_convolution(c, self.direction, self.spatial, self.transposed, None)
+                self.prepared = self._prepared(c)
                 if least_time(self, c) >= least:
                     self.prepared = before
             except MIOpenError:
@@ -62,17 +68,17 @@ cdef class Convolution(Layer):
         return 0
 
     cdef object compute(self, Call c):
-        y = run(c, self.prepared, None, (0, 1))
+        y = run(c, self.prepared, None, (0, self.second))
         if self.prepared.bias is not None:
             add_bias(c, self.prepared, y)
         return y
 
 
-cdef str _text(Call c, int direction, int spatial, bint transposed):
+cdef str _text(Call c, int direction, int spatial, bint transposed, int second):
     """A problem as databases and reports know it."""
     cdef int i
     sides = []
-    for i in range(2):
+    for i in (0, second):
         strides = "x".join([str(s) for s in c.strides(i)]) if not c.array[i].contiguous else "packed"
         sides.append("x".join([str(n) for n in c.lens(i)]) + ":" + strides)
     number = ["x".join([str(c.ask.number[at + i]) for i in range(spatial)]) for at in (0, 3, 6, 9)]
@@ -82,12 +88,12 @@ cdef str _text(Call c, int direction, int spatial, bint transposed):
             f"p{number[1]}-l{number[2]}-{added}g{c.ask.number[12]}-b{int(direction == 0 and c.ask.type[2] >= 0)}")
 
 
-cdef double _products(Call c, int direction) noexcept:
+cdef double _products(Call c, int direction, int second) noexcept:
     cdef double found = 1
     cdef int i
     for i in range(c.array[0].rank):
         found *= (c.array[0].len[i] if i != 1 or direction == 2 else 1) * (
-            c.array[1].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
+            c.array[second].len[i] if direction < 2 else c.ask.number[15 + i] if i > 0 else 1)
     return found
 
 
@@ -205,62 +211,78 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     return _theirs_forward(args)
 
 
-cdef object _gradient(int direction, tuple args):
-    """A gradient where it is ours, else None."""
-    cdef Call c
+@cython.final
+cdef class Gradients:
+    """Who runs the gradients that a call of convolution_backward asks for; None for one that it does not."""
+
+    cdef Layer data, weights
+
+
+cdef Layer _gradient(Call c, int direction, tuple args):
+    """Who runs one gradient of (dy, x, w): the same for whatever else a call asks for."""
+    cdef int i, other = 1 if direction == 1 else 2, spatial = c.ask.number[13]
     cdef Layer layer
-    cdef int i, spatial = len(args[5])
-    dy, x, w = args[1:4]
-    try:
-        c = begin(BACKWARD + direction - 1, dy)
-        c.take(dy, "dy")
-        c.take(w if direction == 1 else x, "w" if direction == 1 else "x")
-        c.take(x if direction == 1 else w, "x" if direction == 1 else "w")  # its lengths are the result's
-        _number(c, args[5], args[6], args[7], args[8], args[9], args[10], spatial)
-        for i in range(spatial + 2):
-            c.ask.number[15 + i] = c.array[2].len[i]
-        layer = c.known()
-        if layer is None:
-            layer = decide(c, Convolution(direction, spatial, args[8]),
-                           partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
-        return run_chosen(c, layer)
-    except FreedError:
-        raise
-    except MIOpenError:
-        return None
+    c.ask.what = DATA + direction - 1
+    for i in range(spatial + 2):
+        c.ask.number[15 + i] = c.array[other].len[i]
+    layer = c.known()
+    if layer is None:
+        layer = decide(c, Convolution(direction, spatial, c.ask.number[14], 3 - other),
+                       partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
+    return layer
 
 
-cdef object _in_one_format(dy, x, w):
-    cdef Call c
-    if dy.is_contiguous() and x.is_contiguous() and w.is_contiguous():
-        return dy, x, w
-    try:
-        c = begin(BACKWARD, dy)
-        c.take(dy, "dy")
-        c.take(x, "x")
-        c.take(w, "w")
-        last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
-        return (dy, x, w) if _are_dense(c, last) else _copied(c, last, (dy, x, w))
-    except FreedError:
-        raise
-    except MIOpenError:
-        return dy, x, w
+cdef Gradients _gradients(Call c, tuple args, int mask):
+    """Who runs the gradients that a mask's bits ask for."""
+    cdef Gradients found
+    cdef int i
+    c.ask.what, c.ask.number[15] = BACKWARD, mask
+    found = c.known()
+    if found is not None:
+        return found
+    found = Gradients()
+    if mask & 1:
+        found.data = _gradient(c, 1, args)
+    if mask & 2:
+        found.weights = _gradient(c, 2, args)
+    for i in range(15, 20):
+        c.ask.number[i] = 0
+    c.ask.what, c.ask.number[15] = BACKWARD, mask
+    if not (mask & 1 and found.data is None or mask & 2 and found.weights is None):  # else it waits
+        c.keep(found)
+    return found
 
 
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
                          list output_padding, int64_t groups, list mask):
     """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
+    cdef Call c
+    cdef Gradients found
+    cdef bint last
     dx = dw = db = None
-    if chosen(w):
-        dy, x, w = _in_one_format(dy, x, w)
-        args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
-        if mask[0]:
-            dx = _gradient(1, args)
-        if mask[1]:
-            dw = _gradient(2, args)
+    args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
+    try:
+        if chosen(w) and (mask[0] or mask[1]):
+            c = begin(BACKWARD, dy)
+            c.take(dy, "dy")
+            c.take(x, "x")
+            c.take(w, "w")
+            if not (c.array[0].contiguous and c.array[1].contiguous and c.array[2].contiguous):
+                last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
+                if not _are_dense(c, last):
+                    return convolution_backward(keys, *_copied(c, last, (dy, x, w)), *args[4:], mask)
+            _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
+            found = _gradients(c, args, mask[0] | mask[1] << 1)
+            if mask[0]:
+                dx = run_chosen(c, found.data)
+            if mask[1]:
+                dw = run_chosen(c, found.weights)
+    except FreedError:
+        raise
+    except MIOpenError:
+        pass
     if dx is None and dw is None:
-        return _theirs_backward((keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding,
-                                 groups), mask)
+        return _theirs_backward(args, mask)
     if mask[2]:
         db = _bias_gradient(dy)
     if (mask[0] and dx is None) or (mask[1] and dw is None):

@@ -125,20 +125,22 @@ layers = []
 cdef _Handle _handle = None   # of CPUs; `functional` keeps those of CUDA's devices
 cdef set _handles = set()     # that keep layers
 cdef bint _everything = True
-cdef dict _theirs = {}        # PyTorch's own kernels, by operators' names and devices' types
+cdef dict _theirs_of_cpu = {}   # PyTorch's own kernels, by operators' names
+cdef dict _theirs_of_cuda = {}
 cdef int64_t _choice = 0      # changes with each `choose`
 cdef dict _weights = {}       # without _everything: those that chosen models met, by address
 
 
 def prepare(kernels):
     """Take PyTorch's own kernels, by operators' names and devices' types."""
-    _theirs.clear()
-    _theirs.update(kernels)
+    for kind, kept in (("cpu", _theirs_of_cpu), ("cuda", _theirs_of_cuda)):
+        kept.clear()
+        kept.update({name: kernel.call_boxed for (name, device), kernel in kernels.items() if device == kind})
 
 
 cdef object theirs(str name, tuple args):
     """Call PyTorch's own kernel; the first argument is its set of dispatch keys, the second one a tensor."""
-    return _theirs[name, args[1].device.type].call_boxed(*args)
+    return (_theirs_of_cuda if args[1].is_cuda else _theirs_of_cpu)[name](*args)
 
 
 def choose(bint everything):

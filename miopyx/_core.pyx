@@ -10,6 +10,7 @@ from .problem._problem cimport Problem
 from .runtime._cuda cimport cuda
 from .runtime._opencl cimport opencl
 
+from .device import probing
 from .runtime import _cuda
 
 from .values import config as environment
@@ -70,6 +71,7 @@ cdef class Device:
             self.device_ptr = info.handle.int_ptr
             self.place.rt, self.place.context = &opencl, <void*> self.context_ptr
             self.place.shares_memory = self.shares_memory
+            self.place.takes_pointers = self.shares_memory and opencl.set_svm != NULL and probing.takes_pointers(info)
             self.stream_bytes = environment.get("MIOPYX_STREAM_BYTES")
             if self.stream_bytes < 0:
                 self.stream_bytes = 2 * info.handle.global_mem_cache_size or 64 << 20

@@ -1,6 +1,6 @@
 """Random calls of PyTorch's operators, good and bad, plain and with miopyx.torch enabled, and of torch.ops.miopyx.
 
-    python tests/random_torch_calls.py [COUNT] [--seed N]
+    python tests/random_torch_calls.py [COUNT] [--seed N] [--device cuda]
 
 Each call runs on fresh tensors of any type, lengths and strides, with a defect in every other one: wrong types, devices
 and lengths, memory that is expanded, overlapping, reversed in sign, sparse, quantised, or freed, and numbers that are
@@ -44,7 +44,7 @@ _Call = tuple[str, Callable[[], Any], bool]
 
 def _tensor(rng: np.random.Generator, lens: list[int], dtype: torch.dtype) -> torch.Tensor:
     """Return random numbers in one of the layouts that are read without a copy, or with one."""
-    generator = torch.Generator().manual_seed(int(rng.integers(1 << 40)))
+    generator = torch.Generator(torch.get_default_device()).manual_seed(int(rng.integers(1 << 40)))
     x = torch.randn(lens, generator=generator).to(dtype)
     how = rng.integers(8)
     if how == 0 and x.dim() == 4:
@@ -64,7 +64,7 @@ def _tensor(rng: np.random.Generator, lens: list[int], dtype: torch.dtype) -> to
 
 def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """Return a tensor that something is wrong or odd with, and whether its memory was freed."""
-    how = int(rng.integers(14))
+    how = int(rng.integers(15))
     if how == 0:
         return x.to(OTHERS[int(rng.integers(len(OTHERS)))]), False
     if how == 1:
@@ -81,9 +81,9 @@ def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, b
         return torch.randn(*x.shape, dtype=torch.complex64).conj(), False
     if how == 7:
         return x.contiguous().to_sparse(), False
-    if how == 8 and x.dtype == torch.float32 and x.dim() and x.numel():
+    if how == 8 and x.dtype == torch.float32 and x.dim() and x.numel() and x.is_cpu:
         return x.contiguous().to_mkldnn(), False
-    if how == 9 and x.dtype == torch.float32:
+    if how == 9 and x.dtype == torch.float32 and x.is_cpu:
         return torch.quantize_per_tensor(x.contiguous(), 0.1, 0, torch.quint8), False
     if how == 10 and x.numel() > 1:
         return x.clone().as_strided(x.shape, [int(s) for s in rng.integers(0, 2, x.dim())]), False
@@ -94,6 +94,8 @@ def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, b
         return freed, bool(freed.numel())
     if how == 12:
         return x.clone().requires_grad_() if x.is_floating_point() else x, False
+    if how == 13:
+        return x.cpu() if x.is_cuda else x.clone(), False
     return torch.full_like(x, float("nan")) if x.is_floating_point() else x, False
 
 
@@ -221,7 +223,8 @@ def run(count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
     seen: collections.Counter[str] = collections.Counter()
     wrong = []
     before, room = (choice.recall, choice.measure), resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, room[1]))
+    if torch.get_default_device().type == "cpu":  # CUDA takes addresses for all memory that there is
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, room[1]))
     choice.recall = lambda info, key: None
     choice.measure = _measure
     warnings.simplefilter("ignore")
@@ -255,7 +258,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=100_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    torch.set_default_device(options.device)
     print(f"seed {options.seed}", flush=True)
     began = time.perf_counter()
     seen, wrong = run(options.count, options.seed)

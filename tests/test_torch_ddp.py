@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("miopyx.torch")
 
-if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
-    pytest.skip("PyTorch was built without gloo", allow_module_level=True)
+if not torch.distributed.is_available():
+    pytest.skip("PyTorch was built without groups of processes", allow_module_level=True)
 
 RANKS, STEPS, RATE = 2, 4, 0.05
 
@@ -22,14 +22,17 @@ F = nn.functional
 
 def network():
     torch.manual_seed(int(sys.argv[2]))
-    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8).eval(), nn.ReLU(), nn.AvgPool2d(2),
-                         nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(),
-                         nn.Linear(8 * 6 * 6, 5))
+    with torch.device("cpu"):  # the same numbers on all devices
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8).eval(), nn.ReLU(), nn.AvgPool2d(2),
+                             nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(),
+                             nn.Linear(8 * 6 * 6, 5)).to(torch.get_default_device())
 
 def batches():
     generator = torch.Generator().manual_seed(int(sys.argv[2]) + 1)
     for _ in range(int(sys.argv[3])):
-        yield torch.randn(8, 3, 12, 12, generator=generator), torch.randint(5, (8,), generator=generator)
+        x = torch.randn(8, 3, 12, 12, generator=generator, device="cpu")
+        labels = torch.randint(5, (8,), generator=generator, device="cpu")
+        yield x.to(torch.get_default_device()), labels.to(torch.get_default_device())
 
 def train(model, take, dtype):
     descent = torch.optim.SGD(model.parameters(), lr=float(sys.argv[4]))
@@ -44,8 +47,12 @@ from miopyx.torch import _layers, choice
 import miopyx.torch
 
 torch.set_num_threads(1)
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[5]}", rank=rank, world_size=2)
+torch.backends.cudnn.allow_tf32 = False
+rank, backend = int(sys.argv[1]), sys.argv[6]
+torch.set_default_device("cpu" if backend == "gloo" else f"cuda:{rank}")
+if backend == "nccl":
+    torch.cuda.set_device(rank)
+dist.init_process_group(backend, init_method=f"file://{sys.argv[5]}", rank=rank, world_size=2)
 choice.recall = lambda info, key: None
 asked = []
 
@@ -86,12 +93,22 @@ print(json.dumps({"parameters": [p.detach().flatten().tolist() for p in model.pa
 """
 
 
-def test_two_ranks_compute_the_whole_batch(tmp_path, rng):
+@pytest.fixture(params=["gloo", "nccl"])
+def backend(request, torch_device):
+    """Return a way in which ranks talk: over CPUs, or with a CUDA device each."""
+    if not getattr(torch.distributed, f"is_{request.param}_available")():
+        pytest.skip(f"PyTorch was built without {request.param}")
+    if request.param == "nccl" and (torch_device.type != "cuda" or torch.cuda.device_count() < RANKS):
+        pytest.skip(f"needs {RANKS} devices of CUDA")
+    return request.param
+
+
+def test_two_ranks_compute_the_whole_batch(tmp_path, rng, backend):
     seed = str(int(rng.integers(1 << 30)))
 
     def start(code, rank):
         return subprocess.Popen([sys.executable, "-P", "-c", code, str(rank), seed, str(STEPS), str(RATE),
-                                 str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                 str(tmp_path / "store"), backend], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     running = [start(WORKER, rank) for rank in range(RANKS)] + [start(ALONE, 0)]
     try:
@@ -117,3 +134,30 @@ def test_two_ranks_compute_the_whole_batch(tmp_path, rng):
     assert second["alone"][:2] == [False, "rank 0 did not say"]
     assert 0.2 < second["waited"] < 20
     assert second["same"]
+
+
+def test_two_devices_in_a_process(torch_device, monkeypatch, rng):
+    """Each device's tensors are computed on it, whichever is the current one."""
+    if torch_device.type != "cuda" or torch.cuda.device_count() < 2:
+        pytest.skip("needs two devices of CUDA")
+    from miopyx.torch import _layers, choice, disable, enable
+
+    monkeypatch.setattr(choice, "recall", lambda info, key: None)
+    monkeypatch.setattr(choice, "measure", lambda info, key, *how: choice.Times(1.0, 2.0, "said"))
+    _layers.forget()
+    torch.manual_seed(int(rng.integers(1 << 30)))
+    x, w = torch.randn(4, 16, 14, 14), torch.randn(32, 16, 3, 3)
+    want = torch.nn.functional.conv2d(x.double(), w.double())
+    try:
+        enable()
+        for turn in range(6):
+            with torch.cuda.device(turn // 2 % 2):
+                device = torch.device("cuda", turn % 2)
+                y = torch.nn.functional.conv2d(x.to(device), w.to(device))
+                assert y.device == device
+                assert (y.cpu().double() - want).abs().max() <= 2.0**-24 * 16 * 9 * want.abs().max()
+        assert [layer.ours for layer in _layers.layers] == [True, True]
+        assert [layer.runs for layer in _layers.layers] == [3, 3]
+    finally:
+        disable()
+        _layers.forget()

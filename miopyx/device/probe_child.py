@@ -1,7 +1,9 @@
 """The child process that tries one OpenCL device: builds, runs and compares, and does it again from the binary.
 
 A script of its own that imports nothing of the package, since whatever happens to it must not matter.  Takes one
-argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.
+argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.  On
+CPUs it goes on (`trying`) with memory that the driver knows nothing of, and prints a second line, which says whether
+kernels work on that (`pointers`); should that end the process, the first line stands.
 Asked for the platforms only, it lists them: what counts then is that it lives to tell.
 """
 
@@ -11,6 +13,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 GROUP = 16
@@ -42,12 +45,22 @@ def main(argument: str) -> int:
     # pyopencl's caches unpickle what they find in the user's folder; nothing of that is wanted here.
     os.environ["PYOPENCL_NO_CACHE"] = "1"
     step = ["import of pyopencl"]
+    more: list[Callable[[], bool]] = []
+
+    def answer(**found: bool) -> None:
+        sys.stdout.write("\n" + json.dumps({"nonce": request["nonce"], "ok": not why, "why": why, **found}) + "\n")
+        sys.stdout.flush()
+
     try:
-        why = try_device(request, step)
+        why = try_device(request, step, more)
     except Exception as e:
         why = f"{step[0]} failed: {shortened(e)}"
-    sys.stdout.write("\n" + json.dumps({"nonce": request["nonce"], "ok": not why, "why": why}) + "\n")
-    sys.stdout.flush()
+    answer(trying=bool(more))
+    for works in more:
+        right = False
+        with contextlib.suppress(Exception):
+            right = works()
+        answer(pointers=right)
     return 0
 
 
@@ -59,8 +72,9 @@ def shortened(error: Exception) -> str:
     return "; ".join([f"{type(error).__name__}: {first}", *log[:4]])
 
 
-def try_device(request: dict[str, Any], step: list[str]) -> str:
-    """Return why the device does not work, or an empty text; `step` holds what is being done."""
+def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[], bool]]) -> str:
+    """Return why the device does not work, or an empty text; `step` holds what is being done, `more` gets what is left.
+    """
     import ctypes
 
     for library in request["preload"]:
@@ -92,18 +106,31 @@ def try_device(request: dict[str, Any], step: list[str]) -> str:
     expected = np.float32(2.5) * x + (n * 3 - 1).astype(np.float32)
     expected = expected.reshape(-1, GROUP)[:, ::-1].ravel() + np.float32(1)
 
-    def run(program: Any) -> str:
-        step[0] = "running the kernels"
-        inputs = [cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a) for a in (x, n)]
-        poison = np.full(SIZE, np.nan, np.float32)
-        middle, output = (cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=poison) for _ in range(2))
+    def launch(program: Any, memory: tuple[Any, ...]) -> None:
+        a, b, middle, output = memory
         launches: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            ("scale", (*inputs, middle, np.float32(2.5))), ("turn", (middle, output)))
+            ("scale", (a, b, middle, np.float32(2.5))), ("turn", (middle, output)))
         for name, arguments in launches:
             kernel = cl.Kernel(program, name)
             for i, value in enumerate(arguments):
                 kernel.set_arg(i, value)
             cl.enqueue_nd_range_kernel(queue, kernel, (SIZE,), (GROUP,))
+
+    def on_pointers() -> bool:
+        spare = [np.zeros(SIZE + 1, a.dtype) for a in (x, n, x, x)]
+        arrays = [a[1:] for a in spare]  # off any boundary
+        for a, values in zip(arrays, (x, n, np.nan, np.nan), strict=True):
+            a[:] = values
+        launch(program, tuple(cl.SVM(a) for a in arrays))
+        queue.finish()
+        return bool((arrays[3] == expected).all())
+
+    def run(program: Any) -> str:
+        step[0] = "running the kernels"
+        inputs = [cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a) for a in (x, n)]
+        poison = np.full(SIZE, np.nan, np.float32)
+        middle, output = (cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=poison) for _ in range(2))
+        launch(program, (*inputs, middle, output))
         result = np.empty(SIZE, np.float32)
         cl.enqueue_copy(queue, result, output)
         queue.finish()
@@ -124,6 +151,8 @@ def try_device(request: dict[str, Any], step: list[str]) -> str:
         return "the driver gives no binary of a program"
     step[0] = "building from the binary"
     why = run(cl.Program(context, [device], [binary]).build(options))
+    if not why and device.type & cl.device_type.CPU:
+        more.append(on_pointers)
     return why and f"from the program's binary: {why}"
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Verdict(NamedTuple):
     """Whether a device works, why (not), and how long finding out took.
 
-    `probed` is False where no child process could be started; `cached` is True where an earlier process found out.
+    `probed` is False where no child process could be started; `cached` is True where an earlier process found out;
+    `pointers` says that kernels were right on the host's own memory, given by its address.
     """
 
     ok: bool
@@ -38,13 +39,16 @@ class Verdict(NamedTuple):
     seconds: float
     probed: bool = True
     cached: bool = False
+    pointers: bool = False
 
 
-_PROBE_FORMAT = 2
+_PROBE_FORMAT = 3
 _WORDS = ("fails", "works")  # of a verdict on disk
+_MEMORY = ("buffers", "pointers")  # what its kernels take
 _MAX_WHY = 4096
 _FAILURE_LIFETIME = 24 * 3600.0  # a failure may have been the moment's (memory full, machine overloaded): try again
 _MAX_VERDICT_BYTES = 1 << 16
+_FINE_GRAIN_SYSTEM = 4  # CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
 _verdicts: dict[str, Verdict] = {}
 _lock = threading.RLock()
 
@@ -64,6 +68,21 @@ def probe(info: DeviceInfo) -> Verdict:
     })
 
 
+def takes_pointers(info: DeviceInfo) -> bool:
+    """Return whether kernels work with any memory of the host's by its address, as far as that is known.
+
+    Either the driver says so (fine-grained system SVM), or a probe saw it: PoCL 3.1 does it and does not say so.
+    """
+    with contextlib.suppress(Exception):  # drivers of OpenCL 1.2 know no such question
+        if info.handle is not None and info.handle.svm_capabilities & _FINE_GRAIN_SYSTEM:
+            return True
+    identity = _identity(info)
+    key = _key(identity)
+    with _lock:
+        verdict = _verdicts.get(key) or _read_verdict(key, identity)
+    return verdict is not None and verdict.ok and verdict.pointers
+
+
 def probe_platforms(extension: str) -> Verdict:
     """Return whether a child process survived asking the OpenCL loader for everything there is.
 
@@ -73,7 +92,7 @@ def probe_platforms(extension: str) -> Verdict:
 
 
 def _settle(identity: list[Any], question: dict[str, Any]) -> Verdict:
-    key = blake2b(ascii(identity).encode(), digest_size=16).hexdigest()
+    key = _key(identity)
     with _lock:
         verdict = _verdicts.get(key)
         if verdict is None:
@@ -82,6 +101,10 @@ def _settle(identity: list[Any], question: dict[str, Any]) -> Verdict:
                 _write_verdict(key, identity, verdict)
             _verdicts[key] = verdict
         return verdict
+
+
+def _key(identity: list[Any]) -> str:
+    return blake2b(ascii(identity).encode(), digest_size=16).hexdigest()
 
 
 def _identity(info: DeviceInfo) -> list[Any]:
@@ -113,19 +136,20 @@ def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
         return None
     try:
         first, result, why, end = data.decode("utf-8").split("\n")
-        word, seconds, when = result.split(" ")
+        word, seconds, when, memory = result.split(" ")
+        pointers = _MEMORY.index(memory) == 1
         ok, took, age = _WORDS.index(word) == 1, float(seconds), time.time() - float(when)
     except ValueError:
         return None
     if first != ascii(identity) or end or (not ok and not 0 <= age < _FAILURE_LIFETIME):
         return None
-    return Verdict(ok, why, took, cached=True)
+    return Verdict(ok, why, took, cached=True, pointers=pointers)
 
 
 def _write_verdict(key: str, identity: list[Any], verdict: Verdict) -> None:
     path = _verdict_path(key)
     if path is not None:
-        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r}"
+        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r} {_MEMORY[verdict.pointers]}"
         text = f"{identity!a}\n{result}\n{one_line(verdict.why, _MAX_WHY)}\n"
         config.write_atomically(path, text.encode("utf-8", "replace"))
 
@@ -194,16 +218,17 @@ def _run_child(question: dict[str, Any]) -> Verdict:
         seconds = time.monotonic() - start
         reply = _reply(_tail(out), nonce)
         stderr = _tail(err)
-    if timed_out:
+    settled = reply is not None and reply["ok"] and reply.get("trying") is True  # what ended it was one thing more
+    if timed_out and not settled:
         return Verdict(False, f"no answer within {limit:g} s (MIOPYX_PROBE_TIMEOUT){_last_lines(stderr)}", seconds)
     if reply is not None and not reply["ok"]:
         return Verdict(False, one_line(reply["why"]) + _last_lines(stderr), seconds)
-    if code != 0:
+    if code != 0 and not settled:
         when = "after right results, at exit" if reply is not None else "in the driver"
         return Verdict(False, f"the child process died {when} with {how_ended(code)}{_last_lines(stderr)}", seconds)
     if reply is None:
         return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
-    return Verdict(True, "right results", seconds)
+    return Verdict(True, "right results", seconds, pointers=not settled and reply.get("pointers") is True)
 
 
 def how_ended(code: int) -> str:

@@ -35,4 +35,4 @@ cdef int64_t workspace_bytes(object workspace_size) except -1
 cdef int release_temporaries(binding_t** slots, int count) noexcept
 cdef int require_apart(Problem problem, const call_t* call, tuple names, binding_t** slots,
                        const slot_t* wanted) except -1
-cdef int wait_and_sync(Handle handle, binding_t** slots, int count) except -1
+cdef int wait_and_sync(Handle handle, binding_t** slots, int count, int64_t written) except -1

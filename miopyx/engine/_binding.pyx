@@ -131,18 +131,21 @@ cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64
     return a.root_offset < b.root_offset + need_b and b.root_offset < a.root_offset + need_a
 
 
-cdef int wait_and_sync(Handle handle, binding_t** slots, int count) except -1:
-    """Host memory was lent to the device: wait, and map it, which is when OpenCL promises its content."""
+cdef int wait_and_sync(Handle handle, binding_t** slots, int count, int64_t written) except -1:
+    """Host memory was lent to the device: wait, and map what was written in a cl_mem, as OpenCL promises its content."""
     cdef cl_int code
     cdef int j
+    cdef bint mapped = False
     cdef void* address
     handle.finish()
     for j in range(count):
-        if slots[j].temporary:
+        if slots[j].temporary and written >> j & 1:
+            mapped = True
             address = cl.clEnqueueMapBuffer(handle.queue_ptr, slots[j].ptr, CL_TRUE, CL_MAP_READ, 0, slots[j].size, 0,
                                             NULL, NULL, &code)
             check(code, "clEnqueueMapBuffer")
             check(cl.clEnqueueUnmapMemObject(handle.queue_ptr, slots[j].ptr, address, 0, NULL, NULL),
                   "clEnqueueUnmapMemObject")
-    handle.finish()
+    if mapped:
+        handle.finish()
     return 0

@@ -431,7 +431,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
                 memset(&fresh, 0, sizeof(fresh))
             mine[slot] = s.b
             slots[slot] = &mine[slot]
-            blocking = blocking or s.b.temporary
+            blocking = blocking or s.b.lent
         _require_ready(handle, invoker)
         require_apart(problem, call, names, slots, invoker.slot)
         if need != 0 and call.workspace_size == OWN:
@@ -445,7 +445,7 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
         invoker.workspace_apart = need != 0 and call.workspace_size != OWN
         invoker._run_device(handle, slots, scalars, first, invoker.step_count)
         if blocking:
-            wait_and_sync(handle, slots, count + 1)
+            wait_and_sync(handle, slots, count + 1, problem.written | 1 << count)
     finally:
         unbind(&fresh)
         release_temporaries(slots, count + 1)

@@ -20,7 +20,8 @@ cdef struct binding_t:
     int64_t offset       # bytes from there (devices only)
     int64_t size         # bytes from ptr + offset on
     int kind
-    bint temporary       # a cl_mem around host memory, made for this call
+    bint lent            # host memory: the call must wait for its kernels
+    bint temporary       # a cl_mem around it, made for this call
     void* root           # what decides whether two bindings overlap: the address, or the cl_mem that owns the bytes
     int64_t root_offset
     uint64_t serial      # equal ones name the same cl_mem; 0: nothing is known, kernels must be told each time

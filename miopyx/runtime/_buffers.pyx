@@ -180,7 +180,8 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
     cdef const DLPackExchangeAPI* api
     cdef DLTensor lent
     cdef array_t a
-    out.temporary, out.serial, out.offset, out.kind, out.root = False, 0, 0, HOST_MEMORY, NULL
+    out.lent = out.temporary = False
+    out.serial, out.offset, out.kind, out.root = 0, 0, HOST_MEMORY, NULL
     if cnp.PyArray_Check(data):
         if layout != NULL and _fits(<cnp.ndarray> data, layout, output):
             out.ptr, out.size = cnp.PyArray_DATA(<cnp.ndarray> data), need
@@ -499,7 +500,8 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
     cdef array_t a
     cdef binding_t* b = &out.b
     unbind(out)
-    b.temporary, b.serial = False, 0
+    b.lent = b.temporary = False
+    b.serial = 0
     if need == 0:
         b.kind, b.ptr, b.offset, b.size = UNBOUND, NULL, 0, 0
         return None
@@ -557,6 +559,10 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
         raise BadParmError("host memory on a device with memory of its own", name, type(data).__name__,
                            "a pyopencl Buffer or Array on the handle's context: handle.upload(array)")
     held = bind_host(data, name, tensor, layout, need, output, b)
+    b.lent = True
+    if place.takes_pointers:
+        b.kind = SVM_MEMORY
+        return held
     # The device works in host memory: wrap it where it lies.
     b.ptr = cl.clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, b.size, b.ptr, &code)
     check(code, "clCreateBuffer over host memory")
@@ -660,7 +666,8 @@ cdef object _take_address(int64_t address, int64_t size, str name, const mx_tens
         raise BadParmError("misaligned address", name, hex(address), f"multiple of {type_size(<int> tensor.type)}")
     out.offset = address % BASE
     out.ptr, out.size, out.kind = <void*> <uintptr_t> (address - out.offset), size, CUDA_MEMORY
-    out.root, out.root_offset, out.temporary, out.serial = NULL, address, False, 0
+    out.lent = out.temporary = False
+    out.root, out.root_offset, out.serial = NULL, address, 0
     return None
 
 

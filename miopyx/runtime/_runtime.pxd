@@ -27,6 +27,7 @@ cdef struct place_t:
     void* context
     int ordinal          # CUDA's number of the device
     bint shares_memory   # with the host
+    bint takes_pointers  # kernels work with the host's own addresses
 
 
 cdef inline int require(const runtime_t* rt, int32_t code, str what) except -1:

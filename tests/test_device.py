@@ -289,6 +289,41 @@ def test_children_of_all_kinds(monkeypatch, code, expected):
     assert len(verdict.why) < 700
 
 
+TRYING = ANSWER.format("'ok': True, 'why': '', 'trying': True") + "; sys.stdout.flush()"
+
+
+@pytest.mark.parametrize(("then", "pointers"), [
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': True"), True),
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': False"), False),
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': 1"), False),
+    ("import os; os.abort()", False),
+    ("import time; time.sleep(60)", False),
+    ("", False),
+])
+def test_what_is_tried_beyond_right_results(monkeypatch, then, pointers):
+    """Memory by its address is one thing more: whatever becomes of it, the device works."""
+    monkeypatch.setenv("MIOPYX_PROBE_TIMEOUT", "2")
+    fake_child(monkeypatch, f"{TRYING}; {then}")
+    assert not probing.takes_pointers(info_of())  # nothing is known yet
+    verdict = devices.probe(info_of())
+    assert (verdict.ok, verdict.pointers) == (True, pointers)
+    assert probing.takes_pointers(info_of()) is pointers
+    forget_in_process(monkeypatch)
+    assert probing.takes_pointers(info_of()) is pointers  # from the disk
+
+
+@pytest.mark.parametrize(("says", "expected"), [(7, True), (4, True), (11, False), (0, False), (None, False)])
+def test_drivers_that_say_what_they_take(says, expected):
+    class Told:
+        @property
+        def svm_capabilities(self):
+            if says is None:
+                raise RuntimeError("an older OpenCL")
+            return says
+
+    assert probing.takes_pointers(info_of(handle=Told())) is expected
+
+
 def test_child_that_hangs_is_ended_with_its_compilers(monkeypatch, tmp_path):
     monkeypatch.setenv("MIOPYX_PROBE_TIMEOUT", "1")
     mark = tmp_path / "pid"
@@ -371,7 +406,7 @@ def test_verdict_file_is_plain_and_private(monkeypatch):
     assert path.parent.stat().st_mode & 0o777 == 0o700
     identity, result, why, end = path.read_text().split("\n")
     assert "pthread_4" not in identity  # a short name, which says less than what the driver says
-    assert re.fullmatch(r"works \d+\.\d+ \d+\.\d+", result)
+    assert re.fullmatch(r"works \d+\.\d+ \d+\.\d+ buffers", result)
     assert (why, end) == ("right results", "")
 
 
@@ -412,6 +447,8 @@ def as_folder(path):
     spoil("works ", "works one "),
     spoil("works ", "works  "),
     spoil("works ", ""),
+    spoil(" buffers", ""),
+    spoil(" buffers", " memory"),
     spoil("right results\n", ""),
     spoil("\nright", "right"),
     as_link, as_pipe, as_folder,

@@ -20,6 +20,7 @@ from problems import DIRECTIONS, NAMES, Problem
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx._core import Offer
+from miopyx.device import probing
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.problem._problem import ConvProblem
@@ -286,6 +287,24 @@ def test_numpy_arrays_in_place(handle, rng):
     else:
         with pytest.raises(BadParmError, match="upload"):
             plan(x, w, y)
+
+
+@pytest.mark.parametrize("pointers", [False, True])
+def test_host_memory_by_address_or_in_buffers(cpu, rng, monkeypatch, pointers):
+    if pointers and not probing.takes_pointers(cpu.device.info):
+        pytest.skip("kernels take buffers alone")
+    monkeypatch.setattr(probing, "takes_pointers", lambda info: pointers)
+    with miopyx.Handle(cpu.device.name) as handle:
+        problem = Problem(handle, rng)
+        plan = problem.plan(0)
+        x, w, _ = problem.host
+        for mixed in (w, handle.upload(w), w):
+            y = np.full(problem.y.lens, np.nan, np.float32)
+            plan(x, mixed, y)
+            np.testing.assert_allclose(y, problem.truth(0), rtol=1e-5, atol=1e-4)
+        memory = np.zeros(x.size + y.size, np.float32)  # y begins where x ends, but for one element
+        with pytest.raises(BadParmError, match="shares memory"):
+            plan(memory[:x.size].reshape(x.shape), w, memory[x.size - 1:-1].reshape(y.shape))
 
 
 def test_arrays_that_contradict_their_descriptor(rng):

@@ -108,7 +108,8 @@ def test_two_ranks_compute_the_whole_batch(tmp_path, rng, backend):
 
     def start(code, rank):
         return subprocess.Popen([sys.executable, "-P", "-c", code, str(rank), seed, str(STEPS), str(RATE),
-                                 str(tmp_path / "store"), backend], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                 str(tmp_path / "store"), backend],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     running = [start(WORKER, rank) for rank in range(RANKS)] + [start(ALONE, 0)]
     try:

@@ -1,9 +1,9 @@
 """The child process that tries one OpenCL device: builds, runs and compares, and does it again from the binary.
 
 A script of its own that imports nothing of the package, since whatever happens to it must not matter.  Takes one
-argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.  On
-CPUs it goes on (`trying`) with memory that the driver knows nothing of, and prints a second line, which says whether
-kernels work on that (`pointers`); should that end the process, the first line stands.
+argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.
+On CPUs it goes on (`trying`) with memory that the driver knows nothing of, and prints a second line, which says
+whether kernels work on that (`pointers`); should that end the process, the first line stands.
 Asked for the platforms only, it lists them: what counts then is that it lives to tell.
 """
 

@@ -17,7 +17,7 @@ import miopyx
 torch = pytest.importorskip("torch", minversion="2.10")
 mt = pytest.importorskip("miopyx.torch")
 
-from miopyx.torch import _layers, _threads, choice  # noqa: E402
+from miopyx.torch import _layers, _threads, choice, override  # noqa: E402
 
 F = torch.nn.functional
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -553,3 +553,58 @@ def test_threads_of_pytorch_sleep_meanwhile(settled):
         _threads.called(lambda _: 1 / 0, None)
     _threads.forget()
     assert _threads.called(lambda argument: argument, 7) == 7
+
+
+def _norms(count):
+    x, p = torch.randn(2, 3, 4, 4), torch.rand(3) + 0.5
+    for _ in range(count):
+        y = F.batch_norm(x, p, p, p, p)
+    assert torch.allclose(y, (x - p.view(3, 1, 1)) * (p / (p + 1e-5).sqrt()).view(3, 1, 1) + p.view(3, 1, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_gains_nothing_is_given_back(settled, ours, device):
+    """Of a microsecond that a call gains its way through Python leaves nothing."""
+    settled(ours)
+    which = ("batch norm", device.type)
+    _norms(1200)
+    assert override.given_back == [which]
+    assert "batch norm on " in mt.report().splitlines()[-1]
+    runs = _layers.layers[0].runs
+    assert 512 <= runs < 1200
+    with mt.enable():  # knows of it
+        _norms(3)
+    assert _layers.layers[0].runs == runs
+    F.conv2d(torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3))  # a new problem: other times
+    assert override.given_back == []
+    _norms(3)
+    assert _layers.layers[0].runs == runs + 3
+    _norms(1200)
+    mt.tune(lambda: torch.zeros(()))
+    assert override.given_back == []
+    _norms(1200)
+    assert override.given_back == [which]
+    mt.disable()
+    assert override.given_back == []
+
+
+def test_what_gains_is_kept(settled, monkeypatch):
+    settled(True)
+    monkeypatch.setattr(choice, "measure", lambda info, key, *how: choice.Times(1.0, 1e5, "said"))
+    _norms(1200)
+    assert override.given_back == []
+    assert [layer.runs for layer in _layers.layers] == [1200]
+    (calls, gained, way), = _layers.accounts().values()
+    assert calls < 512
+    assert gained == pytest.approx(calls * (1e5 - 1))
+    assert 0 < way < 1e4
+
+
+def test_deterministic_runs_give_nothing_back(settled):
+    settled(False)
+    torch.use_deterministic_algorithms(True)
+    try:
+        _norms(1200)
+        assert override.given_back == []
+    finally:
+        torch.use_deterministic_algorithms(False)

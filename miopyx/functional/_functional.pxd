@@ -63,6 +63,8 @@ cdef class Call:
     cdef void* stream
     cdef double factor           # a number that is not what it asks for: plans take any
     cdef bint deterministic      # of several runs, where somebody asks for that
+    cdef double began            # seconds of a clock; 0 where nobody asks how long reading it takes
+    cdef bint counted            # among its operator's calls
 
     cdef int take(self, object data, str name, bint optional=*) except -1
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1

@@ -12,7 +12,8 @@ from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs,
+    BATCH_NORM, BATCH_NORM_GRADIENTS, CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, own,
+    run_chosen, settings, theirs,
 )
 
 cdef enum:
@@ -132,8 +133,9 @@ cdef object _forward(str name, object keys, object x, object w, object b, object
             trial = _call(kind, kind, x, w, b, mean, var, epsilon)
             trial.factor = momentum
             trial.ask.number[0] = beside
-            layer = decide(trial, BatchNorm(kind),
+            layer = decide(trial, BATCH_NORM, BatchNorm(kind),
                            partial(_theirs, name, keys, x, w, b, mean, var, training, momentum, epsilon))
+            c.began = 0
         return run_chosen(c, layer)
     except FreedError:
         raise
@@ -188,7 +190,7 @@ cdef object _backward(object theirs_, object x, object dy, object w, object mean
         c.ask.number[0] = kernel
         layer = c.known()
         if layer is None:
-            layer = decide(c, BatchNorm(GRADIENTS), theirs_)
+            layer = decide(c, BATCH_NORM_GRADIENTS, BatchNorm(GRADIENTS), theirs_)
         return run_chosen(c, layer)
     except FreedError:
         raise

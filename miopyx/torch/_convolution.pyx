@@ -19,7 +19,10 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
-from ._layers cimport Layer, always, begin, chosen, decide, host, least_time, own, run_chosen, settings, theirs
+from ._layers cimport (
+    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, least_time, own, run_chosen,
+    settings, theirs,
+)
 from ._layers import tf32
 
 cdef enum:
@@ -200,7 +203,7 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
             _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
             layer = c.known()
             if layer is None:
-                layer = decide(c, Convolution(0, spatial, transposed), partial(_theirs_forward, args))
+                layer = decide(c, CONVOLUTION, Convolution(0, spatial, transposed), partial(_theirs_forward, args))
             y = run_chosen(c, layer)
             if y is not None:
                 return y
@@ -227,7 +230,7 @@ cdef Layer _gradient(Call c, int direction, tuple args):
         c.ask.number[15 + i] = c.array[other].len[i]
     layer = c.known()
     if layer is None:
-        layer = decide(c, Convolution(direction, spatial, c.ask.number[14], 3 - other),
+        layer = decide(c, CONVOLUTION_GRADIENTS, Convolution(direction, spatial, c.ask.number[14], 3 - other),
                        partial(_theirs_backward, args, [direction == 1, direction == 2, False]))
     return layer
 

@@ -13,8 +13,28 @@ cdef enum:                       # whose memory a plan's buffer is: an array of 
     NOTHING = 48                 # which the plan does not look at
 
 
+cdef enum:                       # families of operators, in the order of `FAMILIES`
+    CONVOLUTION
+    CONVOLUTION_GRADIENTS
+    BATCH_NORM
+    BATCH_NORM_GRADIENTS
+    AVERAGE
+    AVERAGE_GRADIENTS
+    SOFTMAX
+    SOFTMAX_GRADIENTS
+    FAMILY_COUNT
+
+cdef struct account_t:           # of a family's calls on a type of devices, since it was looked at last
+    int64_t calls
+    double gained                # microseconds
+    double way                   # microseconds of `sampled` calls between PyTorch's call and the choice
+    int64_t sampled
+
+
 cdef class Layer:
     cdef readonly bint ours
+    cdef account_t* account
+    cdef double gain             # microseconds of a run, 0 where it is not ours
     cdef bint quiet              # PyTorch's idle threads sleep while it runs
     cdef readonly int64_t runs
     cdef readonly str what       # the problem
@@ -39,7 +59,7 @@ cdef class Planned(Layer):
 
 
 cdef Call begin(int what, object first)
-cdef Layer decide(Call c, Layer layer, object theirs)
+cdef Layer decide(Call c, int family, Layer layer, object theirs)
 cdef object run_ours(Call c, Layer layer)
 cdef object run_chosen(Call c, Layer layer)
 cdef object always(Call c, Layer layer, Call trial=*)

@@ -1,6 +1,10 @@
 """Whose kernel runs a problem that PyTorch asks for: decided when it is met first, looked up from then on.
 
 An operator's file says how its problems are named, prepared and computed: `Layer` is what it fills in.
+
+A call that goes through Python to PyTorch's own kernel takes longer than one that does not.  So each family of
+operators keeps an account: where it gained less, over many calls, than their ways took, it is given back to PyTorch as
+a whole.
 """
 
 import time
@@ -9,7 +13,8 @@ from functools import partial
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
@@ -52,7 +57,7 @@ cdef class Layer:
 
     def gained(self):
         """Milliseconds that its runs took less than PyTorch's would have."""
-        return self.runs * (self.times.theirs - self.times.ours) / 1e3 if self.ours else 0.0
+        return self.runs * self.gain / 1e3
 
 
 cdef enum:
@@ -122,6 +127,70 @@ cdef class Planned(Layer):
 # In the order in which they were met.
 layers = []
 
+FAMILIES = ("convolution", "convolution's gradients", "batch norm", "batch norm's gradients", "average",
+            "average's gradients", "softmax", "softmax's gradients")
+
+cdef enum:
+    CALLS = 512            # of a family's problems that are known, before its account is looked at
+    MORE_CALLS = 4         # times that many convolutions: whoever gives these back meets no new ones
+    SAMPLED = 31           # one of so many calls: a prime, since models repeat themselves
+    WAY = 5                # of a call's way to a choice and back: PyTorch's parts take four times ours, in models
+
+cdef account_t _accounts[FAMILY_COUNT][2]
+cdef int64_t _begun = 0
+cdef object _give_back = None, _take_again = None
+
+
+cdef double _now() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return t.tv_sec + 1e-9 * t.tv_nsec
+
+
+def open_accounts(give_back, take_again):
+    """Say whom to call: with a family and a type of devices that gain nothing, and where a new problem is met."""
+    global _give_back, _take_again
+    _give_back, _take_again = give_back, take_again
+
+
+cdef int _count(Call c, Layer layer) except -1:
+    """Enter a run of a known problem."""
+    cdef account_t* a = layer.account
+    a.gained += layer.gain
+    if c.began:
+        a.way += (_now() - c.began) * 1e6
+        a.sampled += 1
+        c.began = 0
+    if not c.counted:
+        c.counted = True
+        a.calls += 1
+        if a.calls >= CALLS:
+            _look_at(a)
+    return 0
+
+
+def accounts():
+    """What was counted since a family was looked at last: calls, and microseconds gained and on the way to a choice."""
+    cdef account_t* a
+    found = {}
+    for i in range(FAMILY_COUNT):
+        for j in range(2):
+            a = &_accounts[i][j]
+            if a.calls:
+                found[FAMILIES[i], ("cpu", "cuda")[j]] = a.calls, a.gained, a.way / a.sampled if a.sampled else None
+    return found
+
+
+cdef int _look_at(account_t* a) except -1:
+    cdef int place = a - &_accounts[0][0], family = place // 2
+    if a.calls < MORE_CALLS * CALLS and family <= CONVOLUTION_GRADIENTS or not a.sampled:
+        return 0
+    loses = a.gained < a.calls * WAY * a.way / a.sampled
+    a[0] = account_t(0, 0, 0, 0)
+    if loses and _give_back is not None and not _deterministic():
+        _give_back(FAMILIES[family], "cuda" if place % 2 else "cpu")
+    return 0
+
 cdef _Handle _handle = None   # of CPUs; `functional` keeps those of CUDA's devices
 cdef set _handles = set()     # that keep layers
 cdef bint _everything = True
@@ -131,11 +200,10 @@ cdef int64_t _choice = 0      # changes with each `choose`
 cdef dict _weights = {}       # without _everything: those that chosen models met, by address
 
 
-def prepare(kernels):
-    """Take PyTorch's own kernels, by operators' names and devices' types."""
-    for kind, kept in (("cpu", _theirs_of_cpu), ("cuda", _theirs_of_cuda)):
-        kept.clear()
-        kept.update({name: kernel.call_boxed for (name, device), kernel in kernels.items() if device == kind})
+def prepare(str device, kernels):
+    """Take PyTorch's own kernels for a type of devices, by operators' names."""
+    (_theirs_of_cuda if device == "cuda" else _theirs_of_cpu).update(
+        {name: kernel.call_boxed for name, kernel in kernels.items()})
 
 
 cdef object theirs(str name, tuple args):
@@ -184,6 +252,7 @@ cdef bint chosen(object w) except -1:
 def forget():
     """Let the next calls decide anew."""
     layers.clear()
+    memset(_accounts, 0, sizeof(_accounts))
     for handle in _handles:
         handle.forget_calls()
     _handles.clear()
@@ -191,12 +260,18 @@ def forget():
 
 cdef Call begin(int what, object first):
     """A call of a problem on the device of its first tensor."""
-    global _handle
+    global _handle, _begun
+    cdef Call c
     if first.is_cuda:
-        return new_call(what, None, True)
-    if _handle is None:
-        _handle = Handle("cpu")
-    return new_call(what, _handle, True)
+        c = new_call(what, None, True)
+    else:
+        if _handle is None:
+            _handle = Handle("cpu")
+        c = new_call(what, _handle, True)
+    _begun += 1
+    if _begun % SAMPLED == 0:
+        c.began = _now()
+    return c
 
 
 # PyTorch's settings, a look-up less each.
@@ -228,7 +303,7 @@ cpdef bint tf32() except -1:
         return _conv.fp32_precision == "tf32"
 
 
-cdef Layer decide(Call c, Layer layer, object theirs):
+cdef Layer decide(Call c, int family, Layer layer, object theirs):
     """Decide who runs a problem that no call met before, and keep it; None where that must wait.
 
     While a graph is captured nothing can be measured; the problem is PyTorch's there, and met again later.
@@ -239,7 +314,9 @@ cdef Layer decide(Call c, Layer layer, object theirs):
         if torch.cuda.is_current_stream_capturing():
             return None
         wait = partial(torch.cuda.synchronize, c.array[0].device_id)
-    layer.what = layer.text(c)
+    layer.what, layer.account = layer.text(c), &_accounts[family][on_cuda]
+    c.began, c.counted = 0, True
+    _take_again()
     key = f"{layer.what}-t{c.ask.number[20]}".encode()
 
     def ours():
@@ -254,6 +331,9 @@ cdef Layer decide(Call c, Layer layer, object theirs):
         if layer.times.ours_wins and not ready:
             layer.prepare(c)
         layer.ours = layer.times.ours_wins
+        if layer.ours:
+            layer.gain = layer.times.theirs - layer.times.ours
+        layer.account[0] = account_t(0, 0, 0, 0)  # while new ones are met it goes on
     except MIOpenError as e:  # nothing computes it
         layer.why = str(e)
         layer.times = choice.Times(None, None, "not supported")
@@ -272,6 +352,7 @@ cdef object run_chosen(Call c, Layer layer):
     if layer is None:
         return None
     layer.runs += 1
+    _count(c, layer)
     return run_ours(c, layer) if layer.ours else None
 
 

@@ -11,7 +11,9 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.runtime._arrays import FreedError
 
-from ._layers cimport RESULT, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs
+from ._layers cimport (
+    AVERAGE, AVERAGE_GRADIENTS, RESULT, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs,
+)
 
 cdef enum:
     FORWARD = 120          # kinds of calls, beside those of other files
@@ -35,7 +37,7 @@ cdef enum:                 # the places of a call's numbers
 cdef tuple _MODES = ("max", "average", "inclusive")
 cdef enum:
     MAX = 0
-    AVERAGE = 1
+    MEAN = 1
     INCLUSIVE = 2
 
 
@@ -137,10 +139,10 @@ cdef object _average(str name, tuple args, x, list window, list stride, list pad
             c = begin(FORWARD, x)
             c.take(x, "x")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,
-                    ceil_mode, INCLUSIVE if inclusive else AVERAGE, divisor)
+                    ceil_mode, INCLUSIVE if inclusive else MEAN, divisor)
             layer = c.known()
             if layer is None:
-                layer = decide(c, Pooling(0), partial(theirs, name, args))
+                layer = decide(c, AVERAGE, Pooling(0), partial(theirs, name, args))
             y = run_chosen(c, layer)
             if y is not None:
                 return y
@@ -159,11 +161,11 @@ cdef object _average_gradient(str name, tuple args, dy, x, list window, list str
             c = begin(BACKWARD, dy)
             c.take(dy.contiguous() if x.is_contiguous() else dy.contiguous(memory_format=_channels_last), "dy")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,
-                    ceil_mode, INCLUSIVE if inclusive else AVERAGE, divisor)
+                    ceil_mode, INCLUSIVE if inclusive else MEAN, divisor)
             _size(c, x.shape)
             layer = c.known()
             if layer is None:
-                layer = decide(c, Pooling(1), partial(theirs, name, args))
+                layer = decide(c, AVERAGE_GRADIENTS, Pooling(1), partial(theirs, name, args))
             dx = run_chosen(c, layer)
             if dx is not None:
                 return dx
@@ -238,7 +240,7 @@ def avg_pool(x, list kernel_size, list stride, list padding, bint ceil_mode, bin
     cdef Call c = begin(ALWAYS, x)
     c.take(own(x), "x")
     _number(c, kernel_size, stride, padding, [1] * len(kernel_size), ceil_mode,
-            INCLUSIVE if count_include_pad else AVERAGE, divisor_override)
+            INCLUSIVE if count_include_pad else MEAN, divisor_override)
     return always(c, Pooling(0))
 
 
@@ -248,6 +250,6 @@ def avg_pool_backward(dy, list size, list kernel_size, list stride, list padding
     cdef Call c = begin(ALWAYS + 1, dy)
     c.take(own(dy), "dy")
     _number(c, kernel_size, stride, padding, [1] * len(kernel_size), ceil_mode,
-            INCLUSIVE if count_include_pad else AVERAGE, divisor_override)
+            INCLUSIVE if count_include_pad else MEAN, divisor_override)
     _size(c, size)
     return always(c, Pooling(1))

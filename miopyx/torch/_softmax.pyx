@@ -11,7 +11,8 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    RESULT, Planned, alike, always, begin, chosen, decide, dense, run_chosen, settings, theirs,
+    RESULT, SOFTMAX, SOFTMAX_GRADIENTS, Planned, alike, always, begin, chosen, decide, dense, run_chosen, settings,
+    theirs,
 )
 
 cdef enum:
@@ -73,7 +74,8 @@ cdef object _run(str name, tuple args, int64_t axis, bint log, x, dy):
             c = _call(FORWARD if dy is None else BACKWARD, axis, log, x, dy)
             layer = c.known()
             if layer is None:
-                layer = decide(c, Softmax(dy is not None), partial(theirs, name, args))
+                layer = decide(c, SOFTMAX if dy is None else SOFTMAX_GRADIENTS, Softmax(dy is not None),
+                               partial(theirs, name, args))
             y = run_chosen(c, layer)
             if y is not None:
                 return y

@@ -15,21 +15,24 @@ from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 from . import _batch_norm, _convolution, _layers, _pooling, _softmax, _threads, choice
 
-# What is taken, by types of devices that this PyTorch was built for.
-_BOTH = {"convolution": _convolution.convolution, "convolution_backward": _convolution.convolution_backward,
-         "native_batch_norm": _batch_norm.native_batch_norm,
-         "native_batch_norm_backward": _batch_norm.native_batch_norm_backward,
-         "avg_pool2d": _pooling.avg_pool2d, "avg_pool2d_backward": _pooling.avg_pool2d_backward,
-         "avg_pool3d": _pooling.avg_pool3d, "avg_pool3d_backward": _pooling.avg_pool3d_backward,
-         "_softmax": _softmax.softmax, "_softmax_backward_data": _softmax.softmax_backward,
-         "_log_softmax": _softmax.log_softmax, "_log_softmax_backward_data": _softmax.log_softmax_backward}
-_CUDNN = {"cudnn_batch_norm": _batch_norm.cudnn_batch_norm,
-          "cudnn_batch_norm_backward": _batch_norm.cudnn_batch_norm_backward}
-OPERATORS = {"cpu": _BOTH, "cuda": {**_BOTH, **_CUDNN}}
+# What is taken, by families that are given back as a whole.
+OPERATORS: dict[str, dict[str, Callable[..., Any]]] = dict(zip(_layers.FAMILIES, (
+    {"convolution": _convolution.convolution},
+    {"convolution_backward": _convolution.convolution_backward},
+    {"native_batch_norm": _batch_norm.native_batch_norm, "cudnn_batch_norm": _batch_norm.cudnn_batch_norm},
+    {"native_batch_norm_backward": _batch_norm.native_batch_norm_backward,
+     "cudnn_batch_norm_backward": _batch_norm.cudnn_batch_norm_backward},
+    {"avg_pool2d": _pooling.avg_pool2d, "avg_pool3d": _pooling.avg_pool3d},
+    {"avg_pool2d_backward": _pooling.avg_pool2d_backward, "avg_pool3d_backward": _pooling.avg_pool3d_backward},
+    {"_softmax": _softmax.softmax, "_log_softmax": _softmax.log_softmax},
+    {"_softmax_backward_data": _softmax.softmax_backward,
+     "_log_softmax_backward_data": _softmax.log_softmax_backward}), strict=True))
 DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 _lock = threading.Lock()
-_library: torch.library.Library | None = None
+_libraries: dict[tuple[str, str], torch.library.Library] = {}  # by families and types of devices
+_held: dict[tuple[str, str], Any] = {}  # our kernels: other threads may be in them when they are taken away
+given_back: list[tuple[str, str]] = []  # families that gained nothing
 _everything = False
 _models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()
 
@@ -49,11 +52,16 @@ class Enabled:
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
-    """Let PyTorch's convolutions and batch norms take ours wherever that is faster, in all threads, until `disable`.
+    """Let PyTorch's convolutions, batch norms, averages and softmax take ours wherever that is faster.
+
+    In all threads, until `disable`.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
     compute, runs as ever.  Models, autograd, autocast and compilers see no difference.
+
+    A kind of operators that gained less in its last hundreds of calls than these calls' way through Python takes is
+    given back to PyTorch as a whole, until another kind meets a new problem, or `tune` or `disable` is called.
 
     Parameters
     ----------
@@ -85,31 +93,70 @@ def disable() -> None:
     """Give PyTorch's operators back."""
     with _lock:
         _switch(False, set())
+        given_back.clear()
+
+
+def _take(family: str, device: str) -> None:
+    """Put ours in the place of a family's operators."""
+    names = [name for name in OPERATORS[family] if device == "cuda" or not name.startswith("cudnn")]
+    _layers.prepare(device, {name: torch.library.get_kernel(f"aten::{name}", device.upper()) for name in names})
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # some keys have kernels already: that is the purpose
+            for name in names:
+                library.impl(name, OPERATORS[family][name], device.upper(), with_keyset=name != "convolution")
+    except BaseException:
+        library._destroy()
+        raise
+    _libraries[family, device] = library
+    _held.update({(name, device): torch.library.get_kernel(f"aten::{name}", device.upper()) for name in names})
+
+
+def _give_back(family: str, device: str) -> None:
+    """Take ours away from a family that gains nothing."""
+    if not _lock.acquire(blocking=False):  # somebody enables or disables
+        return
+    try:
+        library = _libraries.pop((family, device), None)
+        if library is not None:
+            library._destroy()
+            given_back.append((family, device))
+    finally:
+        _lock.release()
+
+
+def _take_again() -> None:
+    """Take what was given back: somebody tunes, or other problems are met."""
+    if not given_back or not _lock.acquire(blocking=False):
+        return
+    try:
+        if _libraries:
+            for which in given_back:
+                _take(*which)
+        given_back.clear()
+    finally:
+        _lock.release()
+
+
+_layers.open_accounts(_give_back, _take_again)
 
 
 def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
-    global _everything, _library
-    if (everything or models) and _library is None:
+    global _everything
+    if everything or models:
         if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
                                             torch.__version__, ">= 2.10")
-        found = {(name, device): torch.library.get_kernel(f"aten::{name}", device.upper())
-                 for device in DEVICES for name in OPERATORS[device]}
-        _layers.prepare(found)
-        library = torch.library.Library("aten", "IMPL")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # some keys have kernels already: that is the purpose
-                for name, device in found:
-                    library.impl(name, OPERATORS[device][name], device.upper(), with_keyset=name != "convolution")
-        except BaseException:
-            library._destroy()
-            raise
-        _threads.find()
-        _library = library
-    if not (everything or models) and _library is not None:
-        _library._destroy()
-        _library = None
+        if not _libraries:
+            _threads.find()
+        for device in DEVICES:
+            for family in OPERATORS:
+                if (family, device) not in _libraries and (family, device) not in given_back:
+                    _take(family, device)
+    else:
+        while _libraries:
+            _libraries.popitem()[1]._destroy()
         _threads.forget()
     for model in {*_models} - models:
         for handle in _models.pop(model):
@@ -148,6 +195,7 @@ def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backw
     before = choice.budget()
     choice.budget(seconds)
     _layers.forget()
+    _take_again()
     try:
         with enable():
             found = model(*example, **named)

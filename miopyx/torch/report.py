@@ -10,7 +10,7 @@ import torch
 
 from miopyx.values import config
 
-from . import _layers
+from . import _layers, override
 
 HEADER = ("problem", "runs", "who", "miopyx us", "torch us", "gained ms", "known from")
 TEXTS = (0, 2, 6)  # columns that are no numbers
@@ -34,6 +34,7 @@ tr:last-child {{ font-weight: bold }}
 <table>
 {rows}
 </table>
+{more}
 </html>
 """
 
@@ -53,7 +54,8 @@ def rows() -> list[tuple[str, ...]]:
 def report(html: str | os.PathLike[str] | None = None) -> str:
     """Return a table of the problems that were met since `enable`: who ran them, how often, and what was gained.
 
-    Times are those of one call as they were measured; what was gained is their difference times the runs.
+    Times are those of one call as they were measured; what was gained is their difference times the runs.  Kinds of
+    operators that were given back to PyTorch, since they gained nothing, are named below the table.
 
     Parameters
     ----------
@@ -69,9 +71,13 @@ def report(html: str | os.PathLike[str] | None = None) -> str:
     if html is not None and not config.write_atomically(Path(html), _page(table).encode()):
         raise OSError(0, "cannot be written", os.fspath(html))
     widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
-    return "\n".join("  ".join(text.ljust(width) if i in TEXTS else text.rjust(width)
-                               for i, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-                     for row in table)
+    lines = ["  ".join(text.ljust(width) if i in TEXTS else text.rjust(width)
+                       for i, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in table]
+    return "\n".join([*lines, *map(_given_back, override.given_back)])
+
+
+def _given_back(which: tuple[str, str]) -> str:
+    return f"{which[0]} on {which[1].upper()}: given back to PyTorch, it gained less than the way to it takes"
 
 
 def _page(table: list[tuple[str, ...]]) -> str:
@@ -80,4 +86,5 @@ def _page(table: list[tuple[str, ...]]) -> str:
         cell = "th" if row is HEADER else "td"
         cells = "".join(f"<{cell}{' class=text' * (i in TEXTS)}>{escape(text)}" for i, text in enumerate(row))
         lines.append(f"<tr{' class=ours' * (row[2] == 'miopyx')}>{cells}")
-    return _PAGE.format(version=escape(torch.__version__), rows="\n".join(lines))
+    more = "\n".join(f"<p>{escape(line)}." for line in map(_given_back, override.given_back))
+    return _PAGE.format(version=escape(torch.__version__), rows="\n".join(lines), more=more)

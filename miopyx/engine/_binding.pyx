@@ -132,7 +132,7 @@ cdef bint _overlap(const binding_t* a, const binding_t* b, int64_t need_a, int64
 
 
 cdef int wait_and_sync(Handle handle, binding_t** slots, int count, int64_t written) except -1:
-    """Host memory was lent to the device: wait, and map cl_mems that were written, when OpenCL promises their content."""
+    """Host memory was lent to the device: wait, and map each written cl_mem, which is when OpenCL promises content."""
     cdef cl_int code
     cdef int j
     cdef bint mapped = False

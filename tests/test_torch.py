@@ -608,3 +608,24 @@ def test_deterministic_runs_give_nothing_back(settled):
         assert override.given_back == []
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_transposed_results_without_elements(settled, dtype):
+    """Pads that leave nothing are PyTorch's matter: it gives no elements, or an error."""
+    settled(True)
+    x, w = torch.randn(2, 1, 4, 5).to(dtype), torch.randn(1, 2, 1, 3).to(dtype)
+    call = lambda: F.conv_transpose2d(x, w, padding=2)  # noqa: E731
+    try:
+        found = call()
+    except RuntimeError as e:
+        found = str(e)
+    mt.disable()
+    if isinstance(found, str):
+        with pytest.raises(RuntimeError):
+            call()
+    else:
+        assert found.shape == call().shape
+    assert not any(layer.ours for layer in _layers.layers)
+    with pytest.raises(miopyx.errors.BadParmError, match=r"padding = 4; allowed: < 4 along axis 2"):
+        miopyx.conv_transpose2d(x, w, padding=2)

@@ -23,9 +23,10 @@ F = nn.functional
 def network():
     torch.manual_seed(int(sys.argv[2]))
     with torch.device("cpu"):  # the same numbers on all devices
-        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8).eval(), nn.ReLU(), nn.AvgPool2d(2),
-                             nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(),
-                             nn.Linear(8 * 6 * 6, 5)).to(torch.get_default_device())
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8).eval(), nn.ReLU(), nn.AvgPool2d(2),
+                              nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.GroupNorm(2, 8), nn.ReLU(), nn.Flatten(),
+                              nn.Linear(8 * 6 * 6, 5))
+    return model.to(torch.get_default_device())
 
 def batches():
     generator = torch.Generator().manual_seed(int(sys.argv[2]) + 1)

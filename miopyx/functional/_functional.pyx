@@ -543,10 +543,16 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
         make = c.handle.convolution_backward_data if direction == 1 else c.handle.convolution_backward_weights
         plan = make(first, second, conv, result)
     else:
-        for i in range(0 if transposed else spatial):  # MIOpen's formulas make a result of 1 of it
+        for i in range(spatial):  # MIOpen's formulas make a result of 1 of it
             reach = c.ask.number[6 + i] * (c.array[1].len[2 + i] - 1) + 1
             room = c.array[0].len[2 + i] + c.ask.number[3 + i] + c.ask.number[END_PADS + i]
-            if reach > room:
+            if transposed:
+                whole = (c.array[0].len[2 + i] - 1) * c.ask.number[i] + reach + c.ask.number[9 + i]
+                both = c.ask.number[3 + i] + c.ask.number[END_PADS + i]
+                if c.array[0].len[2 + i] > 0 and whole <= both:
+                    raise BadParmError("pads that leave nothing of the result", "padding", both,
+                                       f"< {whole} along axis {2 + i}")
+            elif reach > room:
                 raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
                                    f"<= {room} along axis {2 + i}")
         lens, order = conv.output_lens(first, second), order_of(c, 0)

@@ -122,3 +122,17 @@ def test_gradients_are_pytorchs(example, device_name):
     for value, gradient in zip(values, gradients, strict=True):
         expected = value.grad.numpy()
         assert np.linalg.norm(gradient - expected) <= 1e-4 * np.linalg.norm(expected)
+
+
+def test_inference_of_torchvisions():
+    pytest.importorskip("torch", minversion="2.10")
+    try:
+        import torchvision  # noqa: F401
+    except (ImportError, RuntimeError):  # a build for another PyTorch
+        pytest.skip("no torchvision that works")
+    done = subprocess.run([sys.executable, "-P", str(EXAMPLES / "torchvision_inference.py"), "--model", "resnet18",
+                           "--batch", "2", "--size", "64", "--turns", "2", "--calls", "1"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"PyTorch alone \S+ ms, with miopyx \S+ ms: \S+ times as fast", done.stdout)
+    assert float(re.search(r"apart by (\S+) of the largest", done.stdout)[1]) < 1e-4

@@ -4,9 +4,9 @@
     python examples/torchvision_inference.py [--model resnet50] [--batch 16] [--size 224] [--device cpu]
                                              [--weights FILE.pth]
 
-The network is not touched.  Before the second side each of its layers is measured once, and the faster of both sides has
-it from then on.  Without `--weights`, a state dictionary, they are random, and so are the images: times are the same.
-Both sides take turns, and the medians are printed, with how far the results are apart.
+The network is not touched.  Before the second side each of its layers is measured once, and the faster of both sides
+has it from then on.  Without `--weights`, a state dictionary, they are random, and so are the images: times are the
+same.  Both sides take turns, and the medians are printed, with how far the results are apart.
 """
 
 import argparse

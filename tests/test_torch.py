@@ -629,3 +629,21 @@ def test_transposed_results_without_elements(settled, dtype):
     assert not any(layer.ours for layer in _layers.layers)
     with pytest.raises(miopyx.errors.BadParmError, match=r"padding = 4; allowed: < 4 along axis 2"):
         miopyx.conv_transpose2d(x, w, padding=2)
+
+
+def test_one_number_is_that_of_all_axes(settled):
+    """As torch.nn.grad writes output_padding; and weights are not read where their gradient is asked for."""
+    settled(True)
+    x, w = torch.randn(2, 3, 8, 7), torch.randn(4, 3, 3, 2)
+    dy = torch.randn(2, 4, 3, 3)
+    found = torch.convolution(x, w, None, [2], [0], [1], False, [0], 1)
+    gradient = torch.nn.grad.conv2d_weight(x, w.shape, dy, stride=2)
+    both = torch.ops.aten.convolution_backward(dy, x, w, None, [2], [0], [1], False, [0], 1, (True, True, False))
+    assert gradient.equal(both[1])  # the same problem, whatever else is asked for
+    assert sorted(layer.what[:6] for layer in _layers.layers) == ["conv-B", "conv-F", "conv-W"]
+    assert [layer.runs for layer in _layers.layers if layer.what.startswith("conv-W")] == [2]
+    assert all(layer.ours for layer in _layers.layers)
+    mt.disable()
+    for a, b in ((found, torch.conv2d(x.double(), w.double(), stride=2)),
+                 (gradient, torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride=2))):
+        assert (a.double() - b).abs().max() <= 2.0**-24 * 64 * b.abs().max()

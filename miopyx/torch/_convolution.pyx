@@ -100,14 +100,19 @@ cdef double _products(Call c, int direction, int second) noexcept:
     return found
 
 
+cdef inline object _one_or_all(list value):
+    return value[0] if len(value) == 1 else value
+
+
 cdef int _number(Call c, list stride, list padding, list dilation, bint transposed, list output_padding,
                  int64_t groups, int spatial) except -1:
     if not 1 <= spatial <= 3:
         raise BadParmError("another number of spatial axes", "stride", stride, "1 to 3")
-    axes(&c.ask, 0, stride, spatial, "stride")
-    pads(c, 3, padding, spatial)
-    axes(&c.ask, 6, dilation, spatial, "dilation")
-    axes(&c.ask, 9, output_padding, spatial, "output_padding")
+    # As PyTorch has it, one number is that of all axes.
+    axes(&c.ask, 0, _one_or_all(stride), spatial, "stride")
+    pads(c, 3, _one_or_all(padding), spatial)
+    axes(&c.ask, 6, _one_or_all(dilation), spatial, "dilation")
+    axes(&c.ask, 9, _one_or_all(output_padding), spatial, "output_padding")
     c.ask.number[12], c.ask.number[13], c.ask.number[14] = groups, spatial, transposed
     c.ask.number[20] = settings(c)
     return 0
@@ -187,7 +192,7 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     """aten::convolution."""
     cdef Call c
     cdef Layer layer
-    cdef int spatial = len(stride)
+    cdef int spatial
     cdef bint last
     args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
@@ -200,6 +205,7 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
                 return convolution(*_copied(c, last, (x, w)), *args[2:])
             c.ask.number[15] = last
             c.take(bias, "bias", True)
+            spatial = c.array[0].rank - 2
             _number(c, stride, padding, dilation, transposed, output_padding, groups, spatial)
             layer = c.known()
             if layer is None:
@@ -274,7 +280,7 @@ def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, 
                 last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
                 if not _are_dense(c, last):
                     return convolution_backward(keys, *_copied(c, last, (dy, x, w)), *args[4:], mask)
-            _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
+            _number(c, stride, padding, dilation, transposed, output_padding, groups, c.array[0].rank - 2)
             found = _gradients(c, args, mask[0] | mask[1] << 1)
             if mask[0]:
                 dx = run_chosen(c, found.data)

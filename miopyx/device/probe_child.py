@@ -117,10 +117,11 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
             cl.enqueue_nd_range_kernel(queue, kernel, (SIZE,), (GROUP,))
 
     def on_pointers() -> bool:
-        spare = [np.zeros(SIZE + 1, a.dtype) for a in (x, n, x, x)]
-        arrays = [a[1:] for a in spare]  # off any boundary
-        for a, values in zip(arrays, (x, n, np.nan, np.nan), strict=True):
-            a[:] = values
+        poison = np.full(SIZE, np.nan, np.float32)
+        arrays: list[Any] = []
+        for values in (x, n, poison, poison):
+            arrays.append(np.zeros(SIZE + 1, values.dtype)[1:])  # off any boundary
+            arrays[-1][:] = values
         launch(program, tuple(cl.SVM(a) for a in arrays))
         queue.finish()
         return bool((arrays[3] == expected).all())

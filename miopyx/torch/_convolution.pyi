@@ -2,6 +2,7 @@ from typing import Any
 
 from ._layers import Layer
 
+class Gradients: ...
 class Convolution(Layer):
     def __init__(self, direction: int, spatial: int, transposed: bool) -> None: ...
 

@@ -1,8 +1,10 @@
-from typing import Any
+from typing import Any, final
 
 from ._layers import Layer
 
+@final
 class Gradients: ...
+
 class Convolution(Layer):
     def __init__(self, direction: int, spatial: int, transposed: bool) -> None: ...
 

@@ -198,7 +198,7 @@ def _exact(call: Callable[[], Any]) -> Any:
     global _exactly
     _exactly = True
     try:
-        return _outcome(call)
+        return _plainly(call)
     finally:
         _exactly = False
 

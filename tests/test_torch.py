@@ -627,7 +627,7 @@ def test_transposed_results_without_elements(settled, dtype):
     else:
         assert found.shape == call().shape
     assert not any(layer.ours for layer in _layers.layers)
-    with pytest.raises(miopyx.errors.BadParmError, match=r"padding = 4; allowed: < 4 along axis 2"):
+    with pytest.raises(miopyx.errors.BadParmError, match=r"padding = 4; allowed: < 4 at both ends of axis 2"):
         miopyx.conv_transpose2d(x, w, padding=2)
 
 

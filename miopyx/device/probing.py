@@ -71,16 +71,18 @@ def probe(info: DeviceInfo) -> Verdict:
 def takes_pointers(info: DeviceInfo) -> bool:
     """Return whether kernels work with any memory of the host's by its address, as far as that is known.
 
-    Either the driver says so (fine-grained system SVM), or a probe saw it: PoCL 3.1 does it and does not say so.
+    What a probe saw counts: PoCL 3.1 does it and does not say so.  Where none ran, the driver may say so (fine-grained
+    system SVM).
     """
-    with contextlib.suppress(Exception):  # drivers of OpenCL 1.2 know no such question
-        if info.handle is not None and info.handle.svm_capabilities & _FINE_GRAIN_SYSTEM:
-            return True
     identity = _identity(info)
     key = _key(identity)
     with _lock:
         verdict = _verdicts.get(key) or _read_verdict(key, identity)
-    return verdict is not None and verdict.ok and verdict.pointers
+    if verdict is not None:
+        return verdict.ok and verdict.pointers
+    with contextlib.suppress(Exception):  # drivers of OpenCL 1.2 know no such question
+        return info.handle is not None and bool(info.handle.svm_capabilities & _FINE_GRAIN_SYSTEM)
+    return False
 
 
 def probe_platforms(extension: str) -> Verdict:

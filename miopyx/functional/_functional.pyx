@@ -551,7 +551,7 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
                 both = c.ask.number[3 + i] + c.ask.number[END_PADS + i]
                 if c.array[0].len[2 + i] > 0 and whole <= both:
                     raise BadParmError("pads that leave nothing of the result", "padding", both,
-                                       f"< {whole} along axis {2 + i}")
+                                       f"< {whole} at both ends of axis {2 + i} together")
             elif reach > room:
                 raise BadParmError("filter reaches beyond the padded image", "w", c.lens(1),
                                    f"<= {room} along axis {2 + i}")

@@ -249,6 +249,12 @@ cdef Gradients _gradients(Call c, tuple args, int mask):
     found = c.known()
     if found is not None:
         return found
+    for i in range(1, 3):
+        c.require_rank(i, c.array[0].rank)
+        c.require_like_first(i)
+    for i in range(c.array[0].rank - 2):
+        if c.ask.number[9 + i] and not c.ask.number[14]:
+            raise BadParmError("of a convolution that is not transposed", "output_padding", c.ask.number[9 + i], 0)
     found = Gradients()
     if mask & 1:
         found.data = _gradient(c, 1, args)
@@ -262,6 +268,14 @@ cdef Gradients _gradients(Call c, tuple args, int mask):
     return found
 
 
+cdef Call _three(dy, x, w):
+    cdef Call c = begin(BACKWARD, dy)
+    c.take(dy, "dy")
+    c.take(x, "x")
+    c.take(w, "w")
+    return c
+
+
 def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, list dilation, bint transposed,
                          list output_padding, int64_t groups, list mask):
     """aten::convolution_backward: the gradients of x, w and the bias that `mask` asks for."""
@@ -272,14 +286,13 @@ def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, 
     args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
     try:
         if chosen(w) and (mask[0] or mask[1]):
-            c = begin(BACKWARD, dy)
-            c.take(dy, "dy")
-            c.take(x, "x")
-            c.take(w, "w")
+            c = _three(dy, x, w)
             if not (c.array[0].contiguous and c.array[1].contiguous and c.array[2].contiguous):
                 last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])
                 if not _are_dense(c, last):
-                    return convolution_backward(keys, *_copied(c, last, (dy, x, w)), *args[4:], mask)
+                    dy, x, w = _copied(c, last, (dy, x, w))
+                    args = keys, dy, x, w, *args[4:]
+                    c = _three(dy, x, w)
             _number(c, stride, padding, dilation, transposed, output_padding, groups, c.array[0].rank - 2)
             found = _gradients(c, args, mask[0] | mask[1] << 1)
             if mask[0]:

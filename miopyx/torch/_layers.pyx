@@ -133,11 +133,12 @@ FAMILIES = ("convolution", "convolution's gradients", "batch norm", "batch norm'
 cdef enum:
     CALLS = 512            # of a family's problems that are known, before its account is looked at
     MORE_CALLS = 4         # times that many convolutions: whoever gives these back meets no new ones
-    SAMPLED = 31           # one of so many calls: a prime, since models repeat themselves
+    SAMPLED = 32           # one of about so many calls, at odd distances, since models repeat themselves
     WAY = 5                # of a call's way to a choice and back: PyTorch's parts take four times ours, in models
 
 cdef account_t _accounts[FAMILY_COUNT][2]
-cdef int64_t _begun = 0
+cdef int64_t _next_sample = 1
+cdef unsigned _random = 1
 cdef object _give_back = None, _take_again = None
 
 
@@ -165,12 +166,15 @@ cdef int _count(Call c, Layer layer) except -1:
         c.counted = True
         a.calls += 1
         if a.calls >= CALLS:
-            _look_at(a)
+            _look_at(a, c.deterministic)
     return 0
 
 
 def accounts():
-    """What was counted since a family was looked at last: calls, and microseconds gained and on the way to a choice."""
+    """What was counted since a family was looked at last: calls, what all gained, and the mean of the ways to a choice.
+
+    In microseconds; no mean where no way was measured.
+    """
     cdef account_t* a
     found = {}
     for i in range(FAMILY_COUNT):
@@ -181,13 +185,13 @@ def accounts():
     return found
 
 
-cdef int _look_at(account_t* a) except -1:
+cdef int _look_at(account_t* a, bint deterministic) except -1:
     cdef int place = a - &_accounts[0][0], family = place // 2
     if a.calls < MORE_CALLS * CALLS and family <= CONVOLUTION_GRADIENTS or not a.sampled:
         return 0
     loses = a.gained < a.calls * WAY * a.way / a.sampled
     a[0] = account_t(0, 0, 0, 0)
-    if loses and _give_back is not None and not _deterministic():
+    if loses and _give_back is not None and not deterministic:
         _give_back(FAMILIES[family], "cuda" if place % 2 else "cpu")
     return 0
 
@@ -260,7 +264,7 @@ def forget():
 
 cdef Call begin(int what, object first):
     """A call of a problem on the device of its first tensor."""
-    global _handle, _begun
+    global _handle, _next_sample, _random
     cdef Call c
     if first.is_cuda:
         c = new_call(what, None, True)
@@ -268,8 +272,10 @@ cdef Call begin(int what, object first):
         if _handle is None:
             _handle = Handle("cpu")
         c = new_call(what, _handle, True)
-    _begun += 1
-    if _begun % SAMPLED == 0:
+    _next_sample -= 1
+    if _next_sample == 0:
+        _random = _random * 1664525 + 1013904223  # Numerical Recipes' generator
+        _next_sample = 1 + (_random >> 8) % (2 * SAMPLED)
         c.began = _now()
     return c
 
@@ -316,7 +322,6 @@ cdef Layer decide(Call c, int family, Layer layer, object theirs):
         wait = partial(torch.cuda.synchronize, c.array[0].device_id)
     layer.what, layer.account = layer.text(c), &_accounts[family][on_cuda]
     c.began, c.counted = 0, True
-    _take_again()
     key = f"{layer.what}-t{c.ask.number[20]}".encode()
 
     def ours():
@@ -333,7 +338,9 @@ cdef Layer decide(Call c, int family, Layer layer, object theirs):
         layer.ours = layer.times.ours_wins
         if layer.ours:
             layer.gain = layer.times.theirs - layer.times.ours
-        layer.account[0] = account_t(0, 0, 0, 0)  # while new ones are met it goes on
+        if layer.times.ours is not None:  # something was learnt: there may be more of it
+            layer.account[0] = account_t(0, 0, 0, 0)
+            _take_again()
     except MIOpenError as e:  # nothing computes it
         layer.why = str(e)
         layer.times = choice.Times(None, None, "not supported")

@@ -112,11 +112,15 @@ def decide(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Cal
     return times
 
 
+def in_group() -> bool:
+    """Return whether this process shares its choices with others."""
+    return (torch.distributed.is_available() and torch.distributed.is_initialized()
+            and torch.distributed.get_world_size() > 1)
+
+
 def _store() -> torch.distributed.Store | None:
     """Return what a group of several processes shares."""
-    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return None
-    if torch.distributed.get_world_size() == 1:
+    if not in_group():
         return None
     return torch.distributed.PrefixStore("miopyx", torch.distributed.distributed_c10d._get_default_store())
 

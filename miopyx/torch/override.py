@@ -31,7 +31,7 @@ DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 _lock = threading.Lock()
 _libraries: dict[tuple[str, str], torch.library.Library] = {}  # by families and types of devices
-_held: dict[tuple[str, str], Any] = {}  # our kernels: other threads may be in them when they are taken away
+_held: list[Any] = []  # our kernels, for ever: other threads may be in one when it is taken away
 given_back: list[tuple[str, str]] = []  # families that gained nothing
 _everything = False
 _models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()
@@ -61,7 +61,7 @@ def enable(model: torch.nn.Module | None = None) -> Enabled:
     compute, runs as ever.  Models, autograd, autocast and compilers see no difference.
 
     A kind of operators that gained less in its last hundreds of calls than these calls' way through Python takes is
-    given back to PyTorch as a whole, until another kind meets a new problem, or `tune` or `disable` is called.
+    given back to PyTorch as a whole, until another kind measures a new problem, or `tune` is called.
 
     Parameters
     ----------
@@ -93,11 +93,12 @@ def disable() -> None:
     """Give PyTorch's operators back."""
     with _lock:
         _switch(False, set())
-        given_back.clear()
 
 
 def _take(family: str, device: str) -> None:
     """Put ours in the place of a family's operators."""
+    if (family, device) in _libraries:
+        return
     names = [name for name in OPERATORS[family] if device == "cuda" or not name.startswith("cudnn")]
     _layers.prepare(device, {name: torch.library.get_kernel(f"aten::{name}", device.upper()) for name in names})
     library = torch.library.Library("aten", "IMPL")
@@ -110,11 +111,17 @@ def _take(family: str, device: str) -> None:
         library._destroy()
         raise
     _libraries[family, device] = library
-    _held.update({(name, device): torch.library.get_kernel(f"aten::{name}", device.upper()) for name in names})
+    _held.extend(torch.library.get_kernel(f"aten::{name}", device.upper()) for name in names)
 
 
 def _give_back(family: str, device: str) -> None:
-    """Take ours away from a family that gains nothing."""
+    """Take ours away from a family that gains nothing.
+
+    Not in a group of processes, whose ranks would differ in what they ask each other for.  And not the gradients of
+    CUDA's batch norm: cuDNN's own want what a forward pass of ours does not keep in reserve.
+    """
+    if (family, device) == ("batch norm's gradients", "cuda") or choice.in_group():
+        return
     if not _lock.acquire(blocking=False):  # somebody enables or disables
         return
     try:
@@ -131,10 +138,10 @@ def _take_again() -> None:
     if not given_back or not _lock.acquire(blocking=False):
         return
     try:
-        if _libraries:
-            for which in given_back:
-                _take(*which)
-        given_back.clear()
+        while given_back:
+            if _libraries:
+                _take(*given_back[-1])
+            given_back.pop()
     finally:
         _lock.release()
 
@@ -152,11 +159,12 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
             _threads.find()
         for device in DEVICES:
             for family in OPERATORS:
-                if (family, device) not in _libraries and (family, device) not in given_back:
+                if (family, device) not in given_back:
                     _take(family, device)
     else:
         while _libraries:
             _libraries.popitem()[1]._destroy()
+        given_back.clear()
         _threads.forget()
     for model in {*_models} - models:
         for handle in _models.pop(model):
@@ -193,10 +201,10 @@ def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backw
         Whether gradients are measured as well: of the sum of all outputs.
     """
     before = choice.budget()
-    choice.budget(seconds)
-    _layers.forget()
-    _take_again()
     try:
+        choice.budget(seconds)
+        _layers.forget()
+        _take_again()
         with enable():
             found = model(*example, **named)
             if backward:

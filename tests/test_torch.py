@@ -588,6 +588,14 @@ def test_what_gains_nothing_is_given_back(settled, ours, device):
     assert override.given_back == []
 
 
+def test_enabling_again_and_again_keeps_little():
+    for _ in range(200):
+        with mt.enable():
+            pass
+    assert len(override._held) <= 1024
+    assert not override._libraries
+
+
 def test_what_gains_is_kept(settled, monkeypatch):
     settled(True)
     monkeypatch.setattr(choice, "measure", lambda info, key, *how: choice.Times(1.0, 1e5, "said"))

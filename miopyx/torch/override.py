@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 import warnings
 import weakref
@@ -31,7 +32,8 @@ DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 _lock = threading.Lock()
 _libraries: dict[tuple[str, str], torch.library.Library] = {}  # by families and types of devices
-_held: list[Any] = []  # our kernels, for ever: other threads may be in one when it is taken away
+# Our kernels of the last some eighty times: another thread may be in one when it is taken away.
+_held: collections.deque[Any] = collections.deque(maxlen=1024)
 given_back: list[tuple[str, str]] = []  # families that gained nothing
 _everything = False
 _models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()

@@ -40,6 +40,7 @@ U = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, 
 CHUNK = 250
 MEMORY = 12 << 30  # of addresses: what is huge is refused, not computed
 ENOUGH = 10  # differences that are printed
+LARGEST = 1 << 26  # elements of a result that is compared
 _Call = tuple[str, Callable[[], Any], bool]
 
 _exactly = False  # calls take their tensors in float64, packed, on the CPU
@@ -69,8 +70,11 @@ def _tensor(rng: np.random.Generator, lens: list[int], dtype: torch.dtype) -> to
     return x
 
 
-def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, bool]:
-    """Return a tensor that something is wrong or odd with, and whether its memory was freed."""
+def _spoiled(rng: np.random.Generator, x: torch.Tensor, filter_: bool) -> tuple[torch.Tensor, bool]:
+    """Return a tensor that something is wrong or odd with, and whether its memory was freed.
+
+    Filters are not NaN: what that gives beside padding is a documented difference.
+    """
     how = int(rng.integers(15))
     if how == 0:
         return x.to(OTHERS[int(rng.integers(len(OTHERS)))]), False
@@ -103,6 +107,8 @@ def _spoiled(rng: np.random.Generator, x: torch.Tensor) -> tuple[torch.Tensor, b
         return x.clone().requires_grad_() if x.is_floating_point() else x, False
     if how == 13:
         return x.cpu() if x.is_cuda else x.clone(), False
+    if filter_:
+        return x, False
     return torch.full_like(x, float("nan")) if x.is_floating_point() else x, False
 
 
@@ -121,7 +127,7 @@ def _case(rng: np.random.Generator) -> _Call:
     def tensor(at: int, *lens: int) -> torch.Tensor:
         x = _tensor(rng, [max(0, n) for n in lens], dtype)
         if at == spoiled:
-            x, gone = _spoiled(rng, x)
+            x, gone = _spoiled(rng, x, at == 1)
             freed[0] = freed[0] or gone
         return x
 
@@ -216,7 +222,9 @@ def _difference(plain: Any, enabled: Any, freed: bool, exactly: bool = False) ->
     for a, b in zip(_values(plain), _values(enabled), strict=True):
         if a.shape != b.shape or (not exactly and (a.dtype, a.layout, a.device) != (b.dtype, b.layout, b.device)):
             return f"{a.shape} {a.dtype} {a.layout} and {b.shape} {b.dtype} {b.layout}"
-        if a.device.type == "meta" or a.layout != torch.strided or a.is_quantized or a.dtype not in U or not a.numel():
+        if a.device.type == "meta" or a.layout != torch.strided or a.is_quantized or a.dtype not in U:
+            continue
+        if not 0 < a.numel() <= LARGEST:
             continue
         bits = U[b.dtype]
         a, b = a.double().cpu(), b.double().cpu()
@@ -235,6 +243,8 @@ def _measure(info: object, key: bytes, ours: Callable[[], object], theirs: Calla
 
 def _is_right(found: Any, plain: Any, again: Any, exact: Any) -> bool:
     """Whether each value is what float64 gives, or PyTorch's, whose kernel may have made it: not always the same."""
+    if isinstance(exact, NotImplementedError):  # a tensor of no device, which PyTorch's kernel read
+        return True
     if any(isinstance(one, Exception) for one in (found, plain, again, exact)):
         return not _difference(exact, found, False, True) or bool(_difference(plain, again, False))
     return all(not _difference(e, f, False, True) or not _difference(p, f, False) or bool(_difference(p, a, False))

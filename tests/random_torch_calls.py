@@ -1,6 +1,6 @@
 """Random calls of PyTorch's operators, good and bad, plain and with miopyx.torch enabled, and of torch.ops.miopyx.
 
-    python tests/random_torch_calls.py [COUNT] [--seed N] [--device cuda]
+    python tests/random_torch_calls.py [COUNT] [--seed N] [--begin N] [--device cuda]
 
 Each call runs on fresh tensors of any type, lengths and strides, with a defect in every other one: wrong types, devices
 and lengths, memory that is expanded, overlapping, reversed in sign, sparse, quantised, or freed, and numbers that are
@@ -116,7 +116,7 @@ def _number(rng: np.random.Generator, least: int, most: int, odd: bool) -> int:
     return int(rng.choice([-1, 0, 1 << 33, 11])) if odd and rng.integers(3) == 0 else int(rng.integers(least, most + 1))
 
 
-def _case(rng: np.random.Generator) -> _Call:
+def _case(rng: np.random.Generator, at: int) -> _Call:
     """Return a call: what it is, the function, and whether some memory of it was freed."""
     axes = int(rng.integers(1, 4))
     dtype = FLOATS[int(rng.integers(len(FLOATS)))]
@@ -186,14 +186,28 @@ def _case(rng: np.random.Generator) -> _Call:
             lambda: OPS.batch_norm_inference(x, None, None, mean, var, 1e-5), lambda: OPS.softmax(x, axis),
             lambda: OPS.activation(x, "tanh", 1.0, 1.0, 0.0), lambda: OPS.local_response_norm(x, size, 1e-4, 0.7, 1.0)]
         call = layers[int(rng.integers(len(layers)))]
-    return f"{kind}, {axes} axes, {dtype}, defect {spoiled}", call, freed[0]
+    return f"{kind}, {axes} axes, {dtype}, defect {spoiled}, call {at}", call, freed[0]
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
     try:
-        return call()
+        found = call()
     except Exception as e:
-        return e
+        found = e
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()  # no call on CUDA works any more once a kernel left its memory
+    return found
+
+
+class _Lost(Exception):
+    """A call after which CUDA works no more."""
+
+
+def _judged(call: Callable[[], Any], what: str, side: str) -> Any:
+    try:
+        return _outcome(call)
+    except RuntimeError as e:
+        raise _Lost(f"{what}, {side}: {str(e).splitlines()[0]}") from e
 
 
 def _said(found: Any) -> str:
@@ -260,14 +274,14 @@ def _plainly(call: Callable[[], Any]) -> Any:
         miopyx.torch.enable()
 
 
-def _chunks(count: int, rng: np.random.Generator) -> Iterator[list[_Call]]:
-    for begin in range(0, count, CHUNK):
-        yield [_case(rng) for _ in range(min(CHUNK, count - begin))]
+def _chunks(count: int, seed: int, begin: int) -> Iterator[list[_Call]]:
+    """Return the calls from `begin` on, some at a time; each is known by the seed and its number."""
+    for at in range(begin, count, CHUNK):
+        yield [_case(np.random.default_rng([seed, i]), i) for i in range(at, min(count, at + CHUNK))]
 
 
-def run(count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
+def run(count: int, seed: int, begin: int = 0) -> tuple[collections.Counter[str], list[str]]:
     """Make calls; return how often what became of them, and the calls that differ."""
-    rng = np.random.default_rng(seed)
     seen: collections.Counter[str] = collections.Counter()
     wrong = []
     before, room = (choice.recall, choice.measure), resource.getrlimit(resource.RLIMIT_AS)
@@ -277,9 +291,9 @@ def run(count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
     choice.measure = _measure
     warnings.simplefilter("ignore")
     try:
-        for cases in _chunks(count, rng):
+        for cases in _chunks(count, seed, begin):
             # PyTorch itself may read memory that was freed, and crash.
-            plain = [None if freed or "ops." in what else _outcome(call) for what, call, freed in cases]
+            plain = [None if freed or "ops." in what else _judged(call, what, "plain") for what, call, freed in cases]
             _layers.forget()
             with miopyx.torch.enable():
                 for (what, call, freed), wanted in zip(cases, plain, strict=True):
@@ -288,7 +302,7 @@ def run(count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
                         seen[f"{kind}: freed, left out"] += 1
                         continue
                     ours = sum(layer.runs for layer in _layers.layers if layer.ours)
-                    found = _outcome(call)
+                    found = _judged(call, what, "enabled")
                     mine = sum(layer.runs for layer in _layers.layers if layer.ours) > ours
                     how = "refused" if isinstance(found, Exception) else "ours" if mine else "computed"
                     seen[f"{kind}: {how}"] += 1
@@ -308,12 +322,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=100_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--begin", type=int, default=0, help="the first call")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     torch.set_default_device(options.device)
     print(f"seed {options.seed}", flush=True)
     began = time.perf_counter()
-    seen, wrong = run(options.count, options.seed)
+    try:
+        seen, wrong = run(options.count, options.seed, options.begin)
+    except _Lost as e:
+        print(f"lost: {e}")
+        return 3
     for what, times in sorted(seen.items()):
         print(f"{times:8d}  {what}")
     print(f"{len(wrong)} differ, {time.perf_counter() - began:.0f} s")

@@ -162,7 +162,7 @@ def test_batch_norm(shape, dtype):
     compare(lambda x: OPS.batch_norm_training(x, None, None, mean.clone(), var.clone(), 0.3, 1e-5)[0],
             lambda x: F.batch_norm(x, None, None, None, None, True, 0.3), x, terms=4 * count)
     compare(lambda x, w, b: OPS.batch_norm_inference(x, w, b, mean, var, 1e-5),
-            lambda x, w, b: F.batch_norm(x, mean.double(), var.double(), w, b), x, w, b, terms=4 * count)
+            lambda x, w, b: F.batch_norm(x, mean.to(x), var.to(x), w, b), x, w, b, terms=4 * count)
 
 
 CHECKED = {  # arguments behind x

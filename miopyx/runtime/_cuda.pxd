@@ -25,6 +25,8 @@ cdef struct cuda_table:
     int32_t (*cuStreamSynchronize)(void*) noexcept nogil
     int32_t (*cuStreamWaitEvent)(void*, void*, uint32_t) noexcept nogil
     int32_t (*cuStreamIsCapturing)(void*, int32_t*) noexcept nogil
+    int32_t (*cuStreamQuery)(void*) noexcept nogil
+    int32_t (*cuThreadExchangeStreamCaptureMode)(int32_t*) noexcept nogil
     int32_t (*cuEventCreate)(void**, uint32_t) noexcept nogil
     int32_t (*cuEventRecord)(void*, void*) noexcept nogil
     int32_t (*cuEventSynchronize)(void*) noexcept nogil
@@ -71,6 +73,7 @@ cdef struct kernel_t:
 
 cdef int32_t enter(void* context, bint* pushed) noexcept nogil
 cdef int leave(bint pushed) noexcept nogil
+cdef int is_idle(void* queue, void* stream) noexcept nogil
 cdef int32_t wait_for(void* queue, void* stream) noexcept nogil
 cdef int check(int32_t code, str what) except -1
 

@@ -21,7 +21,9 @@ from miopyx.errors import AllocFailedError, BadParmError, UnknownError, from_cud
 cdef enum:
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_NOT_READY = 600
     CU_EVENT_DISABLE_TIMING = 2
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2
     CU_POINTER_ATTRIBUTE_CONTEXT = 1
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0
     CU_JIT_ERROR_LOG_BUFFER = 5
@@ -36,8 +38,8 @@ cdef enum:
 ENTRY_POINTS = (
     b"cuInit", b"cuGetErrorName", b"cuDevicePrimaryCtxRetain", b"cuDeviceGet", b"cuCtxGetCurrent",
     b"cuCtxPushCurrent_v2", b"cuCtxPopCurrent_v2", b"cuCtxGetDevice", b"cuStreamGetCtx", b"cuStreamSynchronize",
-    b"cuStreamWaitEvent", b"cuStreamIsCapturing", b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize",
-    b"cuEventElapsedTime", b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async",
+    b"cuStreamWaitEvent", b"cuStreamIsCapturing", b"cuStreamQuery", b"cuThreadExchangeStreamCaptureMode",
+    b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime", b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async",
     b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction",
     b"cuFuncGetAttribute", b"cuLaunchKernel", b"cuPointerGetAttributes",
 )
@@ -253,6 +255,25 @@ cdef int32_t wait_for(void* queue, void* stream) noexcept nogil:
         cu.cuEventDestroy(event)
     leave(pushed)
     return code
+
+
+cdef int is_idle(void* queue, void* stream) noexcept nogil:
+    """1 where a stream of a queue's device has nothing to do, 0 where it has, -1 where that cannot be asked.
+
+    A stream that is being captured has no present; another thread's capture is not disturbed.
+    """
+    cdef int32_t capturing = 0, mode = CU_STREAM_CAPTURE_MODE_RELAXED, code
+    cdef bint pushed
+    if enter((<queue_t*> queue).context, &pushed) != 0:
+        return -1
+    code = cu.cuThreadExchangeStreamCaptureMode(&mode)
+    if code == 0:
+        code = cu.cuStreamIsCapturing(stream, &capturing)
+        if code == 0 and capturing == 0:
+            code = cu.cuStreamQuery(stream)
+        cu.cuThreadExchangeStreamCaptureMode(&mode)
+    leave(pushed)
+    return -1 if capturing else 1 if code == 0 else 0 if code == CUDA_ERROR_NOT_READY else -1
 
 
 cdef int32_t _retain_queue(void* queue) noexcept nogil:

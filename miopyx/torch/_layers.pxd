@@ -29,6 +29,8 @@ cdef struct account_t:           # of a family's calls on a type of devices, sin
     double gained                # microseconds
     double way                   # microseconds of `sampled` calls between PyTorch's call and the choice
     int64_t sampled
+    int64_t asked                # samples that found out whether the stream was idle,
+    int64_t idle                 # and was
 
 
 cdef class Layer:

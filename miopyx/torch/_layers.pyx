@@ -4,7 +4,7 @@ An operator's file says how its problems are named, prepared and computed: `Laye
 
 A call that goes through Python to PyTorch's own kernel takes longer than one that does not.  So each family of
 operators keeps an account: where it gained less, over many calls, than their ways took, it is given back to PyTorch as
-a whole.
+a whole.  On CUDA, what a kernel gains counts while its stream has more to do, and a way counts while it has nothing.
 """
 
 import time
@@ -20,6 +20,7 @@ from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.functional._functional cimport Call, new_array, new_call
 from miopyx.runtime._arrays cimport DL_CUDA
+from miopyx.runtime._cuda cimport is_idle
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 import torch
@@ -157,11 +158,16 @@ def open_accounts(give_back, take_again):
 cdef int _count(Call c, Layer layer) except -1:
     """Enter a run of a known problem."""
     cdef account_t* a = layer.account
+    cdef int idle
     a.gained += layer.gain
     if c.began:
         a.way += (_now() - c.began) * 1e6
         a.sampled += 1
         c.began = 0
+        if c.on_stream:
+            idle = is_idle(c.handle.queue_ptr, c.stream)
+            a.asked += idle >= 0
+            a.idle += idle > 0
     if not c.counted:
         c.counted = True
         a.calls += 1
@@ -187,10 +193,14 @@ def accounts():
 
 cdef int _look_at(account_t* a, bint deterministic) except -1:
     cdef int place = a - &_accounts[0][0], family = place // 2
+    cdef double waits = 1, works = 1    # shares of the calls
     if a.calls < MORE_CALLS * CALLS and family <= CONVOLUTION_GRADIENTS or not a.sampled:
         return 0
-    loses = a.gained < a.calls * WAY * a.way / a.sampled
-    a[0] = account_t(0, 0, 0, 0)
+    if a.asked:
+        waits = a.idle / <double> a.asked
+        works = 1 - waits
+    loses = a.gained * works < waits * a.calls * WAY * a.way / a.sampled
+    memset(a, 0, sizeof(account_t))
     if loses and _give_back is not None and not deterministic:
         _give_back(FAMILIES[family], "cuda" if place % 2 else "cpu")
     return 0
@@ -339,7 +349,7 @@ cdef Layer decide(Call c, int family, Layer layer, object theirs):
         if layer.ours:
             layer.gain = layer.times.theirs - layer.times.ours
         if layer.times.ours is not None:  # something was learnt: there may be more of it
-            layer.account[0] = account_t(0, 0, 0, 0)
+            memset(layer.account, 0, sizeof(account_t))
             _take_again()
     except MIOpenError as e:  # nothing computes it
         layer.why = str(e)

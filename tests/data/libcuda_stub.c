@@ -154,6 +154,16 @@ API int cuStreamIsCapturing(thing *stream, int *status) {
     NOTE("");
     return *status = (uintptr_t) stream > 2 && stream->capturing, 0;
 }
+API int cuStreamQuery(thing *stream) {
+    NOTE("");
+    return (uintptr_t) stream > 2 && stream->capturing ? INVALID : 0;
+}
+API int cuThreadExchangeStreamCaptureMode(int *mode) {
+    static _Thread_local int now;
+    NOTE("");
+    int before = now;
+    return now = *mode, *mode = before, 0;
+}
 API int cuEventCreate(void **event, unsigned flags) {
     NOTE("%u", flags);
     NEED(now(), BAD_CONTEXT);

@@ -2,7 +2,8 @@
 
     python bench/torch_models.py [--models resnet50 mobilenet_v3 ...] [--inference 1 16] [--training 4] [--size 224]
                                  [--device cpu] [--dtype float32] [--amp float16] [--tf32] [--layout nchw] [--graph]
-                                 [--tune [SECONDS]] [--db FOLDER] [--threads N] [--repeat 3] [--plain] [--json OUT]
+                                 [--tune [SECONDS]] [--db FOLDER] [--threads N] [--repeat 3] [--warm N] [--plain]
+                                 [--json OUT]
 
 ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T, a U-Net of 32 channels, the same in three axes, and
 the decoder of Stable Diffusion's VAE, with random weights, and the running statistics of a random batch.  `--size` is
@@ -10,7 +11,8 @@ that of the images; volumes have half of it, latent images an eighth.  A trainin
 momentum, without dropout; `--amp` is autocast, and for float16 a GradScaler.  `--graph` replays CUDA graphs of both
 sides, without a GradScaler, which asks the device.  Without `--tf32` float32 is strict on both.  `--tune` measures
 first which problems are faster by miopyx; without it the first steps do, within 2 seconds, as in any program.  What was
-found goes to FOLDER (default: a new one), where the next run reads it.
+found goes to FOLDER (default: a new one), where the next run reads it.  `--warm` calls come before any time is taken:
+what gains nothing was given back to PyTorch by then, as in a program that runs for more than seconds.
 
 Per model and batch it prints milliseconds of both by medians over the turns, their ratio, PyTorch's by miopyx's, the
 same ratio of each side's best turn, how many of the problems were miopyx's, and the largest errors of both against
@@ -330,7 +332,7 @@ def captured(run: Callable[[], object]) -> Callable[[], None]:
 def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> dict:
     """Return a row of the table."""
     import miopyx.torch as ours
-    from miopyx.torch import _layers
+    from miopyx.torch import _layers, override
 
     dtype, amp = getattr(torch, options.dtype), getattr(torch, options.amp) if options.amp else None
     three = name == "unet3d"
@@ -348,6 +350,7 @@ def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> di
 
     run = step or forward
     _layers.forget()
+    override._take_again()
     if options.tune:
         began = time.perf_counter()
         with torch.set_grad_enabled(mode == "training"), torch.autocast(x.device.type, amp, enabled=amp is not None):
@@ -369,7 +372,7 @@ def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> di
             sides[0] = captured(run)
     times: tuple[list[float], list[float]] = [], []
     with ours.enable():
-        block(sides[0], 2, wait)  # whatever is measured is measured now
+        block(sides[0], 2 + options.warm, wait)  # whatever is measured is measured now
     calls = max(1, math.ceil(BLOCK_S / block(sides[1], 1, wait)))
     settle = 0.0 if x.is_cuda else SETTLE_S
     for _ in range(options.repeat):
@@ -406,6 +409,7 @@ def main() -> None:
     parser.add_argument("--db", metavar="FOLDER", help="where choices are kept (default: a new folder)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--warm", type=int, default=0, metavar="N", help="calls of the enabled side before all times")
     parser.add_argument("--plain", action="store_true", help="times only, no errors")
     parser.add_argument("--json")
     options = parser.parse_args()

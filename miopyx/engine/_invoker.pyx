@@ -443,7 +443,12 @@ cdef int _execute_anew(Handle handle, Invoker invoker, const call_t* call, tuple
             invoker.slot[i].current = place[i]
         invoker.apart = calls == invoker.calls_anew
         invoker.workspace_apart = need != 0 and call.workspace_size != OWN
-        invoker._run_device(handle, slots, scalars, first, invoker.step_count)
+        try:
+            invoker._run_device(handle, slots, scalars, first, invoker.step_count)
+        except BaseException:
+            if blocking:  # what was enqueued before the error still uses memory that was lent
+                handle.rt.finish(handle.queue_ptr)
+            raise
         if blocking:
             wait_and_sync(handle, slots, count + 1, problem.written | 1 << count)
     finally:

@@ -39,9 +39,10 @@ ENTRY_POINTS = (
     b"cuInit", b"cuGetErrorName", b"cuDevicePrimaryCtxRetain", b"cuDeviceGet", b"cuCtxGetCurrent",
     b"cuCtxPushCurrent_v2", b"cuCtxPopCurrent_v2", b"cuCtxGetDevice", b"cuStreamGetCtx", b"cuStreamSynchronize",
     b"cuStreamWaitEvent", b"cuStreamIsCapturing", b"cuStreamQuery", b"cuThreadExchangeStreamCaptureMode",
-    b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime", b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async",
-    b"cuMemcpyHtoDAsync_v2", b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction",
-    b"cuFuncGetAttribute", b"cuLaunchKernel", b"cuPointerGetAttributes",
+    b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
+    b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2",
+    b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute",
+    b"cuLaunchKernel", b"cuPointerGetAttributes",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 

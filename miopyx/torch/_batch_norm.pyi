@@ -27,6 +27,7 @@ def cudnn_batch_norm(
     momentum: float,
     epsilon: float,
 ) -> tuple[Any, Any, Any, Any]: ...
+def wants_our_gradients() -> bool: ...
 def native_batch_norm_backward(
     keys: Any,
     dy: Any,

@@ -1,5 +1,6 @@
 """aten's batch norm and its gradients: ours or PyTorch's, whichever is known to be faster for the problem."""
 
+import weakref
 from functools import partial
 
 from miopyx.functional._functional cimport Call, described, filled, image_of, order_of
@@ -156,7 +157,20 @@ def cudnn_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     found = _forward("cudnn_batch_norm", keys, x, w, b, mean, var, training, momentum, epsilon)
     if found is None:
         return theirs("cudnn_batch_norm", (keys, x, w, b, mean, var, training, momentum, epsilon))
-    return (*found, x.new_empty(0, dtype=torch.uint8)) if training else (found, *_nothing(w))
+    if not training:
+        return (found, *_nothing(w))
+    reserve = x.new_empty(0, dtype=torch.uint8)
+    if _grad_enabled():
+        _empty_reserves.add(weakref.ref(reserve, _empty_reserves.discard))
+    return (*found, reserve)
+
+
+cdef set _empty_reserves = set()
+
+
+def wants_our_gradients():
+    """Whether a forward pass of ours is still to be followed by gradients, which cuDNN's own would refuse."""
+    return bool(_empty_reserves)
 
 
 cdef dict _kept_nothing = {}

@@ -34,7 +34,7 @@ _lock = threading.Lock()
 _libraries: dict[tuple[str, str], torch.library.Library] = {}  # by families and types of devices
 # Our kernels of the last some eighty times: another thread may be in one when it is taken away.
 _held: collections.deque[Any] = collections.deque(maxlen=1024)
-given_back: list[tuple[str, str]] = []  # families that gained nothing
+given_back: list[tuple[str, str]] = []  # families that gained nothing: also after `disable`, which may follow each step
 _everything = False
 _models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()
 
@@ -120,9 +120,13 @@ def _give_back(family: str, device: str) -> None:
     """Take ours away from a family that gains nothing.
 
     Not in a group of processes, whose ranks would differ in what they ask each other for.  And not the gradients of
-    CUDA's batch norm: cuDNN's own want what a forward pass of ours does not keep in reserve.
+    CUDA's batch norm while a forward pass of ours waits for them, or may yet come: cuDNN's own want what it does not
+    keep in reserve.
     """
-    if (family, device) == ("batch norm's gradients", "cuda") or choice.in_group():
+    if choice.in_group():
+        return
+    if (family, device) == ("batch norm's gradients", "cuda") and (
+            ("batch norm", device) in _libraries or _batch_norm.wants_our_gradients()):
         return
     if not _lock.acquire(blocking=False):  # somebody enables or disables
         return
@@ -159,14 +163,17 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
                                             torch.__version__, ">= 2.10")
         if not _libraries:
             _threads.find()
-        for device in DEVICES:
-            for family in OPERATORS:
-                if (family, device) not in given_back:
-                    _take(family, device)
+        before = {*_libraries}
+        try:
+            for device in DEVICES:
+                for family in OPERATORS:
+                    if (family, device) not in given_back:
+                        _take(family, device)
+        except BaseException:  # an interrupt: all or none
+            _drop({*_libraries} - before)
+            raise
     else:
-        while _libraries:
-            _libraries.popitem()[1]._destroy()
-        given_back.clear()
+        _drop({*_libraries})
         _threads.forget()
     for model in {*_models} - models:
         for handle in _models.pop(model):
@@ -176,6 +183,11 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
                           model.register_forward_hook(_leave, always_call=True)]
     _layers.choose(everything)
     _everything = everything
+
+
+def _drop(which: Set[tuple[str, str]]) -> None:
+    for family in which:
+        _libraries.pop(family)._destroy()
 
 
 def _enter(model: torch.nn.Module, _: object) -> None:

@@ -5,7 +5,8 @@
 #     tests/run.sh -m quick    the quick part of it
 #     tests/run.sh --long      every case, whole loops, and the tests that take long
 #
-# What follows is pytest's.  JOBS says how many processes (default: one a core, at most 8).
+# What follows is pytest's.  JOBS says how many processes (default: one a core, at most 8), WITH what pip installs beside
+# it: PyTorch, whose tests are left out where it is not installed, comes in builds of very different sizes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +37,7 @@ stubs() {
 cores=$(python3 -c 'import os; print(min(8, len(os.sched_getaffinity(0))))')
 phase "environment" environment
 . .venv/bin/activate
-phase "build and install, with what the tests need" python -m pip install --disable-pip-version-check ".[test,lint,docs]"
+phase "build and install, with what the tests need" python -m pip install --disable-pip-version-check ".[test,lint,docs]" ${WITH:-}
 phase "OpenCL runtime" python tests/install_runtime.py
 phase "lint" lint
 phase "stubs" stubs

@@ -3,7 +3,7 @@
     python bench/torch_models.py [--models resnet50 mobilenet_v3 ...] [--inference 1 16] [--training 4] [--size 224]
                                  [--device cpu] [--dtype float32] [--amp float16] [--tf32] [--layout nchw] [--graph]
                                  [--tune [SECONDS]] [--db FOLDER] [--threads N] [--repeat 3] [--warm N] [--plain]
-                                 [--json OUT]
+                                 [--profile [ROWS]] [--json OUT]
 
 ResNet-50 v1.5, MobileNet-v3-large, EfficientNet-B0, ConvNeXt-T, a U-Net of 32 channels, the same in three axes, and
 the decoder of Stable Diffusion's VAE, with random weights, and the running statistics of a random batch.  `--size` is
@@ -17,6 +17,8 @@ what gains nothing was given back to PyTorch by then, as in a program that runs 
 Per model and batch it prints milliseconds of both by medians over the turns, their ratio, PyTorch's by miopyx's, the
 same ratio of each side's best turn, how many of the problems were miopyx's, and the largest errors of both against
 float64: of a result's elements, or of all parameters' gradients, relative to the largest one (`--plain`: none).
+`--profile` adds where each side's time goes by PyTorch's profiler: milliseconds of a call, on the device that computes,
+of the operators that take most.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 try:
@@ -329,6 +331,32 @@ def captured(run: Callable[[], object]) -> Callable[[], None]:
     return graph.replay
 
 
+def profiled(run: Callable[[], object], wait: Callable[[], object], on_cuda: bool) -> dict[str, tuple[int, float]]:
+    """Return how often a call runs each operator, and for how many milliseconds without what that calls."""
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA] if on_cuda else [kinds.CPU]) as profiler:
+        run()
+        wait()
+    found = {}
+    for event in profiler.key_averages():
+        ms = (event.self_device_time_total if on_cuda else event.self_cpu_time_total) / 1e3
+        if event.device_type == torch.autograd.DeviceType.CPU and ms and not event.key.startswith("cuda"):
+            found[event.key] = event.count, ms
+    return found
+
+
+def profile_lines(sides: tuple[dict[str, tuple[int, float]], ...], most: int) -> Iterator[str]:
+    """Yield a table: operators, their calls, milliseconds enabled and alone."""
+    nothing = 0, 0.0
+    names = sorted({*sides[0], *sides[1]}, key=lambda name: -max(side.get(name, nothing)[1] for side in sides))
+    yield f"{'  operator':44} {'calls':>11} {'ms':>9} {'alone':>9}"
+    for name in names[:most]:
+        (calls, ms), (calls_alone, alone) = (side.get(name, nothing) for side in sides)
+        yield f"  {name[:42]:42} {f'{calls}, {calls_alone}':>11} {ms:9.2f} {alone:9.2f}"
+    enabled, alone = (sum(ms for _, ms in side.values()) for side in sides)
+    yield f"  {'all':54} {enabled:9.2f} {alone:9.2f}"
+
+
 def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> dict:
     """Return a row of the table."""
     import miopyx.torch as ours
@@ -381,6 +409,10 @@ def measure(name: str, mode: str, batch: int, options: argparse.Namespace) -> di
         with ours.enable():
             time.sleep(settle)
             times[0].append(block(sides[0], calls, wait))
+    if options.profile:
+        with ours.enable():
+            enabled = profiled(sides[0], wait, x.is_cuda)
+        row["profile"], row["profile torch"] = enabled, profiled(sides[1], wait, x.is_cuda)
     return {**row, "convolutions": len(_layers.layers), "ours": sum(layer.ours for layer in _layers.layers),
             "seconds": times[0], "seconds torch": times[1]}
 
@@ -411,6 +443,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--warm", type=int, default=0, metavar="N", help="calls of the enabled side before all times")
     parser.add_argument("--plain", action="store_true", help="times only, no errors")
+    parser.add_argument("--profile", nargs="?", type=int, const=12, metavar="ROWS", help="operators' times; 12")
     parser.add_argument("--json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -438,6 +471,9 @@ def main() -> None:
                 for batch in getattr(options, mode):
                     rows.append(measure(name, mode, batch, options))
                     print(line_of(rows[-1]), flush=True)
+                    if options.profile:
+                        print("\n".join(profile_lines((rows[-1]["profile"], rows[-1]["profile torch"]),
+                                                       options.profile)), flush=True)
                     if options.json:  # whoever stops it keeps these
                         Path(options.json).write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n",
                                                       encoding="utf-8")

@@ -5,7 +5,7 @@
 FILE is a test file of PyTorch's source tree, of the version that is installed; they need expecttest.  Each runs twice,
 by pytest in a process of its own.  Every problem that miopyx can compute is given to it, whatever its time;
 `--measured` leaves the choice to times, as users have it.  `--first` is a script that runs before either, for what
-another version's tests miss.  `--jobs` needs pytest-xdist.
+another version's tests miss: tests/data/pytorch-2.6-first.py for those of 2.6.  `--jobs` needs pytest-xdist.
 
 Prints the counts of both sides, and each test that passes without and not with; the exit status is 1 if there are any.
 """

@@ -196,8 +196,8 @@ cdef int _look_at(account_t* a, bint deterministic) except -1:
     cdef double waits = 1, works = 1    # shares of the calls
     if a.calls < MORE_CALLS * CALLS and family <= CONVOLUTION_GRADIENTS or not a.sampled:
         return 0
-    if a.asked:
-        waits = a.idle / <double> a.asked
+    if place % 2:  # where all calls were captured in a graph, none was asked, and their ways take nothing
+        waits = a.idle / <double> max(1, a.asked)
         works = 1 - waits
     loses = a.gained * works < waits * a.calls * WAY * a.way / a.sampled
     memset(a, 0, sizeof(account_t))

@@ -31,7 +31,7 @@ MODELS = ("alexnet", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wid
           "squeezenet1_1", "googlenet", "inception_v3", "mnasnet1_0", "mobilenet_v2", "mobilenet_v3_small",
           "shufflenet_v2_x1_0", "efficientnet_b0", "regnet_x_400mf", "regnet_y_400mf", "convnext_tiny", "r3d_18",
           "fcn_resnet50", "vit_b_16")
-LEAST = {"inception_v3": 160, "vit_b_16": 224}  # images that a model takes
+LEAST = {"inception_v3": 299, "vit_b_16": 224}  # images that a model takes
 OUTLIER = 1.5
 
 

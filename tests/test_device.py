@@ -292,24 +292,27 @@ def test_children_of_all_kinds(monkeypatch, code, expected):
 TRYING = ANSWER.format("'ok': True, 'why': '', 'trying': True") + "; sys.stdout.flush()"
 
 
-@pytest.mark.parametrize(("then", "pointers"), [
-    (RIGHT.replace("'why': ''", "'why': '', 'pointers': True"), True),
-    (RIGHT.replace("'why': ''", "'why': '', 'pointers': False"), False),
-    (RIGHT.replace("'why': ''", "'why': '', 'pointers': 1"), False),
-    ("import os; os.abort()", False),
-    ("import time; time.sleep(60)", False),
-    ("", False),
+@pytest.mark.parametrize(("then", "memory"), [
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': True"), "pointers"),
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': False"), "buffers"),
+    (RIGHT.replace("'why': ''", "'why': '', 'pointers': 1"), "buffers"),
+    ("import os; os.abort()", "unfinished"),
+    ("import time; time.sleep(60)", "unfinished"),
+    ("", "unfinished"),
 ])
-def test_what_is_tried_beyond_right_results(monkeypatch, then, pointers):
+def test_what_is_tried_beyond_right_results(monkeypatch, then, memory):
     """Memory by its address is one thing more: whatever becomes of it, the device works."""
     monkeypatch.setenv("MIOPYX_PROBE_TIMEOUT", "2")
     fake_child(monkeypatch, f"{TRYING}; {then}")
     assert not probing.takes_pointers(info_of())  # nothing is known yet
     verdict = devices.probe(info_of())
-    assert (verdict.ok, verdict.pointers) == (True, pointers)
-    assert probing.takes_pointers(info_of()) is pointers
+    assert (verdict.ok, verdict.memory) == (True, memory)
+    assert probing.takes_pointers(info_of()) is (memory == "pointers")
     forget_in_process(monkeypatch)
-    assert probing.takes_pointers(info_of()) is pointers  # from the disk
+    assert probing.takes_pointers(info_of()) is (memory == "pointers")  # from the disk
+    forget_in_process(monkeypatch)
+    monkeypatch.setattr(probing, "_FAILURE_LIFETIME", -1.0)
+    assert devices.probe(info_of()).cached is (memory != "unfinished")
 
 
 @pytest.mark.parametrize(("says", "expected"), [(7, True), (4, True), (11, False), (0, False), (None, False)])

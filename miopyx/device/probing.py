@@ -31,7 +31,8 @@ class Verdict(NamedTuple):
     """Whether a device works, why (not), and how long finding out took.
 
     `probed` is False where no child process could be started; `cached` is True where an earlier process found out;
-    `pointers` says that kernels were right on the host's own memory, given by its address.
+    `memory` is "pointers" where kernels were right on the host's own memory, given by its address, "buffers" where they
+    were not, and "unfinished" where the child's life ended at that.
     """
 
     ok: bool
@@ -39,12 +40,12 @@ class Verdict(NamedTuple):
     seconds: float
     probed: bool = True
     cached: bool = False
-    pointers: bool = False
+    memory: str = "buffers"
 
 
-_PROBE_FORMAT = 3
+_PROBE_FORMAT = 4
 _WORDS = ("fails", "works")  # of a verdict on disk
-_MEMORY = ("buffers", "pointers")  # what its kernels take
+_MEMORY = ("buffers", "pointers", "unfinished")
 _MAX_WHY = 4096
 _FAILURE_LIFETIME = 24 * 3600.0  # a failure may have been the moment's (memory full, machine overloaded): try again
 _MAX_VERDICT_BYTES = 1 << 16
@@ -56,9 +57,9 @@ _lock = threading.RLock()
 def probe(info: DeviceInfo) -> Verdict:
     """Return whether a child process got right results from the device: from this process, the cache, or a new child.
 
-    Success is kept for as long as the device's identity stays the same, failure for a day.  Where no child can be
-    started (Python embedded in another program) the verdict is not ok and `probed` is False; a device that the caller
-    or MIOPYX_DEVICE names is then taken all the same.
+    Success is kept for as long as the device's identity stays the same, what failed, or was not finished, for a day.
+    Where no child can be started (Python embedded in another program) the verdict is not ok and `probed` is False; a
+    device that the caller or MIOPYX_DEVICE names is then taken all the same.
     """
     if info.kind == "host":
         return Verdict(True, "needs no driver", 0.0)
@@ -79,7 +80,7 @@ def takes_pointers(info: DeviceInfo) -> bool:
     with _lock:
         verdict = _verdicts.get(key) or _read_verdict(key, identity)
     if verdict is not None:
-        return verdict.ok and verdict.pointers
+        return verdict.ok and verdict.memory == "pointers"
     with contextlib.suppress(Exception):  # drivers of OpenCL 1.2 know no such question
         return info.handle is not None and bool(info.handle.svm_capabilities & _FINE_GRAIN_SYSTEM)
     return False
@@ -139,19 +140,19 @@ def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
     try:
         first, result, why, end = data.decode("utf-8").split("\n")
         word, seconds, when, memory = result.split(" ")
-        pointers = _MEMORY.index(memory) == 1
         ok, took, age = _WORDS.index(word) == 1, float(seconds), time.time() - float(when)
+        whole = ok and memory != "unfinished"
     except ValueError:
         return None
-    if first != ascii(identity) or end or (not ok and not 0 <= age < _FAILURE_LIFETIME):
+    if first != ascii(identity) or end or memory not in _MEMORY or not (whole or 0 <= age < _FAILURE_LIFETIME):
         return None
-    return Verdict(ok, why, took, cached=True, pointers=pointers)
+    return Verdict(ok, why, took, cached=True, memory=memory)
 
 
 def _write_verdict(key: str, identity: list[Any], verdict: Verdict) -> None:
     path = _verdict_path(key)
     if path is not None:
-        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r} {_MEMORY[verdict.pointers]}"
+        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r} {verdict.memory}"
         text = f"{identity!a}\n{result}\n{one_line(verdict.why, _MAX_WHY)}\n"
         config.write_atomically(path, text.encode("utf-8", "replace"))
 
@@ -230,7 +231,8 @@ def _run_child(question: dict[str, Any]) -> Verdict:
         return Verdict(False, f"the child process died {when} with {how_ended(code)}{_last_lines(stderr)}", seconds)
     if reply is None:
         return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
-    return Verdict(True, "right results", seconds, pointers=not settled and reply.get("pointers") is True)
+    memory = "unfinished" if settled else "pointers" if reply.get("pointers") is True else "buffers"
+    return Verdict(True, "right results", seconds, memory=memory)
 
 
 def how_ended(code: int) -> str:

@@ -626,6 +626,22 @@ def test_gradients_of_batch_norm_are_awaited(settled, device):
     assert not _batch_norm.wants_our_gradients()
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_results_are_ordinary_tensors(settled, layout):
+    """They have memory that PyTorch may resize and clone lazily; what was cloned lazily is not copied to be read."""
+    settled(True)
+    x, w = torch.randn(2, 3, 6, 7).contiguous(memory_format=layout), torch.randn(4, 3, 3, 3)
+    y = F.avg_pool2d(F.conv2d(x, w), 2)
+    assert [layer.ours for layer in _layers.layers] == [True, True]
+    assert y.is_contiguous(memory_format=layout)
+    assert y.untyped_storage().resizable()
+    lazy = torch._lazy_clone(y)
+    F.softmax(lazy.contiguous(), 1)
+    F.avg_pool2d(lazy, 2)
+    assert torch._C._is_cow_tensor(lazy)
+    assert not any(layer.ours for layer in _layers.layers[2:])
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_streams_decide_what_is_given_back(settled, device, monkeypatch, busy):
     """While a stream has work to do a call's way takes nobody's time; where it has none, no kernel gains any."""

@@ -339,14 +339,17 @@ cdef object new_array(object like, const array_t* like_read, tuple lens, int kin
     cdef DLTensor wanted
     cdef int64_t length[ARRAY_AXES]
     cdef int i
-    stored = lens if order is None else tuple([lens[i] for i in order])
     if is_queued(like):
-        strides, step = [0] * len(lens), type_size(kind)
-        for i in reversed(order or range(len(lens))):
-            strides[i] = step
-            step *= max(1, lens[i])
-        return type(like)(like.queue, lens, _dtype(like, like_read, kind), strides=tuple(strides))
+        strides = _strides(lens, order, type_size(kind))
+        return type(like)(like.queue, lens, _dtype(like, like_read, kind), strides=strides)
     api = exchange_api(like)
+    make = None if api == NULL else getattr(like, "new_empty_strided", None)
+    if make is not None:  # PyTorch's: what it makes by DLPack has memory that it neither resizes nor clones lazily
+        strides = _strides(lens, order, 1)
+        if like_read.type == kind:
+            return make(lens, strides)
+        return make(lens, strides, dtype=getattr(sys.modules["torch"], enums.TYPE_NAMES[kind]))
+    stored = lens if order is None else tuple([lens[i] for i in order])
     if api == NULL or api.allocate == NULL:
         if like_read.device == DL_CUDA:
             raise BadParmError("its library makes no arrays for others", "out", None,
@@ -365,6 +368,17 @@ cdef object new_array(object like, const array_t* like_read, tuple lens, int kin
             raise AllocFailedError(f"no memory for the result: {' '.join(reasons)}", "lengths", lens)
         y = made_array(api, made)
     return y if order is None else _permuted(y, order)
+
+
+cdef tuple _strides(tuple lens, tuple order, int64_t step):
+    """Strides of a dense array in C order, or in that of `order`, in units of `step`."""
+    cdef int64_t stride[ARRAY_AXES]
+    cdef int i, at, rank = len(lens)
+    for i in range(rank - 1, -1, -1):
+        at = i if order is None else order[i]
+        stride[at] = step
+        step *= max(1, <int64_t> lens[at])
+    return tuple([stride[i] for i in range(rank)])
 
 
 cdef object _dtype(object like, const array_t* like_read, int kind):

@@ -13,8 +13,8 @@ from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    BATCH_NORM, BATCH_NORM_GRADIENTS, CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, own,
-    run_chosen, settings, theirs,
+    BATCH_NORM, BATCH_NORM_GRADIENTS, CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, lazy,
+    own, run_chosen, settings, theirs,
 )
 
 cdef enum:
@@ -122,7 +122,7 @@ cdef object _forward(str name, object keys, object x, object w, object b, object
     cdef Call c, trial
     cdef Layer layer
     try:
-        if not chosen(w):
+        if not chosen(w) or lazy(x) or lazy(w) or lazy(b) or lazy(mean) or lazy(var):
             return None
         c = _call(kind, kind, x, w, b, mean, var, epsilon)
         c.factor = momentum
@@ -197,7 +197,7 @@ cdef object _backward(object theirs_, object x, object dy, object w, object mean
     cdef Call c
     cdef Layer layer
     try:
-        if not chosen(w):
+        if not chosen(w) or lazy(x) or lazy(dy) or lazy(w) or lazy(mean) or lazy(inverse):
             return None
         dy = dy.contiguous() if 0 in dy.stride() else dy
         c = _call(GRADIENTS, GRADIENTS, x, dy, w, mean, inverse, epsilon)

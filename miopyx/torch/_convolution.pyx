@@ -20,7 +20,7 @@ from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, least_time, own, run_chosen,
+    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, lazy, least_time, own, run_chosen,
     settings, theirs,
 )
 from ._layers import tf32
@@ -196,7 +196,7 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     cdef bint last
     args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
-        if chosen(w):
+        if chosen(w) and not (lazy(x) or lazy(w) or lazy(bias)):
             c = begin(FORWARD, x)
             c.take(x, "x")
             c.take(w, "w")
@@ -285,7 +285,7 @@ def convolution_backward(keys, dy, x, w, bias_sizes, list stride, list padding, 
     dx = dw = db = None
     args = keys, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups
     try:
-        if chosen(w) and (mask[0] or mask[1]):
+        if chosen(w) and (mask[0] or mask[1]) and not (lazy(dy) or lazy(x) or lazy(w)):
             c = _three(dy, x, w)
             if not (c.array[0].contiguous and c.array[1].contiguous and c.array[2].contiguous):
                 last = _like_channels_last(&c.array[1]) or _like_channels_last(&c.array[2])

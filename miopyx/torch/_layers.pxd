@@ -69,6 +69,7 @@ cdef _Handle host()
 cdef double least_time(Layer layer, Call c) except -1
 cdef object own(t)
 cdef bint chosen(object w) except -1
+cdef bint lazy(object t) except -1
 cdef object theirs(str name, tuple args)
 cdef int64_t settings(Call c) except -1
 cdef object dense(t)

@@ -263,6 +263,19 @@ cdef bint chosen(object w) except -1:
     return True
 
 
+cdef object _is_cow = torch._C._is_cow_tensor
+
+
+cdef bint lazy(object t) except -1:
+    """Whether a tensor shares another's memory until it is written to: DLPack takes a look for that, and copies."""
+    if t is None:
+        return False
+    try:
+        return _is_cow(t)
+    except RuntimeError:  # it has no memory
+        return True
+
+
 def forget():
     """Let the next calls decide anew."""
     layers.clear()

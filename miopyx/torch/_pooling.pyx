@@ -12,7 +12,8 @@ from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    AVERAGE, AVERAGE_GRADIENTS, RESULT, Planned, always, begin, chosen, decide, own, run_chosen, settings, theirs,
+    AVERAGE, AVERAGE_GRADIENTS, RESULT, Planned, always, begin, chosen, decide, lazy, own, run_chosen, settings,
+    theirs,
 )
 
 cdef enum:
@@ -135,7 +136,7 @@ cdef object _average(str name, tuple args, x, list window, list stride, list pad
                      object divisor, int spatial):
     cdef Call c
     try:
-        if chosen(None) and _like_pytorchs(x, spatial):
+        if chosen(None) and not lazy(x) and _like_pytorchs(x, spatial):
             c = begin(FORWARD, x)
             c.take(x, "x")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,
@@ -157,7 +158,7 @@ cdef object _average_gradient(str name, tuple args, dy, x, list window, list str
                               bint inclusive, object divisor, int spatial):
     cdef Call c
     try:
-        if chosen(None) and _like_pytorchs(x, spatial):
+        if chosen(None) and not lazy(dy) and _like_pytorchs(x, spatial):
             c = begin(BACKWARD, dy)
             c.take(dy.contiguous() if x.is_contiguous() else dy.contiguous(memory_format=_channels_last), "dy")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,

@@ -11,8 +11,8 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    RESULT, SOFTMAX, SOFTMAX_GRADIENTS, Planned, alike, always, begin, chosen, decide, dense, run_chosen, settings,
-    theirs,
+    RESULT, SOFTMAX, SOFTMAX_GRADIENTS, Planned, alike, always, begin, chosen, decide, dense, lazy, run_chosen,
+    settings, theirs,
 )
 
 cdef enum:
@@ -70,7 +70,8 @@ cdef object _run(str name, tuple args, int64_t axis, bint log, x, dy):
     """aten's operator by whoever is faster."""
     cdef Call c
     try:
-        if x.is_contiguous() and chosen(None):  # PyTorch has rules of its own for results of other strides
+        # PyTorch has rules of its own for results of other strides.
+        if x.is_contiguous() and chosen(None) and not (lazy(x) or lazy(dy)):
             c = _call(FORWARD if dy is None else BACKWARD, axis, log, x, dy)
             layer = c.known()
             if layer is None:

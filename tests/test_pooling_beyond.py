@@ -167,10 +167,19 @@ def test_networks_on_kernels_of_gpus(gpu, ceil, rng):
 
 def check_networks(handle, ceil, rng):
     for window, pads, ends, length in ((3, 0, 0, 13), (3, 0, 0, 12), (2, 0, 0, 7), (3, 1, 1, 14), (3, 0, 1, 14),
-                                       (2, 0, 1, 15)):
+                                       (2, 0, 1, 15), (3, 1, 1, 32)):
         for mode in range(3):
             desc = PoolingDescriptor(mode, (window,) * 2, (pads,) * 2, (2, 2), end_pads=(ends,) * 2, ceil_mode=ceil)
             check(handle, desc, (2, 16, length, length + 3), "float32", LAYOUTS[rng.integers(2)], rng)
+
+
+@pytest.mark.parametrize("lens", [(2, 3, 12, 33), (2, 3, 12, 34), (2, 3, 13, 34), (2, 3, 2, 40)], ids=str)
+def test_last_windows_at_the_end_of_an_image(handle, lens, rng):
+    for index_mode in (0, 1):
+        for end, ceil in ((1, True), (0, False), (2, False)):
+            desc = PoolingDescriptor("max", (3, 3), (1, 1), (2, 2), 1, index_mode, end_pads=(min(lens[2], end), end),
+                                     ceil_mode=ceil)
+            check(handle, desc, lens, "float32", "packed", rng)
 
 
 def test_what_is_said():

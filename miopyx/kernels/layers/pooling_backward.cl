@@ -727,7 +727,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_pa
         __global STORAGE(TYPE) *const out = dx + dx_offset + n * p.x.stride[0] + c * p.x.stride[1];
         long from = dy_offset + n * p.y.stride[0] + c * p.y.stride[1];
         long places = indices_offset + plane * rows * length;
-        for (int j = 0; j < rows; j++, from += line, places += length) {
+        /* A last window that begins behind the plane has an element of row 2 j - 1 alone. */
+        for (int j = 0; 2 * j < height; j++, from += line, places += length) {
             const bool below = j + 1 < rows, lower = 2 * j + 1 < height;
             for (int k = 0; k < length; k += VEC) {
                 if (k + VEC > length && length >= VEC)

@@ -104,7 +104,7 @@ cdef bint is_pairs(const mx_pooling_problem* p) noexcept:
     """Whether rows 2 j and 2 j + 1 of dx meet windows j and j + 1 alone, and columns likewise."""
     cdef int i
     for i in range(1, 3):
-        if p.window[i] != 3 or p.pad[i] != 1 or p.step[i] != 2:
+        if p.window[i] != 3 or p.pad[i] != 1 or p.step[i] != 2 or 2 * p.y.len[2 + i] < p.x.len[2 + i]:
             return False
     return (p.what != MX_POOLING_FORWARD and p.save and p.window[0] == 1 and p.x.len[2] == 1 and is_plain(&p.x)
             and contiguous(&p.y, 4) and p.y.stride[3] < SMALL)

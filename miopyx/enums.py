@@ -127,6 +127,10 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "miopenPoolingWorkspaceIndexMask": 0,
         "miopenPoolingWorkspaceIndexImage": 1,
     },
+    "miopenNanPropagation_t": {
+        "MIOPEN_NOT_PROPAGATE_NAN": 0,
+        "MIOPEN_PROPAGATE_NAN": 1,
+    },
     "miopenLRNMode_t": {
         "miopenLRNWithinChannel": 0,
         "miopenLRNCrossChannel": 1,
@@ -221,13 +225,14 @@ _PREFIXES = {
     "miopenConvBwdDataAlgorithm_t": "miopenConvolutionBwdDataAlgo",
     "miopenConvBwdWeightsAlgorithm_t": "miopenConvolutionBwdWeightsAlgo",
     "miopenConvolutionFindMode_t": "miopenConvolutionFindMode", "miopenPoolingMode_t": "miopenPooling",
-    "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenLRNMode_t": "miopenLRN",
-    "miopenBatchNormMode_t": "miopenBN", "miopenActivationMode_t": "miopenActivation",
+    "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenNanPropagation_t": "MIOPEN_",
+    "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
 }
 _ALSO = {
     "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},
     "miopenPoolingMode_t": {"avg": 1, "mean": 1, "inclusive": 2},
+    "miopenNanPropagation_t": {"not propagate": 0, "propagate": 1},
     "miopenLRNMode_t": {"within": 0, "cross": 1},
     "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4, "leaky": 8},
     "miopenTensorOp_t": {"multiply": 1, "minimum": 2, "maximum": 3},
@@ -287,6 +292,8 @@ _ABOUT = {
     window's size.""",
     "miopenPoolingWorkspaceIndexMode_t": """What max pooling's indices count: places in the window (Mask) or in the
     image (Image).""",
+    "miopenNanPropagation_t": """Whether a window of max pooling that has a NaN gives NaN, or the largest of its other
+    elements.""",
     "miopenLRNMode_t": "Over what local response normalisation adds squares: a window of the plane, or channels.",
     "miopenBatchNormMode_t": """What has a mean and a variance of its own: each element of c h w (PerActivation), or
     each channel (Spatial).""",

@@ -112,6 +112,10 @@ class miopenPoolingWorkspaceIndexMode_t(IntEnum):
     miopenPoolingWorkspaceIndexMask = 0
     miopenPoolingWorkspaceIndexImage = 1
 
+class miopenNanPropagation_t(IntEnum):
+    MIOPEN_NOT_PROPAGATE_NAN = 0
+    MIOPEN_PROPAGATE_NAN = 1
+
 class miopenLRNMode_t(IntEnum):
     miopenLRNWithinChannel = 0
     miopenLRNCrossChannel = 1
@@ -276,6 +280,8 @@ miopenPoolingAverage: Final = miopenPoolingMode_t.miopenPoolingAverage
 miopenPoolingAverageInclusive: Final = miopenPoolingMode_t.miopenPoolingAverageInclusive
 miopenPoolingWorkspaceIndexMask: Final = miopenPoolingWorkspaceIndexMode_t.miopenPoolingWorkspaceIndexMask
 miopenPoolingWorkspaceIndexImage: Final = miopenPoolingWorkspaceIndexMode_t.miopenPoolingWorkspaceIndexImage
+MIOPEN_NOT_PROPAGATE_NAN: Final = miopenNanPropagation_t.MIOPEN_NOT_PROPAGATE_NAN
+MIOPEN_PROPAGATE_NAN: Final = miopenNanPropagation_t.MIOPEN_PROPAGATE_NAN
 miopenLRNWithinChannel: Final = miopenLRNMode_t.miopenLRNWithinChannel
 miopenLRNCrossChannel: Final = miopenLRNMode_t.miopenLRNCrossChannel
 miopenBNPerActivation: Final = miopenBatchNormMode_t.miopenBNPerActivation
@@ -339,7 +345,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenF8RoundingMode_t",
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
-    "miopenPoolingWorkspaceIndexMode_t", "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenActivationMode_t",
+    "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
+    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenActivationMode_t",
     "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t", "miopenProblemDirection_t", "miopenFindResultsOrder_t",
     "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
     "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
@@ -364,6 +371,7 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvolutionFindModeFast", "miopenConvolutionFindModeHybrid", "miopenConvolutionFindModeReserved_4",
     "miopenConvolutionFindModeDynamicHybrid", "miopenPoolingMax", "miopenPoolingAverage",
     "miopenPoolingAverageInclusive", "miopenPoolingWorkspaceIndexMask", "miopenPoolingWorkspaceIndexImage",
+    "MIOPEN_NOT_PROPAGATE_NAN", "MIOPEN_PROPAGATE_NAN",
     "miopenLRNWithinChannel", "miopenLRNCrossChannel", "miopenBNPerActivation", "miopenBNSpatial",
     "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
     "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",

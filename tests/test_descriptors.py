@@ -57,6 +57,8 @@ MAKE = {
     "pooling": lambda: PoolingDescriptor("max", (2, 3), (0, 1), (2, 1)), "pooling of volumes": lambda:
         PoolingDescriptor("average", (2, 3, 4)), "indices": lambda: PoolingDescriptor(
         "max", (2, 3), (0, 1), (2, 1), "uint64", "image"),
+    "propagating": lambda: PoolingDescriptor("max", (2, 3), (0, 1), (2, 1), nan_propagation=1),
+    "indices like y": lambda: PoolingDescriptor("max", (2, 3), (0, 1), (2, 1), indices_like_y=True),
     "activation": lambda: ActivationDescriptor("relu"), "elu": lambda: ActivationDescriptor("elu", 0.3, 0.1, 0.7),
     **{name: lambda more={name: value}: PoolingDescriptor("average", (2, 3), (0, 1), (2, 1), **more)
        for name, value in (("dilations", (2, 1)), ("end_pads", (1, 0)), ("ceil_mode", True), ("divisor_override", -3))},

@@ -33,6 +33,7 @@ miopenConvAlgorithm_t: miopenConvolutionAlgo, GEMM Direct FFT Winograd ImplicitG
 miopenConvolutionFindMode_t: miopenConvolutionFindMode, Normal=1 Fast Hybrid Reserved_4 DynamicHybrid
 miopenPoolingMode_t: miopenPooling, Max Average AverageInclusive
 miopenPoolingWorkspaceIndexMode_t: miopenPoolingWorkspaceIndex, Mask Image
+miopenNanPropagation_t: MIOPEN_, NOT_PROPAGATE_NAN PROPAGATE_NAN
 miopenLRNMode_t: miopenLRN, WithinChannel CrossChannel
 miopenBatchNormMode_t: miopenBN, PerActivation Spatial
 miopenActivationMode_t: miopenActivation, PASTHRU LOGISTIC TANH RELU SOFTRELU ABS POWER CLIPPEDRELU LEAKYRELU ELU

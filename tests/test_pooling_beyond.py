@@ -1,4 +1,4 @@
-"""Pooling beyond MIOpen's: dilations, pads of either end, ceil_mode and divisors, against loops in float64.
+"""Pooling beyond MIOpen's: dilations, pads of either end, ceil_mode, divisors and NaN, against loops in float64.
 
 A sum of n terms in float32, or float64 for that type, with roundoff v, which is divided and then rounded by u to be
 stored: (min(n, 64 + n / 64) + 2) v + u of the terms' magnitudes.  Maxima and their indices are exact.
@@ -82,7 +82,8 @@ def check(handle, desc, lens, dtype, layout, rng):
     out = (*lens[:2], *(out_length(desc, length, axis) for axis, length in enumerate(lens[2:])))
     assert desc.output_lens(x_desc) == out
     y_desc = TensorDescriptor(dtype, out, strides_of(out, layout))
-    x = Tensor(handle, x_desc, rng.standard_normal(lens))
+    propagates = bool(desc.nan_propagation)
+    x = Tensor(handle, x_desc, special(rng, lens) if propagates else rng.standard_normal(lens))
     dy = Tensor(handle, y_desc, rng.standard_normal(out))
     y, dx = Tensor(handle, y_desc, None), Tensor(handle, x_desc, None)
     index_type = INDEX_TYPES[int(desc.workspace_index_type)]
@@ -110,6 +111,8 @@ def check(handle, desc, lens, dtype, layout, rng):
             which = np.zeros(out[:2], np.int64)
             for i, (_, at) in enumerate(taps):
                 above = values[(..., *at)] > want[here]
+                if propagates:  # the last one counts
+                    above |= np.isnan(values[(..., *at)])
                 want[here] = np.where(above, values[(..., *at)], want[here])
                 which = np.where(above, i, which)
             for i, (number, at) in enumerate(taps):
@@ -131,10 +134,79 @@ def check(handle, desc, lens, dtype, layout, rng):
         found = got.view().astype("f8")
         bound = 0 if name == "y" and mode == MAX else (min(n, 64 + n / 64) + 2) * v * size_of + u * np.abs(wanted)
         with np.errstate(invalid="ignore"):
-            error = np.where(found == wanted, 0, np.abs(found - wanted))
+            same = (found == wanted) | (propagates & np.isnan(found) & np.isnan(wanted))
+            error = np.where(same, 0, np.abs(found - wanted))
         assert (error <= bound + (2.0**-24 if dtype == "float16" else 0)).all(), (name, desc, lens, layout)
     if mode == MAX:
-        assert (places.inner.view(index_type).reshape(out) == codes).all(), (desc, lens, layout)
+        found = places.inner.view(index_type)
+        if desc.indices_like_y:
+            found = np.lib.stride_tricks.as_strided(found, out, [found.itemsize * step for step in y_desc.strides])
+        assert (found.reshape(out) == codes).all(), (desc, lens, layout)
+
+
+def special(rng, lens):
+    """Return numbers with NaN and -inf among them, and a plane of each alone."""
+    values = np.round(rng.standard_normal(lens) * 4) / 4
+    for what, share in ((np.nan, rng.choice([0.02, 0.3])), (-np.inf, rng.choice([0.1, 0.9]))):
+        values[rng.random(lens) < share] = what
+    values[0, 0], values[-1, -1] = -np.inf, np.nan
+    return values
+
+
+# Lengths of x, windows, pads, strides, dilation.
+WITH_NAN = [((2, 3, 9, 37), (3, 3), (1, 1), (1, 1), 1), ((1, 17, 12, 40), (3, 3), (1, 1), (2, 2), 1),
+            ((2, 3, 8, 32), (2, 2), (0, 0), (2, 2), 1), ((2, 24, 7, 10), (3, 2), (1, 1), (2, 1), 1),
+            ((2, 16, 6, 8), (5, 5), (2, 2), (1, 1), 1), ((2, 3, 6, 5), (2, 3), (1, 0), (3, 3), 2),
+            ((2, 5, 9, 11), (6, 7), (3, 2), (4, 1), 1), ((2, 3, 9, 17), (9, 17), (0, 0), (1, 1), 1),
+            ((1, 9, 4, 6, 8), (2, 2, 2), (1, 0, 1), (2, 2, 2), 1), ((2, 2, 5, 6, 7), (3,) * 3, (1,) * 3, (1, 2, 1), 1),
+            ((3, 16, 5, 4), (5, 4), (0, 0), (1, 1), 1), ((2, 4, 1, 7), (1, 3), (0, 1), (1, 2), 1)]
+
+
+def check_nan(handle, dtype, rng, count):
+    for case in rng.permutation(len(WITH_NAN))[:count]:
+        lens, windows, pads, strides, dilation = WITH_NAN[case]
+        for layout in LAYOUTS:
+            desc = PoolingDescriptor(
+                "max", windows, pads, strides, int(rng.choice([1, 2, 3, 3])), int(rng.choice([0, 1, 1])),
+                [dilation] * len(windows), ceil_mode=bool(rng.integers(2)), nan_propagation="propagate",
+                indices_like_y=layout != "padded" and bool(rng.integers(4)))
+            check(handle, desc, lens, dtype, layout, rng)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_nan_propagates(handle, dtype, rng, amount):
+    check_nan(handle, dtype, rng, amount(4, len(WITH_NAN)))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_nan_propagates_on_kernels_of_gpus(gpu, dtype, rng, amount):
+    check_nan(gpu, dtype, rng, amount(3, len(WITH_NAN)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nan_without_indices(handle, layout, rng):
+    for lens, windows, pads, strides, dilation in WITH_NAN:
+        desc = PoolingDescriptor("max", windows, pads, strides, dilations=[dilation] * len(windows), nan_propagation=1)
+        out = (*lens[:2], *(out_length(desc, length, axis) for axis, length in enumerate(lens[2:])))
+        x_desc, y_desc = (TensorDescriptor("float32", t, strides_of(t, layout)) for t in (lens, out))
+        values = special(rng, lens)
+        x, y = Tensor(handle, x_desc, values), Tensor(handle, y_desc, None)
+        handle.pooling_forward(desc, x_desc, y_desc)(x.argument(), y.argument())
+        handle.finish()
+        y.fetch()
+        for place, taps, _ in windows_of(desc, lens[2:], out[2:]):
+            inside = np.stack([values[(..., *at)] for _, at in taps])
+            np.testing.assert_array_equal(y.view()[(..., *place)], inside.max(0))  # NumPy's maximum is NaN, too
+
+
+def test_indices_like_y_want_dense_elements(host):
+    x, lens = TensorDescriptor("float32", (2, 3, 4, 4)), (2, 3, 2, 2)
+    desc = PoolingDescriptor("max", (2, 2), None, (2, 2), indices_like_y=True)
+    host.pooling_forward(desc, x, TensorDescriptor("float32", lens, strides_of(lens, "channels last")), True)
+    padded = TensorDescriptor("float32", lens, strides_of(lens, "padded"))
+    host.pooling_forward(desc, x, padded)  # there are none
+    with pytest.raises(BadParmError, match="indices_like_y"):
+        host.pooling_forward(desc, x, padded, True)
 
 
 @pytest.mark.parametrize("kind", ["dilated", "asymmetric", "ceil", "divisor", "all"])
@@ -167,10 +239,19 @@ def test_networks_on_kernels_of_gpus(gpu, ceil, rng):
 
 def check_networks(handle, ceil, rng):
     for window, pads, ends, length in ((3, 0, 0, 13), (3, 0, 0, 12), (2, 0, 0, 7), (3, 1, 1, 14), (3, 0, 1, 14),
-                                       (2, 0, 1, 15)):
+                                       (2, 0, 1, 15), (3, 1, 1, 32)):
         for mode in range(3):
             desc = PoolingDescriptor(mode, (window,) * 2, (pads,) * 2, (2, 2), end_pads=(ends,) * 2, ceil_mode=ceil)
             check(handle, desc, (2, 16, length, length + 3), "float32", LAYOUTS[rng.integers(2)], rng)
+
+
+@pytest.mark.parametrize("lens", [(2, 3, 12, 33), (2, 3, 12, 34), (2, 3, 13, 34), (2, 3, 2, 40)], ids=str)
+def test_last_windows_at_the_end_of_an_image(handle, lens, rng):
+    for index_mode in (0, 1):
+        for end, ceil in ((1, True), (0, False), (2, False)):
+            desc = PoolingDescriptor("max", (3, 3), (1, 1), (2, 2), 1, index_mode, end_pads=(min(lens[2], end), end),
+                                     ceil_mode=ceil)
+            check(handle, desc, lens, "float32", "packed", rng)
 
 
 def test_what_is_said():
@@ -179,7 +260,15 @@ def test_what_is_said():
     assert desc.ceil_mode
     assert desc.divisor_override is None
     assert repr(desc).endswith("dilations=(2, 1), end_pads=(0, 2), ceil_mode=True)")
+    desc = PoolingDescriptor("max", (3, 3), nan_propagation="propagate", indices_like_y=True)
+    assert desc.nan_propagation is miopyx.MIOPEN_PROPAGATE_NAN
+    assert desc.indices_like_y
+    assert repr(desc).endswith("indices_like_y=True, nan_propagation='MIOPEN_PROPAGATE_NAN')")
+    for bad in (dict(nan_propagation=2), dict(nan_propagation=True), dict(indices_like_y=2)):
+        with pytest.raises(BadParmError):
+            PoolingDescriptor("max", (3, 3), **bad)
     miopyx.miopenSet2dPoolingDescriptor(desc, "average", 3, 3, 1, 1, 2, 2)
+    assert (desc.nan_propagation, desc.indices_like_y) == (0, False)
     assert (desc.dilations, desc.end_pads, desc.ceil_mode) == ((1, 1), (1, 1), False)
     miopyx.miopenSetNdPoolingDescriptor(desc, "average", 2, (3, 3), (1, 1), (2, 2), endPadA=(2, 2), divisor_override=5)
     assert (desc.end_pads, desc.divisor_override) == ((2, 2), 5)

@@ -93,6 +93,34 @@ def test_maxima(rng, axes, dtype):
                         terms=window**axes * 2)
 
 
+def special(x):
+    """Return x with NaN and -inf here and there, and with a channel of each alone."""
+    for what, share in ((math.nan, 0.1), (-math.inf, 0.3)):
+        x = torch.where(torch.rand_like(x, dtype=torch.float32) < share, what, x)  # which keeps the layout
+    x[0, 0], x[-1, -1] = -math.inf, math.nan
+    return x
+
+
+def same(a, b):
+    """Whether the numbers of two tensors are equal, and NaN where the other one has it."""
+    return a.dtype == b.dtype and a.shape == b.shape and bool((a.eq(b) | a.isnan() & b.isnan()).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_maxima_of_special_numbers(rng, axes, dtype):
+    for last in (False, True):
+        x = special(image(rng, axes, dtype, last=last))
+        for numbers in (([3] * axes, [2] * axes, [1] * axes, [1] * axes, True),
+                        ([2] * axes, [], [0] * axes, [2] * axes, False)):
+            # Of windows of -inf alone PyTorch's indices are wrong in channels-last volumes.
+            want, places = MAX[axes](x.cpu().contiguous(), *numbers, return_indices=True)
+            y, indices = OPS.max_pool_with_indices(x, *numbers)
+            assert same(y.cpu(), want)
+            assert indices.cpu().equal(places)
+            assert same(OPS.max_pool(x, *numbers).cpu(), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_averages(rng, axes, dtype):
@@ -243,6 +271,97 @@ def test_averages_of_pytorchs(ours, rng, dtype):
     if dtype == torch.float32 and not last.is_cuda:
         assert F.avg_pool3d(last, 2).is_contiguous()
     assert len(_layers.layers) == 16
+
+
+FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
+OPTIONS = [(3, 2, 1), (2, None, 0), (3, 1, 1, 1, True), (3, 2, 0, 1, True), (2, 1, 1, 2), (5, 3, 2, 1, True)]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["packed", "channels last"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_maxima_of_pytorchs(ours, rng, axes, dtype, last):
+    found = []
+    for options in OPTIONS:
+        x = image(rng, axes, dtype, last=last)
+        for t in (x, special(x)):
+            t = t.clone(memory_format=torch.preserve_format).requires_grad_()
+            y, indices = MAX[axes](t, *options, return_indices=True)
+            y.backward(dy := torch.randn_like(y).round(decimals=1))
+            found.append((t, options, y.detach(), indices, dy, t.grad))
+    assert {layer.ours for layer in _layers.layers} == {True}
+    assert len(_layers.layers) == 2 * len(OPTIONS)
+    mt.disable()
+    for t, options, y, indices, dy, dx in found:
+        want, places = MAX[axes](t.detach().cpu().contiguous(), *options, return_indices=True)
+        assert same(y.cpu(), want)
+        assert indices.cpu().equal(places)
+        truth = torch.zeros(*t.shape[:2], t[0, 0].numel(), dtype=torch.float64, device=t.device)
+        terms = truth.clone()
+        truth.scatter_add_(2, indices.flatten(2), dy.double().flatten(2))
+        terms.scatter_add_(2, indices.flatten(2), dy.double().abs().flatten(2))
+        error = (dx.double().flatten(2) - truth).abs()
+        assert (error <= U[dtype] * truth.abs() + max(U[dtype], U[torch.float32]) ** 2 + 9 * U[
+            torch.float64 if dtype == torch.float64 else torch.float32] * terms).all()
+        t = t.detach().requires_grad_()
+        theirs, their_indices = MAX[axes](t, *options, return_indices=True)
+        theirs.backward(dy)
+        for a, b in ((y, theirs), (indices, their_indices), (dx, t.grad)):
+            assert a.stride() == b.stride()
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("kind", ["maximum", "average"])
+def test_gradients_of_one_number_a_plane_keep_the_order_of_x(ours, kind, axes):
+    if kind == "average" and axes == 3:
+        pytest.skip("PyTorch knows channels-last averages of images alone")
+    x = torch.randn(2, 16, *[4] * axes).contiguous(memory_format=FORMATS[axes])
+    call = (MAX if kind == "maximum" else AVERAGE)[axes]
+    found = gradients(lambda t: call(t, 4), x)
+    assert {layer.ours for layer in _layers.layers} == {True}
+    mt.disable()
+    for a, b in zip(found, gradients(lambda t: call(t, 4), x), strict=True):
+        assert a.allclose(b)
+        assert a.is_contiguous(memory_format=FORMATS[axes]) == b.is_contiguous(memory_format=FORMATS[axes])
+
+
+def test_maxima_without_gradients(ours):
+    for x in (special(torch.randn(2, 9, 12, 14)), special(torch.randn(2, 3, 5, 6, 7))):
+        axes = x.dim() - 2
+        for context in (torch.no_grad, torch.inference_mode):
+            with context():
+                found = MAX[axes](x, 3, 2, 1)
+            mt.disable()
+            assert same(found.cpu(), MAX[axes](x.cpu(), 3, 2, 1))
+            mt.enable()
+    assert [layer.ours for layer in _layers.layers] == [True] * 2
+
+
+def test_maxima_that_pytorch_refuses_or_computes_itself(ours):
+    x = torch.randn(2, 3, 8, 8)
+    with pytest.raises(RuntimeError, match="kernel_size"):
+        F.max_pool2d(x, (2, 2, 2))
+    with pytest.raises(RuntimeError, match="stride should not be zero"):
+        F.max_pool2d(x, 2, 0)
+    with pytest.raises(RuntimeError, match="pad must be non-negative"):
+        F.max_pool2d(x, 2, 2, -1)
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        F.max_pool2d(x, 9)
+    y, indices = F.max_pool2d(x, 2, return_indices=True)
+    backward = torch.ops.aten.max_pool2d_with_indices_backward
+    for wrong in ((y.double(), x, indices), (y, x.double(), indices), (y, x, indices.int()), (y[:, :, 1:], x, indices)):
+        with pytest.raises(RuntimeError):
+            backward(wrong[0], wrong[1], [2, 2], [2, 2], [0, 0], [1, 1], False, wrong[2])
+    found = F.max_pool2d(x[0], 2)  # without a batch
+    before = len(_layers.layers)
+    odd = F.max_pool2d(x.permute(0, 3, 2, 1), 2)  # in no order that results have
+    assert len(_layers.layers) == before
+    mt.disable()
+    assert found.equal(F.max_pool2d(x[0], 2))
+    assert odd.equal(F.max_pool2d(x.permute(0, 3, 2, 1), 2))
+    mt.enable()
+    if x.device.type == "cpu":
+        assert F.max_pool2d((x * 9).int(), 2).equal((F.max_pool2d((x * 9).int().float(), 2)).int())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

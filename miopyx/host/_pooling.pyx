@@ -12,11 +12,13 @@ from libc.stdlib cimport free, malloc
 from ._common cimport ALLOC_FAILED, at_least, at_most, ceil_div
 from ._kernels cimport kernels
 from ._pool cimport TASKS, acquire_threads, default_arithmetic, release_threads, restore_arithmetic, run_tasks
-from miopyx.values._types cimport MX_POOLING_FORWARD, mx_pooling_problem, mx_tensor
+from miopyx.values._types cimport MX_POOLING_FORWARD, mx_pooling_problem, mx_pooling_asked, mx_tensor
 from miopyx.problem._pooling cimport INDEX_IMAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT
 
 cdef struct pooling_t:
     const mx_pooling_problem* p
+    bint nan                   # the last NaN of a window is its maximum
+    bint like_y                # indices lie as y's elements do
     const mx_tensor* target    # the tensor that is written
     char* source
     char* result
@@ -63,10 +65,17 @@ cdef inline int64_t place(const mx_tensor* t, int64_t n, int64_t c, int64_t d, i
     return n * t.stride[0] + c * t.stride[1] + d * t.stride[2] + h * t.stride[3] + w * t.stride[4]
 
 
-cdef inline int64_t index_place(const mx_tensor* y, int64_t n, int64_t c, int64_t d, int64_t h,
+cdef inline int64_t index_place(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_t h,
                                 int64_t w) noexcept nogil:
-    """Indices are packed whatever y is."""
+    cdef const mx_tensor* y = &t.p.y
+    if t.like_y:
+        return place(y, n, c, d, h, w)
     return (((n * y.len[1] + c) * y.len[2] + d) * y.len[3] + h) * y.len[4] + w
+
+
+cdef inline int64_t channel_step(const pooling_t* t) noexcept nogil:
+    """From an index to that of the next channel."""
+    return t.p.y.stride[1] if t.like_y else t.p.y.len[2] * t.p.y.len[3] * t.p.y.len[4]
 
 
 cdef int store_indices(const pooling_t* c, int64_t at, int64_t stride, const int64_t* row, int64_t n) noexcept nogil:
@@ -131,6 +140,20 @@ cdef int fold_max_index(const double* line, int64_t stride, double* best, int64_
     return 0
 
 
+cdef int fold_max_nan(const double* line, int64_t stride, double* best, int64_t* index, int64_t code,
+                      int64_t code_step, int64_t n) noexcept nogil:
+    """As fold_max_index, but NaN takes the place of whatever is there."""
+    cdef int64_t i
+    cdef double value
+    cdef bint above
+    for i in range(n):
+        value = line[i * stride]
+        above = (value > best[i]) | (value != value)
+        best[i] = value if above else best[i]
+        index[i] = code + i * code_step if above else index[i]
+    return 0
+
+
 cdef int fold_sum(const double* line, int64_t stride, double* total, int64_t n) noexcept nogil:
     cdef int64_t i
     if stride == 1:
@@ -143,6 +166,16 @@ cdef int fold_sum(const double* line, int64_t stride, double* total, int64_t n) 
         for i in range(n):
             total[i] += line[i * stride]
     return 0
+
+
+cdef inline int64_t first_code(const pooling_t* t, int64_t kd, int64_t kh, int64_t kw, int64_t start_d,
+                               int64_t start_h, int64_t start_w) noexcept nogil:
+    """The index of the first element of a window that is in the image: where NaN counts, of nothing but -inf."""
+    cdef const mx_pooling_problem* p = t.p
+    if p.index_mode == INDEX_IMAGE:
+        return (((start_d + kd * p.dilation[0]) * p.x.len[3] + start_h + kh * p.dilation[1]) * p.x.len[4]
+                + start_w + kw * p.dilation[2])
+    return (kd * p.window[1] + kh) * p.window[2] + kw
 
 
 cdef int clear(const pooling_t* c, double* row, int64_t* index, double value, int64_t n) noexcept nogil:
@@ -184,6 +217,10 @@ cdef int forward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_
                 begin += first * step
                 if p.mode != POOL_MAX:
                     fold_sum(line + begin, step, out + first, last - first)
+                elif t.nan:
+                    code = base + begin if image else (kd * p.window[1] + kh) * p.window[2] + kw
+                    fold_max_nan(line + begin, step, out + first, index + first, code, step if image else 0,
+                                 last - first)
                 elif t.indices == NULL:
                     fold_max(line + begin, step, out + first, last - first)
                 else:
@@ -196,7 +233,13 @@ cdef int forward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64_
             out[i] /= <double> (lines * divisor(p, 2, i))
     kernels.store_row(t.result, y.type, place(y, n, c, d, h, 0), y.stride[4], out, y.len[4])
     if t.indices != NULL:
-        store_indices(t, index_place(y, n, c, d, h, 0), 1, index, y.len[4])
+        if t.nan:
+            for i in range(y.len[4]):
+                if out[i] == -INFINITY:
+                    index[i] = first_code(t, in_d.first, in_h.first,
+                                          taps_inside(p, 2, i * step - p.pad[2]).first, start_d, start_h,
+                                          i * step - p.pad[2])
+        store_indices(t, index_place(t, n, c, d, h, 0), y.stride[4] if t.like_y else 1, index, y.len[4])
     return 0
 
 
@@ -225,21 +268,28 @@ cdef int forward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, d
                     kernels.load_row(t.source, x.type, place(x, n, 0, at_d, at_h, at_w), x.stride[1], line, channels)
                     if p.mode != POOL_MAX:
                         fold_sum(line, 1, out, channels)
-                    elif t.indices == NULL:
+                    elif t.indices == NULL and not t.nan:
                         fold_max(line, 1, out, channels)
                     else:
                         if p.index_mode == INDEX_IMAGE:
                             code = (at_d * x.len[3] + at_h) * x.len[4] + at_w
                         else:
                             code = (kd * p.window[1] + kh) * p.window[2] + kw
-                        fold_max_index(line, 1, out, index, code, 0, channels)
+                        if t.nan:
+                            fold_max_nan(line, 1, out, index, code, 0, channels)
+                        else:
+                            fold_max_index(line, 1, out, index, code, 0, channels)
         if p.mode != POOL_MAX:
             divide_by = <double> (lines * divisor(p, 2, w))
             for i in range(channels):
                 out[i] /= divide_by
         kernels.store_row(t.result, y.type, place(y, n, 0, d, h, w), y.stride[1], out, channels)
         if t.indices != NULL:
-            store_indices(t, index_place(y, n, 0, d, h, w), y.len[2] * y.len[3] * y.len[4], index, channels)
+            if t.nan:
+                code = first_code(t, in_d.first, in_h.first, in_w.first, start_d, start_h, start_w)
+                for i in range(channels):
+                    index[i] = code if out[i] == -INFINITY else index[i]
+            store_indices(t, index_place(t, n, 0, d, h, w), channel_step(t), index, channels)
     return 0
 
 
@@ -264,7 +314,7 @@ cdef int backward_row(const pooling_t* t, int64_t n, int64_t c, int64_t d, int64
             kd, kh = kd // p.dilation[0], kh // p.dilation[1]
             kernels.load_row(t.source, y.type, place(y, n, c, od, oh, 0), y.stride[4], line, y.len[4])
             if t.indices != NULL:
-                load_indices(t, index_place(y, n, c, od, oh, 0), 1, index, y.len[4])
+                load_indices(t, index_place(t, n, c, od, oh, 0), y.stride[4] if t.like_y else 1, index, y.len[4])
             else:
                 lines = divisor(p, 0, od) * divisor(p, 1, oh)
                 for ow in range(y.len[4]):
@@ -311,7 +361,7 @@ cdef int backward_channels(const pooling_t* t, int64_t n, int64_t d, int64_t h, 
                         for i in range(channels):
                             out[i] += line[i] / divide_by
                         continue
-                    load_indices(t, index_place(y, n, 0, od, oh, ow), y.len[2] * y.len[3] * y.len[4], index, channels)
+                    load_indices(t, index_place(t, n, 0, od, oh, ow), channel_step(t), index, channels)
                     if p.index_mode == INDEX_IMAGE:
                         code = (d * x.len[3] + h) * x.len[4] + w
                     else:
@@ -353,12 +403,13 @@ cdef void pooling_task(void* context, int64_t task, int worker) noexcept nogil:
 
 
 cdef int host_pooling(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:
-    cdef const mx_pooling_problem* p = <const mx_pooling_problem*> problem
+    cdef const mx_pooling_asked* asked = <const mx_pooling_asked*> problem
+    cdef const mx_pooling_problem* p = &asked.shape
     cdef pooling_t t
     cdef int width
     cdef unsigned arithmetic
     cdef double work
-    t.p = p
+    t.p, t.nan, t.like_y = p, asked.nan != 0, asked.like_y != 0
     t.target = &p.y if p.what == MX_POOLING_FORWARD else &p.x
     t.source, t.result = <char*> slots[<int> POOL_IN], <char*> slots[<int> POOL_OUT]
     t.indices = <char*> slots[<int> POOL_INDICES] if p.save else NULL

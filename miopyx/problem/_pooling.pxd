@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
 from ._problem cimport Problem
-from miopyx.values._types cimport MX_SPATIAL, mx_pooling_problem
+from miopyx.values._types cimport MX_SPATIAL, mx_pooling_asked
 
 # miopenPoolingMode_t and miopenPoolingWorkspaceIndexMode_t
 cdef enum:
@@ -32,6 +32,8 @@ cdef class PoolingDescriptor(Descriptor):
     cdef int end[MX_SPATIAL]     # pads behind an axis
     cdef bint ceil
     cdef int divisor         # 0: the elements that count
+    cdef int nan             # miopenNanPropagation_t
+    cdef bint like_y         # indices lie as y's elements do
 
     cdef int set(self, int spatial, int mode, const int64_t* window, const int64_t* pad, const int64_t* stride,
                  const int64_t* dilation, const int64_t* end, bint ceil, int divisor, tuple names) except -1
@@ -41,7 +43,7 @@ cdef class PoolingDescriptor(Descriptor):
 
 
 cdef class PoolingProblem(Problem):
-    cdef mx_pooling_problem c
+    cdef mx_pooling_asked c
 
 
 cdef int64_t index_size(int index_type) noexcept nogil

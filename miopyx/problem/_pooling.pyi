@@ -1,4 +1,9 @@
-from miopyx.enums import miopenIndexType_t, miopenPoolingMode_t, miopenPoolingWorkspaceIndexMode_t
+from miopyx.enums import (
+    miopenIndexType_t,
+    miopenNanPropagation_t,
+    miopenPoolingMode_t,
+    miopenPoolingWorkspaceIndexMode_t,
+)
 
 from ._descriptors import Descriptor, TensorDescriptor, _Int, _Ints
 from ._problem import Problem
@@ -16,6 +21,8 @@ class PoolingDescriptor(Descriptor):
         end_pads: _Ints | None = None,
         ceil_mode: bool = False,
         divisor_override: _Int | None = None,
+        nan_propagation: miopenNanPropagation_t | _Int | None = None,
+        indices_like_y: bool = False,
     ) -> None: ...
     @property
     def spatial_dim(self) -> int: ...
@@ -39,6 +46,10 @@ class PoolingDescriptor(Descriptor):
     def workspace_index_type(self) -> miopenIndexType_t: ...
     @property
     def workspace_index_mode(self) -> miopenPoolingWorkspaceIndexMode_t: ...
+    @property
+    def nan_propagation(self) -> miopenNanPropagation_t: ...
+    @property
+    def indices_like_y(self) -> bool: ...
     def output_lens(self, x: TensorDescriptor) -> tuple[int, ...]: ...
 
 class PoolingProblem(Problem):

@@ -6,7 +6,7 @@ from libc.string cimport memset
 from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_flag, to_int, to_member
 from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
 from ._problem cimport Problem, fill_tensor, tensor_text, require_no_overlap, require_plain
-from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL
+from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem
 
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
@@ -45,6 +45,12 @@ cdef class PoolingDescriptor(Descriptor):
         Whether a last window that only begins in the input or the pads before it counts, too.
     divisor_override : int, optional
         What averages divide by in place of the number of elements; not 0.
+    nan_propagation : miopenNanPropagation_t, optional
+        Whether a maximum is NaN where its window has one: the last one, as PyTorch has it.  Default: it is not, and NaN
+        is smaller than all numbers.  Of windows of -inf alone the index is then 0, else their first element's.
+    indices_like_y : bool, optional
+        Whether indices lie in the order of y's elements, of which nothing lies between.  Default: they are packed in
+        n c d h w order.
 
     Raises
     ------
@@ -53,7 +59,8 @@ cdef class PoolingDescriptor(Descriptor):
     """
 
     def __init__(self, mode=0, windows=None, pads=None, strides=None, index_type=None, index_mode=None,
-                 dilations=None, end_pads=None, ceil_mode=False, divisor_override=None):
+                 dilations=None, end_pads=None, ceil_mode=False, divisor_override=None, nan_propagation=None,
+                 indices_like_y=False):
         cdef int n = 2
         if windows is not None:
             try:
@@ -72,6 +79,9 @@ cdef class PoolingDescriptor(Descriptor):
             set_index_type(self, index_type)
         if index_mode is not None:
             set_index_mode(self, index_mode)
+        if nan_propagation is not None:
+            _set_nan(self, nan_propagation)
+        _set_like_y(self, indices_like_y)
 
     def __cinit__(self, *args, **kwargs):
         self.stamp = next_stamp()
@@ -98,6 +108,7 @@ cdef class PoolingDescriptor(Descriptor):
             self.dilation[i], self.end[i] = <int> dilation[i], <int> end[i]
         self.index_type = 0  # MIOpen puts a new descriptor in the old one's place
         self.index_mode = INDEX_IMAGE if spatial == 3 else INDEX_MASK
+        self.nan, self.like_y = 0, False
         self.stamp = next_stamp()
         return 0
 
@@ -133,7 +144,8 @@ cdef class PoolingDescriptor(Descriptor):
         return 0
 
     cdef tuple settings(self):
-        kinds = (set_index_type, self.index_type), (set_index_mode, self.index_mode)
+        kinds = ((set_index_type, self.index_type), (set_index_mode, self.index_mode), (_set_nan, self.nan),
+                 (_set_like_y, bool(self.like_y)))
         if self.spatial == 0:
             return ((_set_mode, self.mode), *kinds)
         return ((set_pooling, self.spatial, self.mode, self.windows, self.pads, self.strides, self.dilations,
@@ -186,6 +198,14 @@ cdef class PoolingDescriptor(Descriptor):
     def workspace_index_mode(self):
         return enums.miopenPoolingWorkspaceIndexMode_t(self.index_mode)
 
+    @property
+    def nan_propagation(self):
+        return enums.miopenNanPropagation_t(self.nan)
+
+    @property
+    def indices_like_y(self):
+        return bool(self.like_y)
+
     def output_lens(self, x):
         """Return the lengths of y for input `x`, at least 1 an axis.
 
@@ -202,9 +222,12 @@ cdef class PoolingDescriptor(Descriptor):
         more = ""
         for name, value, default in (("dilations", self.dilations, (1,) * self.spatial),
                                      ("end_pads", self.end_pads, self.pads), ("ceil_mode", self.ceil_mode, False),
-                                     ("divisor_override", self.divisor_override, None)):
+                                     ("divisor_override", self.divisor_override, None),
+                                     ("indices_like_y", self.indices_like_y, False)):
             if value != default:
                 more += f", {name}={value}"
+        if self.nan:
+            more += f", nan_propagation={self.nan_propagation.name!r}"
         return (f"PoolingDescriptor(mode={self.pooling_mode.name!r}, windows={self.windows}, pads={self.pads}, "
                 f"strides={self.strides}, index_type={self.workspace_index_type.name!r}, "
                 f"index_mode={self.workspace_index_mode.name!r}{more})")
@@ -254,6 +277,40 @@ def set_index_mode(PoolingDescriptor desc, index_mode):
     desc.index_mode, desc.stamp = number, next_stamp()
 
 
+def _set_nan(PoolingDescriptor desc, nan_propagation):
+    cdef int number = to_member(nan_propagation, "miopenNanPropagation_t", "nan_propagation")
+    if number < 0 or number > 1:
+        raise_unknown(nan_propagation, "miopenNanPropagation_t", "nan_propagation")
+    desc.nan, desc.stamp = number, next_stamp()
+
+
+def _set_like_y(PoolingDescriptor desc, indices_like_y):
+    desc.like_y, desc.stamp = to_flag(indices_like_y, "indices_like_y"), next_stamp()
+
+
+cdef bint _is_packed(TensorDescriptor y):
+    """Whether elements lie in the order of the axes, with nothing between them."""
+    cdef int64_t step = 1
+    cdef int i
+    for i in reversed(range(y.ndim)):
+        if y.len[i] > 1 and y.stride[i] != step:
+            return False
+        step *= y.len[i]
+    return True
+
+
+cdef int _require_dense(TensorDescriptor y, str name) except -1:
+    """Indices that lie as y does take no room between elements."""
+    cdef int64_t step = 1
+    for stride, length in sorted(zip(y.strides, y.lens)):
+        if length > 1:
+            if stride != step:
+                raise BadParmError("indices_like_y wants elements with nothing between them", name, y.strides,
+                                   "strides of a packed tensor in some order of axes")
+            step *= length
+    return 0
+
+
 cdef int _require_indices_fit(PoolingDescriptor pool, TensorDescriptor x) except -1:
     """The largest number of the type must be above all that are counted."""
     cdef int64_t volume = 1, limit, axis
@@ -296,11 +353,12 @@ cdef class PoolingProblem(Problem):
     def __init__(self, int what, PoolingDescriptor pool not None, TensorDescriptor x not None,
                  TensorDescriptor y not None, bint save=False):
         cdef int64_t dims[MAX_DIMS]
-        cdef bint forward = what == MX_POOLING_FORWARD
+        cdef bint forward = what == MX_POOLING_FORWARD, like_y = False
         cdef str x_name = "xDesc" if forward else "dxDesc"
         cdef str y_name = "yDesc" if forward else "dyDesc"
         cdef int i, missing
         cdef int64_t room
+        cdef mx_pooling_problem* c = &self.c.shape
         if what != MX_POOLING_FORWARD and what != MX_POOLING_BACKWARD:
             raise BadParmError("unknown operation", "what", what, (MX_POOLING_FORWARD, MX_POOLING_BACKWARD))
         pool.require_set("poolDesc")
@@ -327,24 +385,29 @@ cdef class PoolingProblem(Problem):
         save = pool.mode == POOL_MAX and (save or not forward)
         if save:
             _require_indices_fit(pool, x)
+            if pool.like_y and y.elements and not _is_packed(y):
+                _require_dense(y, y_name)
+                like_y = True
         require_no_overlap(y if forward else x, y_name if forward else x_name)
         memset(&self.c, 0, sizeof(self.c))
-        self.c.what, self.c.mode, self.c.spatial = what, pool.mode, pool.spatial
+        c.what, c.mode, c.spatial = what, pool.mode, pool.spatial
         if save:  # else the settings of indices change nothing
-            self.c.save, self.c.index_type, self.c.index_mode = 1, pool.index_type, pool.index_mode
+            c.save, c.index_type, c.index_mode, self.c.like_y = 1, pool.index_type, pool.index_mode, like_y
+        if forward and pool.mode == POOL_MAX:
+            self.c.nan = pool.nan
         missing = MX_SPATIAL - pool.spatial
         for i in range(missing):
-            self.c.window[i] = self.c.step[i] = self.c.dilation[i] = 1
+            c.window[i] = c.step[i] = c.dilation[i] = 1
         for i in range(pool.spatial):
-            self.c.window[i + missing], self.c.pad[i + missing] = pool.window[i], pool.pad[i]
-            self.c.step[i + missing], self.c.dilation[i + missing] = pool.stride[i], pool.dilation[i]
+            c.window[i + missing], c.pad[i + missing] = pool.window[i], pool.pad[i]
+            c.step[i + missing], c.dilation[i + missing] = pool.stride[i], pool.dilation[i]
             if pool.mode == POOL_INCLUSIVE:
-                self.c.end[i + missing] = pool.end[i]
-        self.c.divisor = pool.divisor
-        fill_tensor(&self.c.x, x)
-        fill_tensor(&self.c.y, y)
-        self.hold(POOL_IN, &self.c.x if forward else &self.c.y, x.ndim)
-        self.hold(POOL_OUT, &self.c.y if forward else &self.c.x, x.ndim)
+                c.end[i + missing] = pool.end[i]
+        c.divisor = pool.divisor
+        fill_tensor(&c.x, x)
+        fill_tensor(&c.y, y)
+        self.hold(POOL_IN, &c.x if forward else &c.y, x.ndim)
+        self.hold(POOL_OUT, &c.y if forward else &c.x, x.ndim)
         self.output = POOL_OUT
         self.written = 1 << POOL_OUT
         if save:
@@ -361,8 +424,9 @@ cdef class PoolingProblem(Problem):
         return self.raw[POOL_INDICES]
 
     def __repr__(self):
-        cdef mx_pooling_problem* c = &self.c
+        cdef mx_pooling_problem* c = &self.c.shape
         verb = "forward" if c.what == MX_POOLING_FORWARD else "backward"
         return (f"<pooling {verb}, {enums.word_of('miopenPoolingMode_t', c.mode)}: x {tensor_text(&c.x)}, "
                 f"y {tensor_text(&c.y)}, windows {tuple(c.window)}, pads {tuple(c.pad)}, strides {tuple(c.step)}, "
-                f"dilations {tuple(c.dilation)}>")
+                f"dilations {tuple(c.dilation)}{', NaN propagates' if self.c.nan else ''}"
+                f"{', indices like y' if self.c.like_y else ''}>")

@@ -20,6 +20,8 @@ cdef enum:                       # families of operators, in the order of `FAMIL
     BATCH_NORM_GRADIENTS
     AVERAGE
     AVERAGE_GRADIENTS
+    MAXIMUM
+    MAXIMUM_GRADIENTS
     SOFTMAX
     SOFTMAX_GRADIENTS
     FAMILY_COUNT

@@ -129,7 +129,7 @@ cdef class Planned(Layer):
 layers = []
 
 FAMILIES = ("convolution", "convolution's gradients", "batch norm", "batch norm's gradients", "average",
-            "average's gradients", "softmax", "softmax's gradients")
+            "average's gradients", "maximum", "maximum's gradients", "softmax", "softmax's gradients")
 
 cdef enum:
     CALLS = 512            # of a family's problems that are known, before its account is looked at

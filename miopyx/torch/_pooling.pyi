@@ -47,6 +47,46 @@ def avg_pool3d_backward(
     count_include_pad: Any,
     divisor_override: Any,
 ) -> Any: ...
+def max_pool2d(
+    keys: Any,
+    x: Any,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: Any = ...,
+    dilation: Any = ...,
+    ceil_mode: Any = ...,
+) -> Any: ...
+def max_pool3d(
+    keys: Any,
+    x: Any,
+    kernel_size: Any,
+    stride: Any = ...,
+    padding: Any = ...,
+    dilation: Any = ...,
+    ceil_mode: Any = ...,
+) -> Any: ...
+def max_pool2d_backward(
+    keys: Any,
+    dy: Any,
+    x: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    indices: Any,
+) -> Any: ...
+def max_pool3d_backward(
+    keys: Any,
+    dy: Any,
+    x: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    indices: Any,
+) -> Any: ...
 def max_pool(
     x: Any,
     kernel_size: list[int],

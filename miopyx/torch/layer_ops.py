@@ -112,8 +112,8 @@ def _fake_max(x: Tensor, *numbers: Any) -> Tensor:
 
 
 def _fake_max_with_indices(x: Tensor, *numbers: Any) -> tuple[Tensor, Tensor]:
-    lens = _pooled(x, *numbers)
-    return like(x, lens), x.new_empty(lens, dtype=torch.int64)
+    y = like(x, _pooled(x, *numbers))
+    return y, torch.empty_like(y, dtype=torch.int64)
 
 
 def _fake_max_backward(dy: Tensor, indices: Tensor, size: Sequence[Any], *numbers: Any) -> Tensor:

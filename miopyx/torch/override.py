@@ -25,6 +25,9 @@ OPERATORS: dict[str, dict[str, Callable[..., Any]]] = dict(zip(_layers.FAMILIES,
      "cudnn_batch_norm_backward": _batch_norm.cudnn_batch_norm_backward},
     {"avg_pool2d": _pooling.avg_pool2d, "avg_pool3d": _pooling.avg_pool3d},
     {"avg_pool2d_backward": _pooling.avg_pool2d_backward, "avg_pool3d_backward": _pooling.avg_pool3d_backward},
+    {"max_pool2d_with_indices": _pooling.max_pool2d, "max_pool3d_with_indices": _pooling.max_pool3d},
+    {"max_pool2d_with_indices_backward": _pooling.max_pool2d_backward,
+     "max_pool3d_with_indices_backward": _pooling.max_pool3d_backward},
     {"_softmax": _softmax.softmax, "_log_softmax": _softmax.log_softmax},
     {"_softmax_backward_data": _softmax.softmax_backward,
      "_log_softmax_backward_data": _softmax.log_softmax_backward}), strict=True))
@@ -54,7 +57,7 @@ class Enabled:
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
-    """Let PyTorch's convolutions, batch norms, averages and softmax take ours wherever that is faster.
+    """Let PyTorch's convolutions, batch norms, pooling and softmax take ours wherever that is faster.
 
     In all threads, until `disable`.
 

@@ -45,6 +45,13 @@ typedef struct {
     mx_tensor a, b, c;
 } mx_tensor_problem;
 
+/* A pooling: what its kernels take, and what they are built for. */
+typedef struct {
+    mx_pooling_problem shape;
+    int64_t nan;               /* forward maxima: miopenNanPropagation_t */
+    int64_t like_y;            /* indices lie as y's elements do, which are not in n c d h w order; 0: packed */
+} mx_pooling_asked;
+
 typedef struct {
     int64_t what;              /* MX_ACTIVATION_... */
     int64_t mode;              /* miopenActivationMode_t */

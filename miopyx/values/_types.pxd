@@ -80,6 +80,11 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t divisor
         mx_tensor x, y
 
+    ctypedef struct mx_pooling_asked:
+        mx_pooling_problem shape
+        int64_t nan
+        int64_t like_y
+
     ctypedef struct mx_activation_problem:
         int64_t what
         int64_t mode

@@ -7,6 +7,8 @@
  *   SAVE        1 where there are indices of maxima
  *   INDEX_BITS  their size
  *   IMAGE       1 where they count in the image, 0 in the window
+ *   LIKE_Y      1 where they lie as the elements of y do, 0 where they are packed
+ *   PROPAGATE   1 where a NaN is above all numbers, 0 where it is never a maximum
  *   STEP        the stride along w where that is 1 or 2, 0 for any
  *   WINDOW      the window's length along w where loops over it are to be unrolled, else 0
  *   VEC         elements that a CPU handles at a time
@@ -29,6 +31,12 @@
 #endif
 #ifndef IMAGE
 #define IMAGE 0
+#endif
+#ifndef LIKE_Y
+#define LIKE_Y 0
+#endif
+#ifndef PROPAGATE
+#define PROPAGATE 0
 #endif
 #ifndef STEP
 #define STEP 1
@@ -246,11 +254,28 @@ static inline long span_of(const mx_tensor t)
     return last + 1;
 }
 
-/* Indices are packed whatever y is. */
 static inline long index_place(const mx_tensor y, long n, long c, long d, long h, long w)
 {
+#if LIKE_Y
+    return mx_offset(y, n, c, d, h, w);
+#else
     return (((n * y.len[1] + c) * y.len[2] + d) * y.len[3] + h) * y.len[4] + w;
+#endif
 }
+
+/* Whether b, which comes later, takes the place of maximum a.  PROPAGATE: the last NaN of a window stays, as PyTorch has
+ * it.  BEATS: the same of two that may come in either order. */
+#if PROPAGATE
+#define ABOVE(b, a) (((b) > (a)) | isnan(b))
+#define BEATS(b, code_b, a, code_a)                                                                   \
+    ((isnan(b) & (!isnan(a) | ((code_b) > (code_a)))) |                                               \
+     (!isnan(b) & !isnan(a) & (((b) > (a)) | (((b) == (a)) & ((code_b) < (code_a))))))
+#define LARGER(a, b) (ABOVE(b, a) ? (b) : (a))
+#else
+#define ABOVE(b, a) ((b) > (a))
+#define BEATS(b, code_b, a, code_a) ((b) > (a) || ((b) == (a) && (code_b) < (code_a)))
+#define LARGER(a, b) fmax(a, b)
+#endif
 
 /* Taps of the window that begins at `start` of an axis which lie in the image: from .x up to .y. */
 static inline long2 taps_inside(long start, long window, long length)

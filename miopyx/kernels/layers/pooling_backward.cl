@@ -6,7 +6,8 @@
  *       row of dy:       o   o   o       Each element of dx collects from its windows, so nothing needs atomics.
  *       row of dx:     . . . . . . .     layers/pooling.h names the definitions and their values.
  *
- * dx and dy are of any strides but where a kernel says more; indices are packed in n c d h w order.
+ * dx and dy are of any strides but where a kernel says more; indices are packed in n c d h w order, or with LIKE_Y, which
+ * channels and elements know, lie as dy does.
  * Grid: local size 1, a work-item has `block` of what its kernel names; elements: any.
  *   pooling_backward_rows      CPU; w contiguous in dx and dy.  A work-item writes `block` rows of dx (n, c, d, h),
  *                              each by vectors along w: VEC * STEP neighbours are STEP vectors, since every STEP-th
@@ -39,7 +40,11 @@
  * loads would leave the tensor, or the indices, is computed element by element.
  */
 #ifndef SEGMENT /* columns of dx that pooling_backward_channels collects at a time */
+#if defined(LIKE_Y) && LIKE_Y /* fewer lines of memory between them */
+#define SEGMENT 8
+#else
 #define SEGMENT 32
+#endif
 #endif
 #define RING 4
 #define LONGEST 128
@@ -401,6 +406,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
                             const long begin = max(start, w0), end = min(start + p.window[2], w1);
 #if SAVE
                             LANEV index;
+#if LIKE_Y
+                            index = TO(LANEV)(MX_JOIN(vload, VEC)(0, indices + places + k * p.y.stride[4]));
+#else
 #if SQUARES
                             if (k >= square_at + 16 && places + 15 * plane + k + 16 <= places_high) {
                                 square_at = k;
@@ -418,6 +426,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_ch
                                     lanes[l] = (LANE)indices[places + l * plane + k];
                                 index = MX_JOIN(vload, VEC)(0, lanes);
                             }
+#endif
                             const long code = IMAGE ? (d * p.x.len[3] + h) * p.x.len[4]
                                                     : (kd * p.window[1] + kh) * p.window[2] - start;
 #if WINDOW
@@ -727,7 +736,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_pa
         __global STORAGE(TYPE) *const out = dx + dx_offset + n * p.x.stride[0] + c * p.x.stride[1];
         long from = dy_offset + n * p.y.stride[0] + c * p.y.stride[1];
         long places = indices_offset + plane * rows * length;
-        for (int j = 0; j < rows; j++, from += line, places += length) {
+        /* A last window that begins behind the plane has an element of row 2 j - 1 alone. */
+        for (int j = 0; 2 * j < height; j++, from += line, places += length) {
             const bool below = j + 1 < rows, lower = 2 * j + 1 < height;
             for (int k = 0; k < length; k += VEC) {
                 if (k + VEC > length && length >= VEC)

@@ -6,7 +6,8 @@
  *       row of x:  . . [ . . . ] . .     Vectors hold neighbours along w or c; each load serves every window that
  *       row of y:        o               needs it.  layers/pooling.h names the definitions and their values.
  *
- * x and y are of any strides but where a kernel says more; indices are packed in n c d h w order.
+ * x and y are of any strides but where a kernel says more; indices are packed in n c d h w order, or with LIKE_Y, which
+ * rows, channels and elements know, lie as y does.
  * Grid: local size 1, a work-item has `block` of what its kernel names; groups: LOCAL; elements: any.
  *   pooling_forward_rows      CPU; w contiguous in x and y.  A work-item writes `block` rows of y (n, c, d, h), each by
  *                             vectors along w.
@@ -25,7 +26,8 @@
  * Bound by: memory; small images that the cache holds by loads that are not aligned.
  * CPU kernels want lengths, windows, pads and strides whose sums and image volumes fit 30 bits.
  *
- * Maxima begin at -inf with index 0 and the first element of a window wins; NaN is never above anything.
+ * Maxima begin at -inf with index 0 and the first element of a window wins; NaN is never above anything.  PROPAGATE: the
+ * last NaN wins, and where all is -inf the window's first element in the image.
  *
  * Vectors at the ends of rows load what lies beside them in memory, and leave it out of the result; a vector whose
  * loads would leave the tensor is computed element by element.
@@ -47,7 +49,12 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
                 kw = taps_inside(w0, p->window[2], p->x.len[4]);
     const long from = x_offset + n * p->x.stride[0] + c * p->x.stride[1];
     ACC result = NOTHING, rest = 0;
+#if PROPAGATE
+    long index = IMAGE ? ((d0 + kd.x) * p->x.len[3] + h0 + kh.x) * p->x.len[4] + w0 + kw.x
+                       : (kd.x * p->window[1] + kh.x) * p->window[2] + kw.x;
+#else
     long index = 0;
+#endif
     for (long i = kd.x; i < kd.y; i++)
         for (long j = kh.x; j < kh.y; j++)
             for (long k = kw.x; k < kw.y; k++) {
@@ -55,7 +62,7 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
                     x, from + (d0 + i) * p->x.stride[2] + (h0 + j) * p->x.stride[3] + (w0 + k) * p->x.stride[4]);
                 if (MODE != 0) {
                     ADD_TERM(ACC, result, rest, value);
-                } else if (value > result) {
+                } else if (ABOVE(value, result)) {
                     result = value;
                     index = IMAGE ? ((d0 + i) * p->x.len[3] + h0 + j) * p->x.len[4] + w0 + k
                                   : (i * p->window[1] + j) * p->window[2] + k;
@@ -113,11 +120,11 @@ static inline void fold(ACCV value, LANE code, ACCV *result, LANEV *codes)
 #if MODE != 0
     *result += value;
 #elif SAVE
-    const LANEV above = value > *result;
+    const LANEV above = ABOVE(value, *result);
     *result = above ? value : *result;
     *codes = above ? (LANEV)code : *codes;
 #else
-    *result = value > *result ? value : *result;
+    *result = ABOVE(value, *result) ? value : *result;
 #endif
 }
 
@@ -208,7 +215,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_row
                 continue;
             }
             ACCV result = NOTHING;
+#if PROPAGATE /* the first taps in the image */
+            LANEV codes = (LANE)(IMAGE ? (kd.x * a.height + kh.x) * a.width : (kd.x * a.window_h + kh.x) * a.window_w) +
+                          max(-(start + LANES * (LANE)a.step), (LANEV)0);
+#else
             LANEV codes = 0;
+#endif
             if (inside)
                 forward_vector(x, from + start, a, kd, kh, kw, start, true, &result, &codes);
             else
@@ -223,9 +235,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_row
 #if SAVE
             if (IMAGE) {
                 const LANEV corner = (d0 * a.height + h0) * a.width + start + LANES * (LANE)a.step;
-                codes = result > -(ACC)INFINITY ? corner + codes : (LANEV)0;
+                codes = PROPAGATE || result > -(ACC)INFINITY ? corner + codes : (LANEV)0;
             }
+#if LIKE_Y
+            store_indices(TO(INDEXV)(codes), indices,
+                          indices_offset + index_place(p.y, at.n, at.c, at.d, at.h, 0) + w, count);
+#else
             store_indices(TO(INDEXV)(codes), indices, indices_offset + row * length + w, count);
+#endif
 #endif
         }
     }
@@ -303,8 +320,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_fla
 #endif
             store_values(result, y, to + i, length - i);
 #if SAVE
+#if PROPAGATE
+            const LANEV nothing = result == -(ACC)INFINITY;
+            if (any(nothing)) { /* the first taps in the image */
+                const LANEV rows = ((LANE)i + LANES - columns) / (LANE)width;
+                const LANEV down = max((LANE)pad_h - rows, (LANEV)0);
+                const LANEV across = max((LANE)(WINDOW / 2) - columns, (LANEV)0);
+                codes = nothing ? (IMAGE ? (down - (LANE)pad_h) * (LANE)width - WINDOW / 2 + across
+                                         : down * WINDOW + across)
+                                : codes;
+            }
+#endif
             if (IMAGE)
-                codes = result > -(ACC)INFINITY ? (LANE)i + LANES + codes : (LANEV)0;
+                codes = PROPAGATE || result > -(ACC)INFINITY ? (LANE)i + LANES + codes : (LANEV)0;
             store_indices(TO(INDEXV)(codes), indices, indices_offset + plane * length + i, length - i);
 #endif
         }
@@ -313,6 +341,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_fla
 #endif
 
 #if IS_KIND(channels)
+#if LIKE_Y && SAVE /* nothing is turned: memory is read in its order */
+#define AT_ONCE 1
+#else
+#define AT_ONCE 16
+#endif
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_channels(
     __global const STORAGE(TYPE) *restrict x, long x_offset, __global STORAGE(TYPE) *restrict y, long y_offset,
 #if SAVE
@@ -330,13 +363,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
         const long row_from = x_offset + mx_offset(p.x, n, 0, d0, h0, 0);
         const long row_to = y_offset + mx_offset(p.y, n, 0, d, h, 0);
         const LANE row_corner = (LANE)((d0 * p.x.len[3] + h0) * p.x.len[4]);
-        for (long w_first = 0; w_first < p.y.len[4]; w_first += 16) {
-            const long w_last = min(w_first + 16, p.y.len[4]);
+        for (long w_first = 0; w_first < p.y.len[4]; w_first += AT_ONCE) {
+            const long w_last = min(w_first + AT_ONCE, p.y.len[4]);
             for (long c = 0; c < channels; c += VEC) {
                 if (c + VEC > channels)
                     c = channels - VEC;
 #if SAVE
                 const long place = indices_offset + index_place(p.y, n, c, d, h, w_first);
+#endif
+#if SAVE && !LIKE_Y
                 const long plane = p.y.len[2] * p.y.len[3] * p.y.len[4];
                 INDEXV kept[16];
 #endif
@@ -346,7 +381,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                     const long from = row_from + c + w0 * p.x.stride[4];
                     const LANE corner = row_corner + w0;
                     ACCV result = NOTHING;
+#if PROPAGATE
+                    LANEV codes = IMAGE ? corner + (LANE)((kd.x * p.x.len[3] + kh.x) * p.x.len[4] + kw.x)
+                                        : (LANE)((kd.x * p.window[1] + kh.x) * p.window[2] + kw.x);
+#else
                     LANEV codes = 0;
+#endif
                     for (long i = kd.x; i < kd.y; i++)
                         for (long j = kh.x; j < kh.y; j++) {
                             const long line = from + i * p.x.stride[2] + j * p.x.stride[3];
@@ -369,15 +409,17 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                     result /= (ACC)(p.window[0] * p.window[1] * p.window[2]);
 #endif
                     store_values(result, y, row_to + c + w * p.y.stride[4], VEC);
-#if SAVE
+#if SAVE && LIKE_Y
+                    store_indices(TO(INDEXV)(codes), indices, place + (w - w_first) * p.y.stride[4], VEC);
+#elif SAVE
                     kept[w - w_first] = TO(INDEXV)(codes);
 #endif
                 }
-#if SQUARES
+#if SQUARES && !LIKE_Y
                 turn_square(kept);
                 for (int i = 0; i < VEC; i++)
                     store_indices(kept[i], indices, place + i * plane, w_last - w_first);
-#elif SAVE
+#elif SAVE && !LIKE_Y
                 for (long w = w_first; w < w_last; w++) {
                     INDEX_TYPE lanes[VEC];
                     MX_JOIN(vstore, VEC)(kept[w - w_first], 0, lanes);
@@ -502,6 +544,13 @@ static inline ACC divisor_of_plane(const mx_pooling_problem *p, long length)
 /* Folds the second half of a vector into its first half; of equal maxima the earlier one stays. */
 #if MODE != 0
 #define FOLD_HALF(half, half_codes, full, codes) half += (full).hi
+#elif SAVE && PROPAGATE
+#define FOLD_HALF(half, half_codes, full, codes)                                                    \
+    do {                                                                                            \
+        const __typeof__(half_codes) beats = BEATS((full).hi, (codes).hi, half, half_codes);        \
+        half_codes = beats ? (codes).hi : half_codes;                                               \
+        half = beats ? (full).hi : half;                                                            \
+    } while (0)
 #elif SAVE
 #define FOLD_HALF(half, half_codes, full, codes)                                                           \
     do {                                                                                                   \
@@ -510,7 +559,7 @@ static inline ACC divisor_of_plane(const mx_pooling_problem *p, long length)
         half = (full).hi > half ? (full).hi : half;                                                        \
     } while (0)
 #else
-#define FOLD_HALF(half, half_codes, full, codes) half = (full).hi > half ? (full).hi : half
+#define FOLD_HALF(half, half_codes, full, codes) half = ABOVE((full).hi, half) ? (full).hi : half
 #endif
 
 #if IS_KIND(planes)
@@ -528,12 +577,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
         const long n = (int)plane / (int)p.y.len[1], c = (int)plane % (int)p.y.len[1];
         const long from = x_offset + n * p.x.stride[0] + c * p.x.stride[1];
         ACCV result = NOTHING, total = 0, rest = 0;
-        LANEV codes = 0;
+        LANEV codes = PROPAGATE ? LANES : (LANEV)0;
         long i = 0;
         for (; i + VEC <= length; i += VEC) {
             const ACCV value = VLOAD(TYPE)(x, from + i);
 #if SAVE
-            const LANEV above = value > result;
+            const LANEV above = ABOVE(value, result);
             result = above ? value : result;
             codes = above ? (LANE)i + LANES : codes;
 #else
@@ -553,7 +602,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
             }
             value = (LANE)i + LANES < (LANE)length ? value : (ACCV)NOTHING;
 #if SAVE
-            const LANEV above = value > result;
+            const LANEV above = ABOVE(value, result);
             result = above ? value : result;
             codes = above ? (LANE)i + LANES : codes;
 #else
@@ -577,14 +626,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
         MX_JOIN(ACC, 2) two = four.lo;
         MX_JOIN(LANE, 2) two_codes = four_codes.lo;
         FOLD_HALF(two, two_codes, four, four_codes);
-        const bool second = two.hi > two.lo || (two.hi == two.lo && two_codes.hi < two_codes.lo);
+        const bool second = BEATS(two.hi, two_codes.hi, two.lo, two_codes.lo);
         const ACC whole = MODE != 0 ? two.lo + two.hi : second ? two.hi : two.lo;
         STORE(TYPE)(y, y_offset + n * p.y.stride[0] + c * p.y.stride[1],
                     MODE == 0 ? whole : whole / divisor_of_plane(&p, length));
 #if SAVE
         const LANE code = second ? two_codes.hi : two_codes.lo;
         indices[indices_offset + plane] =
-            whole > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, code) : (INDEX_TYPE)0;
+            PROPAGATE || whole > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, code) : (INDEX_TYPE)0;
 #endif
     }
 }
@@ -605,13 +654,13 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
     const long n = plane / p.y.len[1], c = plane % p.y.len[1];
     const long from = x_offset + n * p.x.stride[0] + c * p.x.stride[1];
     ACC result = NOTHING, total = 0, rest = 0;
-    long place = 0;
+    long place = PROPAGATE ? me : 0;
     for (long i = me; i < length; i += LOCAL) {
         const ACC value = LOAD(TYPE)(x, from + i);
         if (MODE != 0) {
             result += value;
             SETTLE(ACC, i / LOCAL + 1, total, rest, result)
-        } else if (value > result) {
+        } else if (ABOVE(value, result)) {
             result = value;
             place = i;
         }
@@ -624,7 +673,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
             const ACC other = results[me + half_way];
             if (MODE != 0) {
                 results[me] += other;
-            } else if (other > results[me] || (other == results[me] && places[me + half_way] < places[me])) {
+            } else if (BEATS(other, places[me + half_way], results[me], places[me])) {
                 results[me] = other;
                 places[me] = places[me + half_way];
             }
@@ -636,7 +685,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
                     MODE == 0 ? results[0] : results[0] / divisor_of_plane(&p, length));
 #if SAVE
         indices[indices_offset + plane] =
-            results[0] > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, places[0]) : (INDEX_TYPE)0;
+            PROPAGATE || results[0] > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, places[0]) : (INDEX_TYPE)0;
 #endif
     }
 }

@@ -12,8 +12,9 @@
  *   RUN                  4, 2 or 1: rows of indices are made of such runs, which begin at multiples of it
  *   PAIRED               1: pairs of neighbours in dx begin at even places
  *
- * x and y (dx and dy) have any strides where a kernel says nothing else; indices are packed in n c d h w order.  No
- * kernel needs atomics: each element is written by one work-item.
+ * x and y (dx and dy) have any strides where a kernel says nothing else; indices are packed in n c d h w order, or with
+ * LIKE_Y, which strips, elements and pooling_forward_wide know, lie as y (dy) does.  No kernel needs atomics: each element
+ * is written by one work-item.
  */
 #ifndef WINDOW_H /* of strips; along w it is WINDOW */
 #define WINDOW_H 3

@@ -5,7 +5,7 @@
  *
  * Grid:         elements of y (dx), padded to whole work-groups; work-item i writes element i in n c d h w order.
  * Local memory: none.
- * Parameters:   TYPE, ACC, MODE, SAVE, INDEX_BITS, IMAGE of layers/pooling.h; INDEX int or long.
+ * Parameters:   TYPE, ACC, MODE, SAVE, INDEX_BITS, IMAGE, LIKE_Y, PROPAGATE of layers/pooling.h; INDEX int or long.
  * Bound by:     loads of the same elements of x by several work-items, which caches answer.
  */
 #include "layers/pooling_gpu.h"

@@ -26,6 +26,9 @@
 MX_GET(get, TYPE)
 MX_PUT(put, TYPE)
 
+#if SAVE && (PROPAGATE || LIKE_Y)
+#error "pooling_..._lanes knows packed indices of numbers alone"
+#endif
 #if IS_KIND(forward_lanes) && SAVE
 #include "layers/pooling_gpu_maximum.h"
 #endif
@@ -143,7 +146,7 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
                 vec_t value = NOTHING;
 #pragma unroll
                 for (int k = o * STEP_W; k < o * STEP_W + WINDOW; k++)
-                    value = MODE == 0 ? fmax(one[k], value) : value + (column[k] == w0 + k ? one[k] : (vec_t)0);
+                    value = MODE == 0 ? LARGER(one[k], value) : value + (column[k] == w0 + k ? one[k] : (vec_t)0);
                 found[i][o] = MODE == 0 || h == h0 + i ? value : (vec_t)0;
             }
 #endif
@@ -161,7 +164,7 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
                 vec_t value = found[r * STEP_H][o];
 #pragma unroll
                 for (int t = 1; t < WINDOW_H; t++)
-                    value = MODE == 0 ? fmax(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
+                    value = MODE == 0 ? LARGER(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
                 if (MODE == 1)
                     value /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
                                    (min(left + WINDOW, width) - max(left, (INDEX)0)));

@@ -3,7 +3,8 @@
  * Element (i, k) of those that a work-item reads has code i * WINDOW + k, and is tap
  * code - (r * STEP_H * WINDOW + o * STEP_W) of window (r, o).  Of equal ones the first one counts: rows are collected
  * along w, then down.  NaN is never a maximum, and -inf takes the place of what is outside: where nothing is above it,
- * tap 0 is left.
+ * tap 0 is left.  PROPAGATE: the last NaN counts, and where all is -inf, who writes the index asks for the first tap in
+ * the image.
  */
 
 /* NVIDIA compares two numbers of 16 bits at once; of neighbours along w this pays where windows share few. */
@@ -57,12 +58,19 @@ static inline most_t most(const most_t a, const most_t b)
     for (int i = 0; i < WORDS; i++) {
         uint above;
         asm("set.gt.u32." PAIR_TYPE " %0, %1, %2;" : "=r"(above) : "r"(b.value[i]), "r"(a.value[i]));
+#if PROPAGATE
+        uint no_number;
+        asm("set.nan.u32." PAIR_TYPE " %0, %1, %1;" : "=r"(no_number) : "r"(b.value[i]));
+        above |= no_number;
+        c.value[i] = (b.value[i] & above) | (a.value[i] & ~above);
+#else
         c.value[i] = max_of_pairs(a.value[i], b.value[i]);
+#endif
         c.code[i] = (b.code[i] & above) | (a.code[i] & ~above);
     }
 #else
-    c.value = b.value > a.value ? b.value : a.value;
-    c.code = b.value > a.value ? b.code : a.code;
+    c.value = ABOVE(b.value, a.value) ? b.value : a.value;
+    c.code = ABOVE(b.value, a.value) ? b.code : a.code;
 #endif
     return c;
 }
@@ -84,10 +92,14 @@ static inline most_t most(const most_t a, const most_t b)
     } while (0)
 
 #ifdef LOWEST
-/* Two numbers of 16 bits; -inf for NaN and for what lies outside. */
+/* Two numbers of 16 bits; -inf for what lies outside, and for NaN where it is no maximum. */
 static inline uint pair_of(const uint word, const bool inside)
 {
+#if PROPAGATE
+    return inside ? word : LOWEST;
+#else
     return max_of_pairs(inside ? word : LOWEST, LOWEST);
+#endif
 }
 #endif
 
@@ -112,10 +124,17 @@ static inline uint two_of(const uint a, const bool high_a, const uint b, const b
     return two;
 }
 #else
-/* What some bits say; -inf for NaN and for what lies outside. */
+/* What a maximum is made of: -inf for NaN where it is none. */
+#if PROPAGATE
+#define COUNTED(value, type) (value)
+#else
+#define COUNTED(value, type) fmax(value, (type)NOTHING)
+#endif
+
+/* What some bits say; -inf for what lies outside. */
 static inline vec_t numbers(const MX_RAW(TYPE) bits, const bool inside)
 {
-    return inside ? fmax(MX_WIDE(TYPE, bits), (vec_t)NOTHING) : (vec_t)NOTHING;
+    return inside ? COUNTED(MX_WIDE(TYPE, bits), vec_t) : (vec_t)NOTHING;
 }
 
 #if IS_KIND(forward_lanes)

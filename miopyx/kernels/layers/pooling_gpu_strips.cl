@@ -47,21 +47,26 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         result[r] = NOTHING;
+#if PROPAGATE /* the first taps in the image */
+        found_h[r] = max(h0 + r * STEP_H, (INDEX)0);
+        found_w[r] = column[0];
+#else
         found_h[r] = found_w[r] = 0;
+#endif
     }
 #pragma unroll
     for (int i = 0; i < (ROWS - 1) * STEP_H + WINDOW_H; i++) {
         const INDEX h = min(max(h0 + i, (INDEX)0), height - 1);
         ACC value = NOTHING;
-        INDEX found = 0;
+        INDEX found = PROPAGATE ? column[0] : 0;
 #pragma unroll
         for (int k = 0; k < WINDOW; k++) {
             const ACC one = LOAD(TYPE)(x, h * line + at[k]);
             if (MODE != 0) {
                 value += masked(one, there[k]);
             } else {
-                found = one > value ? column[k] : found;
-                value = one > value ? one : value;
+                found = ABOVE(one, value) ? column[k] : found;
+                value = ABOVE(one, value) ? one : value;
             }
         }
         if (MODE != 0)
@@ -72,9 +77,9 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
                 if (MODE != 0) {
                     result[r] += value;
                 } else {
-                    found_h[r] = value > result[r] ? h : found_h[r];
-                    found_w[r] = value > result[r] ? found : found_w[r];
-                    result[r] = value > result[r] ? value : result[r];
+                    found_h[r] = ABOVE(value, result[r]) ? h : found_h[r];
+                    found_w[r] = ABOVE(value, result[r]) ? found : found_w[r];
+                    result[r] = ABOVE(value, result[r]) ? value : result[r];
                 }
             }
     }
@@ -92,8 +97,12 @@ __kernel void pooling_forward_strips(FORWARD_BUFFERS,
 #if SAVE
             const INDEX code = IMAGE ? found_h[r] * width + found_w[r]
                                      : (found_h[r] - from) * WINDOW + found_w[r] - w0;
+#if LIKE_Y
+            indices[indices_offset + mx_offset(p.y, a.n, a.c, 0, h, a.w)] =
+#else
             indices[indices_offset + ((a.n * (long)channels + a.c) * rows + h) * columns + a.w] =
-                result[r] > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
+#endif
+                PROPAGATE || result[r] > -(ACC)INFINITY ? (INDEX_TYPE)code : (INDEX_TYPE)0;
 #endif
         }
     }
@@ -130,7 +139,9 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
     if (a.n >= (INDEX)p.x.len[0])
         return;
     dy += dy_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
-#if SAVE
+#if SAVE && LIKE_Y
+    indices += indices_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1];
+#elif SAVE
     indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns;
 #endif
     const INDEX h0 = a.h * ROWS, w0 = a.w * COLUMNS;
@@ -151,7 +162,7 @@ __kernel void pooling_backward_strips(BACKWARD_BUFFERS,
             const LANE there = h == j0 + j && w == k0 + k ? -1 : 0;
             const ACC value = masked(LOAD(TYPE)(dy, h * line + w * step), there);
 #if SAVE
-            spread(sum, j, k, value, indices[h * columns + w], h0 * width + w0, width);
+            spread(sum, j, k, value, indices[LIKE_Y ? h * line + w * step : h * columns + w], h0 * width + w0, width);
 #else
             spread(sum, j, k, share_of(&p, value, h, w), 0, 0);
 #endif

@@ -34,7 +34,7 @@ static inline INDEX pixel_at(const mx_tensor *x, INDEX i)
 #endif
 
 #if IS_KIND(forward_whole)
-#define COLLECT(a, b) (MODE == 0 ? fmax(a, b) : (a) + (b))
+#define COLLECT(a, b) (MODE == 0 ? LARGER(a, b) : (a) + (b))
 
 /* Every DEEP-th pixel. */
 static inline vec_t collect(__global const STORAGE(TYPE) *x, const mx_tensor *shape, INDEX first, INDEX pixels,

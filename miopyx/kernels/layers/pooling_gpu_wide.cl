@@ -57,7 +57,12 @@ MX_PUT(put, TYPE)
 #if SAVE
 static inline INDEX_TYPE code_of(const int tap, const bool any, const INDEX from, const INDEX left, const INDEX width)
 {
+#if PROPAGATE
+    const INDEX down = any ? tap / WINDOW : max(-from, (INDEX)0), across = any ? tap % WINDOW : max(-left, (INDEX)0);
+    return (INDEX_TYPE)(IMAGE ? (from + down) * width + left + across : down * WINDOW + across);
+#else
     return (INDEX_TYPE)(!IMAGE ? tap : any ? (from + tap / WINDOW) * width + left + tap % WINDOW : 0);
+#endif
 }
 #endif
 
@@ -126,7 +131,7 @@ static inline __attribute__((always_inline)) void forward_wide(
             const bool in_middle = k >= PAD_W && k < PAD_W + PACK;
             const ACC value = in_middle ? ((const ACC *)middle)[k - PAD_W] : LOAD(TYPE)(row, kept);
 #if SAVE
-            one[k].value = in_middle ? value : there && at == kept ? fmax(value, NOTHING) : NOTHING;
+            one[k].value = in_middle ? value : there && at == kept ? COUNTED(value, ACC) : NOTHING;
             one[k].code = i * WINDOW + k;
 #else
             one[k] = MODE == 0 || in_middle ? value : masked(value, at == kept ? -1 : 0);
@@ -141,7 +146,7 @@ static inline __attribute__((always_inline)) void forward_wide(
             ACC value = NOTHING;
 #pragma unroll
             for (int k = o * STEP_W; k < o * STEP_W + WINDOW; k++)
-                value = MODE == 0 ? fmax(one[k], value) : value + one[k];
+                value = MODE == 0 ? LARGER(one[k], value) : value + one[k];
             found[i][o] = MODE == 0 ? value : masked(value, there ? -1 : 0);
 #endif
         }
@@ -173,13 +178,13 @@ static inline __attribute__((always_inline)) void forward_wide(
                                          width);
 #elif SAVE
             ((ACC *)&values)[o] = result.value;
-            codes[o] = code_of(result.code - (r * STEP_H * WINDOW + o * STEP_W), result.value > NOTHING, from, left,
-                               width);
+            codes[o] = code_of(result.code - (r * STEP_H * WINDOW + o * STEP_W),
+                               PROPAGATE ? result.value != NOTHING : result.value > NOTHING, from, left, width);
 #else
             ACC value = found[r * STEP_H][o];
 #pragma unroll
             for (int t = 1; t < WINDOW_H; t++)
-                value = MODE == 0 ? fmax(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
+                value = MODE == 0 ? LARGER(value, found[r * STEP_H + t][o]) : value + found[r * STEP_H + t][o];
             if (MODE == 1)
                 value /= (ACC)((min(from + WINDOW_H, height) - max(from, (INDEX)0)) *
                                (min(left + WINDOW, width) - max(left, (INDEX)0)));
@@ -200,10 +205,15 @@ static inline __attribute__((always_inline)) void forward_wide(
         put(y + to * p->y.stride[3], values, aligned);
 #endif
 #if SAVE
+#if LIKE_Y
+#define INDEX_LINE p->y.stride[3]
+#else
+#define INDEX_LINE columns
+#endif
         if (aligned)
-            *(__global MX_V(INDEX_TYPE) *)(indices + to * columns) = *(const MX_V(INDEX_TYPE) *)codes;
+            *(__global MX_V(INDEX_TYPE) *)(indices + to * INDEX_LINE) = *(const MX_V(INDEX_TYPE) *)codes;
         else
-            MX_V(vstore)(*(const MX_V(INDEX_TYPE) *)codes, 0, indices + to * columns);
+            MX_V(vstore)(*(const MX_V(INDEX_TYPE) *)codes, 0, indices + to * INDEX_LINE);
 #endif
     }
 }
@@ -228,7 +238,9 @@ __kernel void pooling_forward_wide(FORWARD_BUFFERS,
         return;
     x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
     y += y_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * VEC;
-#if SAVE
+#if SAVE && LIKE_Y
+    indices += indices_offset + a.n * p.y.stride[0] + a.c * p.y.stride[1] + a.w * VEC;
+#elif SAVE
     indices += indices_offset + (a.n * (long)channels + a.c) * rows * columns + a.w * VEC;
 #endif
     if (WIDE_ALIGNED)

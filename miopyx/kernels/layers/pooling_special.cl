@@ -4,10 +4,10 @@
  *   inside; a mean divides by the elements inside (MODE 1), by those inside x and its pads (MODE 2), or by `divisor`.
  *   dx[n, c, d, h, w] = sum over the windows that contain it: of dy where the index says so, or of its share.
  *
- * x and y (dx and dy) are of any strides; indices are packed in n c d h w order.
+ * x and y (dx and dy) are of any strides; indices are packed in n c d h w order, or with LIKE_Y lie as y (dy) does.
  * Grid:         elements of y (dx), padded to whole work-groups; work-item i writes element i.
  * Local memory: none.
- * Parameters:   TYPE, ACC, MODE, SAVE, INDEX_BITS, IMAGE of layers/pooling.h; LONG_SUM.
+ * Parameters:   TYPE, ACC, MODE, SAVE, INDEX_BITS, IMAGE, LIKE_Y, PROPAGATE of layers/pooling.h; LONG_SUM.
  * Bound by:     loads.
  */
 #define INDEX long
@@ -63,7 +63,13 @@ __kernel void pooling_forward_special(__global const STORAGE(TYPE) *restrict x, 
     const long d0 = a.d * p.step[0] - p.pad[0], h0 = a.h * p.step[1] - p.pad[1], w0 = a.w * p.step[2] - p.pad[2];
     const long2 kd = taps_of(&p, 0, d0), kh = taps_of(&p, 1, h0), kw = taps_of(&p, 2, w0);
     ACC result = MODE == 0 ? -(ACC)INFINITY : (ACC)0, rest = 0;
+#if PROPAGATE /* the first tap in the image */
+    long code = IMAGE ? ((d0 + kd.x * p.dilation[0]) * p.x.len[3] + h0 + kh.x * p.dilation[1]) * p.x.len[4] + w0 +
+                            kw.x * p.dilation[2]
+                      : (kd.x * p.window[1] + kh.x) * p.window[2] + kw.x;
+#else
     long code = 0;
+#endif
     x += x_offset + a.n * p.x.stride[0] + a.c * p.x.stride[1];
     for (long i = kd.x; i < kd.y; i++)
         for (long j = kh.x; j < kh.y; j++)
@@ -72,7 +78,7 @@ __kernel void pooling_forward_special(__global const STORAGE(TYPE) *restrict x, 
                 const ACC value = LOAD(TYPE)(x, d * p.x.stride[2] + h * p.x.stride[3] + w * p.x.stride[4]);
                 if (MODE != 0) {
                     ADD_TERM(ACC, result, rest, value);
-                } else if (value > result) {
+                } else if (ABOVE(value, result)) {
                     result = value;
                     code = IMAGE ? (d * p.x.len[3] + h) * p.x.len[4] + w : (i * p.window[1] + j) * p.window[2] + k;
                 }

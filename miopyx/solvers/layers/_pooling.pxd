@@ -1,7 +1,7 @@
 """Pooling as solvers."""
 
 from miopyx._core cimport Device
-from miopyx.values._types cimport mx_pooling_problem
+from miopyx.values._types cimport mx_pooling_asked
 from ._common cimport HostLayer, OpenCLLayer
 
 
@@ -10,4 +10,4 @@ cdef class HostPooling(HostLayer):
 
 
 cdef class OpenCLPooling(OpenCLLayer):
-    cdef str kind(self, Device dev, const mx_pooling_problem* p)
+    cdef str kind(self, Device dev, const mx_pooling_asked* asked)

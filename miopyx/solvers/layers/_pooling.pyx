@@ -6,7 +6,8 @@ from miopyx._core cimport BLOCK_TERMS, Arg, Device, KernelSpec, Problem, Solutio
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._pooling cimport host_pooling
 from miopyx.values._types cimport (
-    MX_AXES, MX_DOUBLE, MX_FLOAT, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_tensor,
+    MX_AXES, MX_DOUBLE, MX_FLOAT, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_pooling_asked,
+    mx_tensor,
 )
 from miopyx.problem._pooling cimport (
     INDEX_IMAGE, POOL_AVERAGE, POOL_IN, POOL_INCLUSIVE, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingProblem, index_size,
@@ -104,7 +105,7 @@ cdef bint is_pairs(const mx_pooling_problem* p) noexcept:
     """Whether rows 2 j and 2 j + 1 of dx meet windows j and j + 1 alone, and columns likewise."""
     cdef int i
     for i in range(1, 3):
-        if p.window[i] != 3 or p.pad[i] != 1 or p.step[i] != 2:
+        if p.window[i] != 3 or p.pad[i] != 1 or p.step[i] != 2 or 2 * p.y.len[2 + i] < p.x.len[2 + i]:
             return False
     return (p.what != MX_POOLING_FORWARD and p.save and p.window[0] == 1 and p.x.len[2] == 1 and is_plain(&p.x)
             and contiguous(&p.y, 4) and p.y.stride[3] < SMALL)
@@ -233,8 +234,9 @@ cdef int64_t _terms(const mx_pooling_problem* p) noexcept nogil:
     return 0 if p.what == MX_POOLING_FORWARD and p.mode == POOL_MAX else terms
 
 
-cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
+cdef Solution _on_gpu(Device dev, const mx_pooling_asked* asked, dict defines):
     """Strips of neighbours where windows are small; whole planes that share one number; else element by element."""
+    cdef const mx_pooling_problem* p = &asked.shape
     cdef bint forward = p.what == MX_POOLING_FORWARD
     cdef const mx_tensor* out = target(p)
     cdef int64_t items = volume(out, 0, MX_AXES), pack = _pack(p), local = min(GROUP, dev.max_work_group)
@@ -247,7 +249,7 @@ cdef Solution _on_gpu(Device dev, const mx_pooling_problem* p, dict defines):
     elif small and is_strip(p):
         defines.update(WINDOW=p.window[2], WINDOW_H=p.window[1], STEP_H=p.step[1], STEP_W=p.step[2],
                        LAST=1 if out.len[1] > 1 and out.stride[1] < out.stride[4] else 0)
-        kind, items, local = (_forward_strips if forward else _backward_strips)(dev, p, defines, pack)
+        kind, items, local = (_forward_strips if forward else _backward_strips)(dev, asked, defines, pack)
     elif (small and not forward and p.mode != POOL_MAX and is_plane(p) and volume(out, 2, MX_AXES) >= 4
             and (out.len[1] == 1 or out.stride[1] == volume(out, 2, MX_AXES))
             and (out.len[0] == 1 or out.stride[0] == volume(out, 1, MX_AXES))):
@@ -271,7 +273,8 @@ cdef tuple _whole(const mx_pooling_problem* p, dict defines, int64_t pack):
     return "whole", volume(&p.x, 0, MX_AXES) // pack
 
 
-cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines, int64_t pack):
+cdef tuple _forward_strips(Device dev, const mx_pooling_asked* asked, dict defines, int64_t pack):
+    cdef const mx_pooling_problem* p = &asked.shape
     cdef int64_t planes = volume(&p.y, 0, 3), height = p.y.len[3], width = p.y.len[4], rows = STRIP, columns = 1
     cdef int64_t wide = _wide(p), local = min(GROUP, dev.max_work_group), span = SPAN, tile_h, tile_w
     if height <= 2:
@@ -284,7 +287,8 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
     if pack > 1 and not p.save:
         defines.update(PACK=pack, ROWS=rows, COLUMNS=columns)
         return "lanes", planes // pack * ceil_div(height, rows) * width, local
-    if pack > 1 and local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE:
+    if (pack > 1 and local == GROUP and index_size(<int> p.index_type) == 1 and p.index_mode != INDEX_IMAGE
+            and not asked.nan and not asked.like_y):
         local = GROUP // 2  # one writes its indices while another one computes
         if type_size(<int> p.x.type) == 2:
             pack, columns = min(pack, 4), 2
@@ -301,12 +305,13 @@ cdef tuple _forward_strips(Device dev, const mx_pooling_problem* p, dict defines
     return "strips", planes * ceil_div(height, rows) * width, local
 
 
-cdef tuple _backward_strips(Device dev, const mx_pooling_problem* p, dict defines, int64_t pack):
+cdef tuple _backward_strips(Device dev, const mx_pooling_asked* asked, dict defines, int64_t pack):
+    cdef const mx_pooling_problem* p = &asked.shape
     cdef int64_t planes = volume(&p.x, 0, 3), height = p.x.len[3], width = p.x.len[4], span = SPAN
     # Blocks begin where a window would without pads.
     cdef int64_t rows = ceil_div(STRIP, p.step[1]) * p.step[1], columns = max(2, p.step[2])
     cdef int64_t local = min(GROUP, dev.max_work_group), group, tile_h, tile_w, held, wide
-    cdef bint of_bytes = p.save and index_size(<int> p.index_type) == 1
+    cdef bint of_bytes = p.save and index_size(<int> p.index_type) == 1 and not asked.like_y
     defines.update(PAD_H=p.pad[1], PAD_W=p.pad[2])
     if pack > 1 and local == GROUP and (of_bytes or not p.save):
         group = GROUP // 2  # one has its indices while another one computes
@@ -370,7 +375,8 @@ cdef class OpenCLPooling(OpenCLLayer):
         self.id, self.name = 1211, "OpenCLPooling"
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef const mx_pooling_problem* p = &(<PoolingProblem> problem).c
+        cdef const mx_pooling_asked* asked = &(<PoolingProblem> problem).c
+        cdef const mx_pooling_problem* p = &asked.shape
         cdef bint forward = p.what == MX_POOLING_FORWARD
         cdef const mx_tensor* out = target(p)
         cdef int64_t items = volume(out, 0, MX_AXES), local = 1, block = 1, groups
@@ -383,6 +389,10 @@ cdef class OpenCLPooling(OpenCLLayer):
         if p.save:
             defines.update(SAVE=1, INDEX_BITS=8 * index_size(<int> p.index_type),
                            IMAGE=1 if p.index_mode == INDEX_IMAGE else 0)
+        if asked.nan:
+            defines["PROPAGATE"] = 1
+        if asked.like_y:
+            defines["LIKE_Y"] = 1
         if is_special(p):
             if terms > BLOCK_TERMS:
                 defines["LONG_SUM"] = 1
@@ -390,9 +400,9 @@ cdef class OpenCLPooling(OpenCLLayer):
             spec = KernelSpec("layers/pooling_special.cl", f"pooling_{'forward' if forward else 'backward'}_special",
                               **defines)
             return Solution([Step(spec, _slots_and_shape(p, 1), (ceil_div(items, local) * local,), (local,))])
-        if not dev.is_cpu and (not forward or not is_plane(p) or volume(&p.x, 2, MX_AXES) < 128):
-            return _on_gpu(dev, p, defines)
-        kind = self.kind(dev, p)
+        if not dev.is_cpu and (not forward or asked.like_y or not is_plane(p) or volume(&p.x, 2, MX_AXES) < 128):
+            return _on_gpu(dev, asked, defines)
+        kind = self.kind(dev, asked)
         defines["KIND"] = kind
         if kind == "rows":
             items = volume(out, 0, 4)
@@ -444,11 +454,20 @@ cdef class OpenCLPooling(OpenCLLayer):
         spec = KernelSpec(f"layers/pooling_{verb}.cl", f"pooling_{verb}_{kind}", **defines)
         return Solution([Step(spec, args, (items,), (local,))])
 
-    cdef str kind(self, Device dev, const mx_pooling_problem* p):
+    cdef str kind(self, Device dev, const mx_pooling_asked* asked):
         """Which kernel."""
+        cdef const mx_pooling_problem* p = &asked.shape
         cdef bint scatters
         if dev.is_cpu:
             if not is_small(p):
+                return "elements"
+            if asked.like_y:
+                if _terms(p) > BLOCK_TERMS:
+                    return "elements"
+                if contiguous(&p.x, 1) and contiguous(&p.y, 1) and p.x.len[1] >= 8:
+                    return "channels"
+                if p.what == MX_POOLING_FORWARD and contiguous(&p.x, 4) and contiguous(&p.y, 4):
+                    return "rows"
                 return "elements"
             if is_plane(p):
                 return "planes"

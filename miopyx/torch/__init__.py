@@ -5,7 +5,7 @@ Needs PyTorch 2.10 or later; nothing of it is imported before this module is.
 
 from . import layer_ops as layer_ops
 from . import ops as ops
-from .choice import budget as budget
+from .override import budget as budget
 from .override import disable as disable
 from .override import enable as enable
 from .override import tune as tune

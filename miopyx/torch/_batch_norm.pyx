@@ -13,8 +13,8 @@ from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    BATCH_NORM, BATCH_NORM_GRADIENTS, CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide, lazy,
-    own, run_chosen, settings, theirs,
+    BATCH_NORM, BATCH_NORM_GRADIENTS, CONSTANT, NOTHING, RESULT, Layer, Planned, always, begin, chosen, decide,
+    is_dense, lazy, own, run_chosen, settings, theirs,
 )
 
 cdef enum:
@@ -46,6 +46,10 @@ cdef class BatchNorm(Planned):
     cdef int describe(self, Call c) except -1:
         cdef int i, first = 2 if self.kind == GRADIENTS else 1   # of the parameters among the call's arrays
         cdef int kind = DOUBLE if c.array[0].type == DOUBLE else FLOAT
+        if self.account != NULL and not (is_dense(&c.array[0], False)
+                                         or c.array[0].rank >= 4 and is_dense(&c.array[0], True)):
+            raise BadParmError("an order of the axes that PyTorch's results do not keep", "x", c.strides(0),
+                               "C order, or channels last of images and volumes")
         lens, order = c.lens(0), order_of(c, 0)
         if not 2 <= len(lens) <= 5 or 0 in lens:
             raise BadParmError("lengths that are not computed with", "x", lens, "2 to 5 axes with elements")
@@ -160,16 +164,19 @@ def cudnn_batch_norm(keys, x, w, b, mean, var, training, momentum, epsilon):
     if not training:
         return (found, *_nothing(w))
     reserve = x.new_empty(0, dtype=torch.uint8)
-    if _grad_enabled():
+    if _hooks(False) is None:
         _empty_reserves.add(weakref.ref(reserve, _empty_reserves.discard))
+    else:  # which keep something else in the reserve's place
+        _empty_reserves.add(None)
     return (*found, reserve)
 
 
 cdef set _empty_reserves = set()
+cdef object _hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 def wants_our_gradients():
-    """Whether a forward pass of ours is still to be followed by gradients, which cuDNN's own would refuse."""
+    """Whether a forward pass of ours may still be followed by gradients, which cuDNN's own would refuse."""
     return bool(_empty_reserves)
 
 

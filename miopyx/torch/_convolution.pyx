@@ -20,8 +20,8 @@ from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, lazy, least_time, own, run_chosen,
-    settings, theirs,
+    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, is_dense, is_float, lazy,
+    least_time, own, run_chosen, settings, theirs,
 )
 from ._layers import tf32
 
@@ -127,6 +127,7 @@ cdef object _cudnn_benchmark = torch._C._get_cudnn_benchmark
 cdef object _cudnn_deterministic = torch._C._get_cudnn_deterministic
 cdef object _cudnn_enabled = torch._C._get_cudnn_enabled
 cdef object _deterministic = torch._C._get_deterministic_algorithms
+cdef object _tracing = torch._C._get_tracing_state
 
 
 def _theirs_forward(tuple args):
@@ -157,24 +158,10 @@ cdef bint _like_channels_last(const array_t* a) noexcept:
     return True
 
 
-cdef bint _is_dense(const array_t* a, bint last) noexcept:
-    cdef int64_t step = a.width
-    cdef int i, d
-    for i in range(a.rank):
-        if a.len[i] == 0:
-            return True
-    for i in range(a.rank):
-        d = a.rank - 1 - i if not last else (1 if i == 0 else (a.rank - i if i < a.rank - 1 else 0))
-        if a.len[d] > 1 and a.step[d] != step:
-            return False
-        step *= a.len[d]
-    return True
-
-
 cdef bint _are_dense(Call c, bint last) noexcept:
     cdef int i
     for i in range(c.count):
-        if not _is_dense(&c.array[i], last):
+        if not is_dense(&c.array[i], last):
             return False
     return True
 
@@ -196,10 +183,13 @@ def convolution(x, w, bias, list stride, list padding, list dilation, bint trans
     cdef bint last
     args = x, w, bias, stride, padding, dilation, transposed, output_padding, groups
     try:
-        if chosen(w) and not (lazy(x) or lazy(w) or lazy(bias)):
+        # torch.jit.trace does not note aten::convolution, but what PyTorch's own calls.
+        if chosen(w) and _tracing() is None and not (lazy(x) or lazy(w) or lazy(bias)):
             c = begin(FORWARD, x)
             c.take(x, "x")
             c.take(w, "w")
+            if not is_float(&c.array[0]):
+                raise BadParmError("integers, whose sums have another type", "x", x.dtype, "floats")
             last = _like_channels_last(&c.array[0]) or _like_channels_last(&c.array[1])
             if not _are_dense(c, last):
                 return convolution(*_copied(c, last, (x, w)), *args[2:])

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.functional._functional cimport Call
+from miopyx.runtime._arrays cimport array_t
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 cdef enum:                       # whose memory a plan's buffer is: an array of the call's, or these and a number
@@ -72,6 +73,8 @@ cdef double least_time(Layer layer, Call c) except -1
 cdef object own(t)
 cdef bint chosen(object w) except -1
 cdef bint lazy(object t) except -1
+cdef bint is_dense(const array_t* a, bint last) noexcept
+cdef bint is_float(const array_t* a) noexcept
 cdef object theirs(str name, tuple args)
 cdef int64_t settings(Call c) except -1
 cdef object dense(t)

@@ -173,9 +173,10 @@ cdef object _average_gradient(str name, tuple args, dy, x, list window, list str
                               bint inclusive, object divisor, int spatial):
     cdef Call c
     try:
-        if chosen(None) and not lazy(dy) and _like_pytorchs(x, spatial):
+        if (chosen(None) and x.dtype is dy.dtype and not lazy(dy) and _like_pytorchs(x, spatial)
+                and dy.is_contiguous(memory_format=_contiguous if x.is_contiguous() else _channels_last)):
             c = begin(BACKWARD, dy)
-            c.take(dy.contiguous() if x.is_contiguous() else dy.contiguous(memory_format=_channels_last), "dy")
+            c.take(dy, "dy")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,
                     ceil_mode, INCLUSIVE if inclusive else MEAN, divisor)
             _size(c, x.shape)
@@ -271,10 +272,11 @@ cdef object _maximum_gradient(str name, tuple args, dy, x, list window, list str
         fits = (chosen(None) and x.dtype == dy.dtype and x.device == dy.device == indices.device
                 and not (lazy(dy) or lazy(indices)))
         form = _format(x, spatial) if fits else None
-        if form is not None:
+        if (form is not None and dy.is_contiguous(memory_format=form)
+                and indices.is_contiguous(memory_format=form)):
             c = begin(BACKWARD, dy)
-            c.take(dy.contiguous(memory_format=form), "dy")
-            c.take(indices.contiguous(memory_format=form), "indices")
+            c.take(dy, "dy")
+            c.take(indices, "indices")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial),
                     _each(dilation, spatial), ceil_mode, MAX, None)
             _size(c, x.shape)

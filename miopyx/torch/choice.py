@@ -29,8 +29,11 @@ MOST_CALLS = 50
 OTHER = 1 << 19  # numbers of an operator between two runs on CPUs: more than a core's own caches hold
 ENOUGH = 3.0  # a side that is this many times slower in its first run is not run again
 
+NO_TIME = "no time left to measure"
+
 _lock = threading.Lock()
 _left = 2.0
+_generation = 0  # of what the ranks of a group say to each other
 
 
 class Times(NamedTuple):
@@ -46,20 +49,24 @@ class Times(NamedTuple):
 
 
 def budget(seconds: float | None = None) -> float:
-    """Return the seconds that this process may still spend on measuring; set them first where some are given.
-
-    Raises
-    ------
-    BadParmError
-        For less than 0.
-    """
+    """Return the seconds that are left for measuring; set them first where some are given."""
     global _left
     with _lock:
         if seconds is not None:
-            if not seconds >= 0:
+            try:
+                given = float(seconds)
+            except (TypeError, ValueError):
+                raise BadParmError("not a number", "seconds", seconds, ">= 0") from None
+            if not given >= 0:
                 raise BadParmError("negative", "seconds", seconds, ">= 0")
-            _left = float(seconds)
+            _left = given
         return _left
+
+
+def begin_anew() -> None:
+    """Forget what the ranks of a group said: all of them do that, as when each calls `tune`."""
+    global _generation
+    _generation += 1
 
 
 def _spend(seconds: float) -> None:
@@ -122,14 +129,18 @@ def _store() -> torch.distributed.Store | None:
     """Return what a group of several processes shares."""
     if not in_group():
         return None
-    return torch.distributed.PrefixStore("miopyx", torch.distributed.distributed_c10d._get_default_store())
+    store = torch.distributed.distributed_c10d._get_default_store()
+    return torch.distributed.PrefixStore(f"miopyx {_generation}", store)
 
 
 def _hear(store: torch.distributed.Store, key: str) -> Times:
     began = time.perf_counter()
     try:
         if not store.check([key]):
-            store.wait([key], timedelta(seconds=budget()))
+            left = budget()
+            if left <= 0:  # which some stores take for no limit
+                return Times(None, None, NO_TIME)
+            store.wait([key], timedelta(seconds=left))
         ours, theirs = (None if us == "None" else float(us) for us in store.get(key).decode().split())
     except (RuntimeError, ValueError):
         return Times(None, None, "rank 0 did not say")
@@ -146,7 +157,7 @@ def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Ca
     them.
     """
     if budget() <= 0:
-        return Times(None, None, "no time left to measure")
+        return Times(None, None, NO_TIME)
     calls = 1
 
     def timed(call: Callable[[], object]) -> float:
@@ -168,6 +179,10 @@ def measure(info: DeviceInfo, key: bytes, ours: Callable[[], object], theirs: Ca
     theirs()
     if wait is not None:
         wait()
+    if budget() <= time.perf_counter() - began:
+        _spend(time.perf_counter() - began)
+        return Times(None, None, NO_TIME)
+    if wait is not None:
         calls = max(1, min(MOST_CALLS, int(TURN / max(timed(ours), timed(theirs)))))
     seen: tuple[list[float], list[float]] = [], []
     other = torch.zeros(OTHER if wait is None else 0, device="cpu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Set
@@ -37,29 +38,37 @@ _lock = threading.Lock()
 _libraries: dict[tuple[str, str], torch.library.Library] = {}  # by families and types of devices
 # Our kernels of the last some eighty times: another thread may be in one when it is taken away.
 _held: collections.deque[Any] = collections.deque(maxlen=1024)
-given_back: list[tuple[str, str]] = []  # families that gained nothing: also after `disable`, which may follow each step
-_everything = False
+# Families that gained nothing, and when that was found: they stay given back after `disable`, which may end each step.
+given_back: dict[tuple[str, str], float] = {}
+FORGOTTEN = 60.0  # seconds after which `enable` takes them again
+_on = False
+_everything = 0  # calls of `enable` that nothing ended yet: for all, and for models
+_asked: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 _models: weakref.WeakKeyDictionary[torch.nn.Module, list[RemovableHandle]] = weakref.WeakKeyDictionary()
+_generation = 0  # of what `disable` ended
 
 
 class Enabled:
-    """What `enable` returns: as a context manager it restores at the end of the block what was before."""
+    """What `enable` returns: as a context manager it takes that back at the end of the block."""
 
-    def __init__(self, everything: bool, models: Set[torch.nn.Module]) -> None:
-        self._before = everything, models
+    def __init__(self, model: torch.nn.Module | None) -> None:
+        self._model = None if model is None else weakref.ref(model)
+        self._generation = _generation
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         with _lock:
-            _switch(*self._before)
+            if self._generation == _generation:
+                self._generation = -1
+                _ask(None if self._model is None else self._model(), self._model is None, -1)
 
 
 def enable(model: torch.nn.Module | None = None) -> Enabled:
     """Let PyTorch's convolutions, batch norms, pooling and softmax take ours wherever that is faster.
 
-    In all threads, until `disable`.
+    In all threads, until `disable`, or the end of a ``with`` block; what other blocks enabled stays so.
 
     The first call of each problem measures both sides on its own tensors, within a budget of 2 seconds a process (see
     `budget`); what was found is kept in the user's folder for the next process.  What is not known, and what we cannot
@@ -89,15 +98,35 @@ def enable(model: torch.nn.Module | None = None) -> Enabled:
     if model is not None and not isinstance(model, torch.nn.Module):
         raise BadParmError("not a module", "model", type(model).__name__, "torch.nn.Module")
     with _lock:
-        before = _everything, {*_models}
-        _switch(_everything or model is None, before[1] if model is None else {*before[1], model})
-    return Enabled(*before)
+        _ask(model, model is None, 1)
+        return Enabled(model)
 
 
 def disable() -> None:
-    """Give PyTorch's operators back."""
+    """Give PyTorch's operators back, whoever enabled what."""
+    global _everything, _generation
     with _lock:
-        _switch(False, set())
+        _everything = 0
+        _asked.clear()
+        _generation += 1
+        _switch()
+
+
+def _ask(model: torch.nn.Module | None, everything: bool, more: int) -> None:
+    """Count a wish, or take it back; where it cannot be fulfilled nothing was said."""
+    global _everything
+    if everything:
+        _everything += more
+    elif model is not None:
+        _asked[model] = _asked.get(model, 0) + more
+    try:
+        _switch()
+    except BaseException:
+        if everything:
+            _everything -= more
+        elif model is not None:
+            _asked[model] -= more
+        raise
 
 
 def _take(family: str, device: str) -> None:
@@ -137,7 +166,7 @@ def _give_back(family: str, device: str) -> None:
         library = _libraries.pop((family, device), None)
         if library is not None:
             library._destroy()
-            given_back.append((family, device))
+            given_back[family, device] = time.monotonic()
     finally:
         _lock.release()
 
@@ -147,10 +176,10 @@ def _take_again() -> None:
     if not given_back or not _lock.acquire(blocking=False):
         return
     try:
-        while given_back:
-            if _libraries:
-                _take(*given_back[-1])
-            given_back.pop()
+        for which in [*given_back]:
+            if _on:
+                _take(*which)
+            del given_back[which]
     finally:
         _lock.release()
 
@@ -158,14 +187,19 @@ def _take_again() -> None:
 _layers.open_accounts(_give_back, _take_again)
 
 
-def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
-    global _everything
-    if everything or models:
+def _switch() -> None:
+    """Take what is asked for, and nothing else."""
+    global _on
+    models = {model for model, times in _asked.items() if times > 0}
+    if _everything > 0 or models:
         if not hasattr(torch.library, "get_kernel") or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             raise MIOpenNotImplementedError("this PyTorch lends no kernels and no tensors", "torch",
                                             torch.__version__, ">= 2.10")
-        if not _libraries:
+        if not _on:
             _threads.find()
+            now = time.monotonic()
+            for which in [which for which, when in given_back.items() if now - when >= FORGOTTEN]:
+                del given_back[which]
         before = {*_libraries}
         try:
             for device in DEVICES:
@@ -175,17 +209,20 @@ def _switch(everything: bool, models: Set[torch.nn.Module]) -> None:
         except BaseException:  # an interrupt: all or none
             _drop({*_libraries} - before)
             raise
+        _on = True
     else:
-        _drop({*_libraries})
+        # What a forward pass of ours left to do is ours: cuDNN would refuse it.
+        awaited = {("batch norm's gradients", "cuda")} if _batch_norm.wants_our_gradients() else set()
+        _drop({*_libraries} - awaited)
         _threads.forget()
+        _on = False
     for model in {*_models} - models:
         for handle in _models.pop(model):
             handle.remove()
     for model in models - {*_models}:
         _models[model] = [model.register_forward_pre_hook(_enter, prepend=True),
                           model.register_forward_hook(_leave, always_call=True)]
-    _layers.choose(everything)
-    _everything = everything
+    _layers.choose(_everything > 0)
 
 
 def _drop(which: Set[tuple[str, str]]) -> None:
@@ -201,6 +238,22 @@ def _enter(model: torch.nn.Module, _: object) -> None:
 def _leave(model: torch.nn.Module, *_: object) -> None:
     if not torch.compiler.is_compiling() and model in _models:
         _layers.leave()
+
+
+def budget(seconds: float | None = None) -> float:
+    """Return the seconds that this process may still spend on measuring; set them first where some are given.
+
+    What there was no time for is then measured when it is met again.
+
+    Raises
+    ------
+    BadParmError
+        For less than 0, and for what is no number.
+    """
+    left = choice.budget(seconds)
+    if seconds is not None and any(layer.times.source == choice.NO_TIME for layer in [*_layers.layers]):
+        _layers.forget()
+    return left
 
 
 def tune(model: Callable[..., Any], *example: Any, seconds: float = 600.0, backward: bool = False,

@@ -626,6 +626,102 @@ def test_gradients_of_batch_norm_are_awaited(settled, device):
     assert not _batch_norm.wants_our_gradients()
 
 
+def test_blocks_may_overlap():
+    first, second = mt.enable(), mt.enable()
+    first.__exit__()
+    assert override._libraries
+    second.__exit__()
+    assert not override._libraries
+    with mt.enable():
+        mt.disable()
+        with mt.enable():
+            assert override._libraries
+        assert not override._libraries
+    assert not override._libraries
+    mt.enable()
+    with mt.enable(), mt.enable(torch.nn.Linear(2, 2)):
+        pass
+    assert override._libraries
+    mt.disable()
+
+
+def test_what_was_given_back_long_ago_is_taken_by_enable(settled, monkeypatch):
+    settled(False)
+    override._give_back("average", "cpu")
+    mt.disable()
+    with mt.enable():
+        assert ("average", "cpu") not in override._libraries
+    monkeypatch.setattr(override, "FORGOTTEN", 0.0)
+    with mt.enable():
+        assert ("average", "cpu") in override._libraries
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_traces_hold_no_results(settled):
+    """torch.jit.trace notes what PyTorch's own convolution calls."""
+    settled(True)
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3).eval(), torch.nn.AvgPool2d(2))
+    x, other = torch.randn(1, 2, 6, 6), torch.randn(1, 2, 6, 6)
+    with torch.no_grad():
+        traced = torch.jit.trace(model, x, check_trace=False)
+        assert torch.allclose(traced(other), model(other), atol=1e-5)
+        assert not torch.allclose(traced(other), traced(x), atol=1e-5)
+
+
+def test_integers_stay_integers(settled):
+    """Sums of int8 have another type in MIOpen; in PyTorch they have not."""
+    settled(True)
+    x, w = torch.randint(-3, 4, (1, 2, 5, 5), dtype=torch.int8), torch.randint(-3, 4, (2, 2, 3, 3), dtype=torch.int8)
+    if x.is_cuda:
+        pytest.skip("no kernel of PyTorch's")
+    for _ in range(2):
+        assert F.conv2d(x, w).dtype == torch.int8
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_other_orders(settled, training):
+    """Results have the strides of PyTorch's, which models view."""
+    norm = torch.nn.BatchNorm1d(5, affine=False).train(training)
+    x = torch.randn(4, 7, 5).transpose(1, 2)
+    wanted = norm(x).stride()
+    settled(True)
+    for _ in range(2):
+        assert norm(x).stride() == wanted
+
+
+def test_ranks_without_a_budget_do_not_wait(tmp_path):
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 2)
+    before = mt.budget(0)
+    try:
+        assert choice._hear(store, "k").ours is None
+    finally:
+        mt.budget(before)
+
+
+def test_threads_measure_a_problem_once(settled, monkeypatch):
+    settled(True)
+    started, measured = threading.Barrier(4), []
+
+    def measure(info, key, ours, theirs, wait=None):
+        measured.append(key)
+        time.sleep(0.05)
+        return choice.Times(1.0, 2.0, "said")
+
+    monkeypatch.setattr(choice, "measure", measure)
+    x, w = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3)
+
+    def run():
+        started.wait()
+        F.conv2d(x, w)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(measured) == len(_layers.layers) == 1
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_results_are_ordinary_tensors(settled, layout):
     """They have memory that PyTorch may resize and clone lazily; what was cloned lazily is not copied to be read."""

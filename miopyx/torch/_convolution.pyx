@@ -3,10 +3,13 @@
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.
 """
 
+import os
 from functools import partial
 
 cimport cython
-from libc.stdint cimport int64_t
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport int32_t, int64_t
+from posix.dlfcn cimport RTLD_LAZY, dlclose, dlopen, dlsym
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.functional._functional cimport Call, Prepared, add_bias, axes, pads, prepare_convolution, run
@@ -24,6 +27,9 @@ from ._layers cimport (
     least_time, own, run_chosen, settings, theirs,
 )
 from ._layers import tf32
+
+cdef extern from "<dlfcn.h>":
+    const int RTLD_NOLOAD
 
 cdef enum:
     FORWARD = 100          # kinds of calls, beside those of `functional`
@@ -137,8 +143,84 @@ def _theirs_forward(tuple args):
     return _their_convolution(*args, _cudnn_benchmark(), deterministic, _cudnn_enabled(), tf32())
 
 
+# A kernel that `torch.library.get_kernel` lends runs with Python's lock, which a gradient would hold for long on a CPU.
+# PyTorch's C functions for compiled models (aoti_torch/generated/c_shim_cpu.h) run the same one without.
+ctypedef int32_t (*backward_t)(void*, void*, void*, const int64_t**, int64_t, const int64_t*, int64_t, const int64_t*,
+                               int64_t, const int64_t*, int64_t, int32_t, const int64_t*, int64_t, int64_t,
+                               const int32_t*, int64_t, void**, void**, void**) noexcept nogil
+ctypedef int32_t (*delete_t)(void*) noexcept nogil
+
+cdef backward_t _backward_of_cpus = NULL
+cdef delete_t _delete_tensor = NULL
+cdef object _pointers_of = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
+cdef object _tensors_of = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
+
+
+cdef int _find_c_functions() except -1:
+    global _backward_of_cpus, _delete_tensor
+    cdef void* library
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so").encode()
+    library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
+    if library != NULL:
+        _delete_tensor = <delete_t> dlsym(library, "aoti_torch_delete_tensor_object")
+        if _delete_tensor != NULL:
+            _backward_of_cpus = <backward_t> dlsym(library, "aoti_torch_cpu_convolution_backward")
+        dlclose(library)
+    return 0
+
+
+_find_c_functions()
+
+cdef enum:
+    LENGTHS = 8            # of a list of integers, at most
+
+
+cdef int _read(object given, int64_t* out) except -1:
+    cdef int i
+    for i in range(min(len(given), LENGTHS)):
+        out[i] = given[i]
+    return len(given)
+
+
+cdef object _without_the_lock(tuple args, list mask):
+    """PyTorch's own gradients of tensors in host memory; None where that does not work, for whatever reason."""
+    cdef int64_t lists[5][LENGTHS]
+    cdef const int64_t* bias = lists[4]
+    cdef int64_t count[5]
+    cdef int64_t groups = args[10]
+    cdef int32_t wanted[3]
+    cdef int32_t transposed = args[8], code
+    cdef void* given[3]
+    cdef void* made[3]
+    cdef int i
+    cdef bint has_bias = args[4] is not None
+    for i, numbers in enumerate((args[5], args[6], args[7], args[9], args[4] if has_bias else ())):
+        count[i] = _read(numbers, lists[i])
+        if count[i] > LENGTHS:
+            return None
+    for i in range(3):
+        wanted[i] = mask[i]
+    pointers = _pointers_of(args[1:4])
+    for i in range(3):
+        given[i] = PyCapsule_GetPointer(pointers[i], NULL)
+    with nogil:
+        code = _backward_of_cpus(given[0], given[1], given[2], &bias if has_bias else NULL, count[4], lists[0],
+                                 count[0], lists[1], count[1], lists[2], count[2], transposed, lists[3], count[3],
+                                 groups, wanted, 3, &made[0], &made[1], &made[2])
+        for i in range(3):
+            _delete_tensor(given[i])
+    if code != 0:
+        return None
+    found = _tensors_of([PyCapsule_New(made[i], NULL, NULL) for i in range(3)])
+    return tuple([found[i] if wanted[i] else None for i in range(3)])
+
+
 def _theirs_backward(tuple args, list mask):
-    return theirs("convolution_backward", (*args, mask))
+    if _backward_of_cpus != NULL and args[1].is_cpu:
+        found = _without_the_lock(args, mask)
+        if found is not None:
+            return found
+    return theirs("convolution_backward", (*args, mask))  # and its errors
 
 
 # PyTorch's kernels compute in channels last where x or w is that, else in C order, and copy what is otherwise.

@@ -28,7 +28,7 @@ import torch
 from miopyx.api._handle import Handle
 from miopyx.errors import MIOpenError
 
-from . import choice
+from . import choice, unlocked
 from ._threads cimport call
 
 cdef extern from *:
@@ -63,6 +63,7 @@ cdef class Layer:
 
 
 cdef enum:
+    LOCKED = 1 << 14       # elements that PyTorch's own kernel may take with Python's lock: it is called faster so
     SMALL = 1 << 16        # elements of an array that the host path is tried on: a launch of OpenCL takes longer
     TURNS = 4              # the first one is not counted
 
@@ -223,7 +224,15 @@ def prepare(str device, kernels):
 
 cdef object theirs(str name, tuple args):
     """Call PyTorch's own kernel; the first argument is its set of dispatch keys, the second one a tensor."""
-    return (_theirs_of_cuda if args[1].is_cuda else _theirs_of_cpu)[name](*args)
+    x = args[1]
+    if x.is_cuda:
+        return _theirs_of_cuda[name](*args)
+    if x.numel() > LOCKED and x.is_cpu:
+        call = unlocked.CALLS.get(name)
+        found = NotImplemented if call is None else call(*args)
+        if found is not NotImplemented:
+            return found
+    return _theirs_of_cpu[name](*args)
 
 
 def choose(bint everything):

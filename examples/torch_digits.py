@@ -1,6 +1,6 @@
 """Train a small PyTorch network on scikit-learn's handwritten digits, by PyTorch alone and with miopyx enabled.
 
-    pip install "miopyx[examples]" torch
+    pip install ".[examples]" torch          in the folder of the project
     python examples/torch_digits.py [--epochs 3] [--seed 0] [--side 32] [--report report.html]
 
 Both trainings start with the same weights and see the same images in the same order; nothing of the network is changed.
@@ -8,10 +8,14 @@ Before the second one each convolution is measured once, and the faster of both 
 """
 
 import argparse
+import sys
 import time
 
-import torch
-from sklearn.datasets import load_digits
+try:
+    import torch
+    from sklearn.datasets import load_digits
+except ImportError as e:
+    sys.exit(f"{e.name} is not installed")
 from torch import nn
 
 import miopyx.torch

@@ -1,6 +1,6 @@
 """Classify images by a network of torchvision's, by PyTorch alone and with miopyx enabled, and compare times.
 
-    pip install miopyx torch torchvision
+    pip install . torch torchvision          in the folder of the project
     python examples/torchvision_inference.py [--model resnet50] [--batch 16] [--size 224] [--device cpu]
                                              [--weights FILE.pth]
 
@@ -11,10 +11,14 @@ same.  Both sides take turns, and the medians are printed, with how far the resu
 
 import argparse
 import statistics
+import sys
 import time
 
-import torch
-from torchvision import models
+try:
+    import torch
+    from torchvision import models
+except ImportError as e:
+    sys.exit(f"{e.name} is not installed")
 
 import miopyx.torch
 

@@ -228,8 +228,8 @@ cdef object theirs(str name, tuple args):
     if x.is_cuda:
         return _theirs_of_cuda[name](*args)
     if x.numel() > LOCKED and x.is_cpu:
-        call = unlocked.CALLS.get(name)
-        found = NotImplemented if call is None else call(*args)
+        other = unlocked.CALLS.get(name)
+        found = NotImplemented if other is None else other(*args)
         if found is not NotImplemented:
             return found
     return _theirs_of_cpu[name](*args)

@@ -70,9 +70,11 @@ cdef object _run(str name, tuple args, int64_t axis, bint log, x, dy):
     """aten's operator by whoever is faster."""
     cdef Call c
     try:
-        # PyTorch has rules of its own for results of other strides, and copies what it computes with once, not twice.
-        if (x.is_contiguous() and (dy is None or dy.is_contiguous()) and chosen(None)
-                and not (lazy(x) or lazy(dy))):
+        # PyTorch has rules of its own for results of other strides.
+        if x.is_contiguous() and chosen(None) and not (lazy(x) or lazy(dy)):
+            if dy is not None:  # of which PyTorch's kernel would make a copy, too
+                dy = dy.contiguous()
+                args = (args[0], dy, *args[2:])
             c = _call(FORWARD if dy is None else BACKWARD, axis, log, x, dy)
             layer = c.known()
             if layer is None:

@@ -351,10 +351,13 @@ def gpu(opencl_name, as_gpu):
 
 @pytest.fixture
 def h200(cpu, pretend):
-    """A device that is only pretended: nothing can be run on it."""
-    return pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
-                   local_mem=49152, max_alloc=35 << 30,
-                   extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
+    """A device that is only pretended, with the package's cost table: nothing can be run on it."""
+    handle = pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
+                     local_mem=49152, max_alloc=35 << 30,
+                     extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
+    _costs.forget()
+    _costs.of(handle.device)  # read before a test names other folders
+    return handle
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ def test_a_broken_file_is_passed_over(h200, user_folder, setting, data, caplog):
     setting(MIOPEN_SYSTEM_DB_PATH=user_folder)
     path = user_folder / "nv-sm90.costs.txt"
     path.write_bytes(data)
+    _costs.forget()
     with pytest.raises(InvalidValueError, match="no cost table"):
         _costs.read(path)
     problem = _key.parse_find_key(b"64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-FP32-F")

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import tempfile
 from functools import cache
+from pathlib import Path
 
 # Before miopyx is imported: no variable of the user's counts, and nothing is read from or written to the user's caches.
 for _name in [name for name in os.environ if name.startswith(("MIOPYX_", "MIOPEN_"))]:
@@ -27,9 +28,11 @@ os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
 # Handles that end would write their programs, which takes a third of the time.  PoCL keeps its own.
 os.environ["MIOPEN_DISABLE_CACHE"] = "1"
 
+import cuda_stub  # noqa: E402
 import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
 import numpy as np  # noqa: E402
+import nvidia_emulator  # noqa: E402
 import pytest  # noqa: E402
 from problems import resident, write_costs  # noqa: E402
 
@@ -53,10 +56,10 @@ SLOW_FILES = {
     "test_examples", "test_fft", "test_find_search", "test_float8", "test_gpu_benches", "test_grouped_cpu",
     "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights", "test_implicit_gpu",
     "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums", "test_lrn",
-    "test_nvidia_pack", "test_onnx", "test_overhead", "test_pooling", "test_programs", "test_released",
-    "test_second_process", "test_small_gpus", "test_solvers", "test_store", "test_streams", "test_system_file",
-    "test_tensor_ops", "test_threads", "test_torch_models", "test_tuning", "test_typing", "test_user_file",
-    "test_versus", "test_winograd_cpu", "test_winograd_gpu",
+    "test_nvidia_emulated", "test_nvidia_pack", "test_onnx", "test_overhead", "test_pooling", "test_programs",
+    "test_released", "test_second_process", "test_small_gpus", "test_solvers", "test_store", "test_streams",
+    "test_system_file", "test_tensor_ops", "test_threads", "test_torch_models", "test_tuning", "test_typing",
+    "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
 }
 
 
@@ -65,6 +68,9 @@ def pytest_addoption(parser):
     group.addoption("--device", action="append", metavar="NAME",
                     help="run the tests of all devices on this one, as `miopyx doctor` names it (may be repeated; "
                          "default: the host and every OpenCL device that works, but PoCL's `basic` one)")
+    group.addoption("--emulated", action="store_true",
+                    help="run the tests of all devices on NVIDIA's kernels, on this CPU: a stub stands in for CUDA's "
+                         "driver, as cuda:0")
     group.addoption("--configurations", type=int, default=200,
                     help="how many random configurations the comparison with PyTorch takes (default: 200)")
     group.addoption("--long", action="store_true",
@@ -80,6 +86,13 @@ def pytest_configure(config):
                  "some(number, host=number): without --long so many of the cases, on each device, drawn at random",
                  "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
         config.addinivalue_line("markers", line)
+    if config.getoption("--emulated"):
+        folder = Path(CACHE) / ("emulator" + WORKER)
+        folder.mkdir()
+        if nvidia_emulator.why_not():
+            pytest.exit(nvidia_emulator.why_not(), 5)
+        os.environ["MIOPYX_LIBCUDA"] = str(cuda_stub.build(folder))
+        cuda_stub.compile_by_clang(emulated=True)
 
 
 def pytest_report_header(config):
@@ -154,7 +167,8 @@ def pytest_collection_modifyitems(config, items):
                 left_out |= set(cases) - _draw(cases, size)
                 whole = False
         # CPUs build most programs for one test alone; what takes the time there is their compiler.
-        if whole and device not in (None, "host") and not config.getoption("--device"):
+        if whole and device not in (None, "host") and (config.getoption("--emulated")
+                                                             or not config.getoption("--device")):
             left_out |= _without(cases, max(FEW, -(-len(cases) // SHARE)))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -190,7 +204,8 @@ def _working_devices():
 
 def pytest_generate_tests(metafunc):
     """Run each test that asks for `device_name` or `opencl_name`, itself or through another fixture, once a device."""
-    names = metafunc.config.getoption("--device") or _working_devices()
+    names = metafunc.config.getoption("--device") or (
+        ["cuda:0"] if metafunc.config.getoption("--emulated") else _working_devices())
     if "device_name" in metafunc.fixturenames:
         metafunc.parametrize("device_name", names, scope="session")
     if "opencl_name" in metafunc.fixturenames:

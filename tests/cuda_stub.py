@@ -19,7 +19,7 @@ def build(folder: Path, *options: str) -> Path | None:
     if compiler is None:
         return None
     path = folder / "libcuda.so.1"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", *options, "-o", path, SOURCE, "-lpthread"], check=True)
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", *options, "-o", path, SOURCE, "-lpthread", "-ldl"], check=True)
     return path
 
 
@@ -43,8 +43,10 @@ def undo() -> None:
     programs._compiler, programs._opencl.program_from_source = _own
 
 
-def compile_by_clang() -> None:
-    """Let this process build programs for CUDA by clang; they are right in all but what no stub can run."""
+def compile_by_clang(emulated: bool = False) -> None:
+    """Let this process build programs for CUDA by clang, which the stub runs on this CPU if they are to be emulated."""
+    import nvidia_emulator
+
     from miopyx.runtime import programs
 
     _own[:] = programs._compiler, programs._opencl.program_from_source
@@ -54,7 +56,10 @@ def compile_by_clang() -> None:
         done = subprocess.run([nvidia_programs.clang(), *defines, *nvidia_programs.FLAGS], input=text,
                               capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
-        return Built(done.stdout.decode())
+        ptx = done.stdout.decode()
+        if emulated:
+            ptx += f"\n{nvidia_emulator.MARK}{nvidia_emulator.library(text, defines)}\n"
+        return Built(ptx)
 
     programs._compiler = lambda device: (0, 0)
     programs._opencl.program_from_source = built

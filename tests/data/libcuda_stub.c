@@ -1,8 +1,10 @@
-/* A pretended libcuda.so.1: it has memory and modules, but runs no kernel.
+/* A pretended libcuda.so.1: it has memory and modules, but runs no kernel, unless the PTX of a module names a library
+   that does (`nvidia_emulator.py`).
 
    Every call is written to the file that STUB_LOG names, a line each.  STUB_FAIL=NAME:N:CODE lets the Nth
    call of a function fail; `stub_fail` does the same in the process.  STUB_DEVICES says how many devices there
    are.  A launch is right only where its context is current and its function and stream are of that context. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,11 +19,13 @@ enum { INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEV
        BAD_HANDLE = 400, NOT_FOUND = 500 };
 enum { CONTEXT = 0xc0de, MODULE, FUNCTION, STREAM, EVENT, MOST = 4096 };
 
-typedef struct { int kind, device; char name[128]; int sizes[64], count; void *owner; char *ptx; int capturing; } thing;
+typedef struct { int kind, device; char name[128]; int sizes[64], count; void *owner; char *ptx; int capturing;
+                 void *library; } thing;
 typedef struct { uint64_t start; size_t size; int device; } range;
 
 static thing contexts[8];
 static range ranges[MOST];
+static int ranges_used;
 static int initialized, pid;
 static __thread thing *stack[16];
 static __thread int depth;
@@ -77,7 +81,7 @@ static int note(const char *name, const char *format, ...) {
 static thing *now(void) { return depth ? stack[depth - 1] : NULL; }
 static int device_of(thing *stream) { return (uintptr_t) stream <= 2 ? (now() ? now()->device : -1) : stream->device; }
 static range *find(uint64_t address) {
-    for (int i = 0; i < MOST; i++)
+    for (int i = 0; i < ranges_used; i++)
         if (ranges[i].size && ranges[i].start <= address && address < ranges[i].start + ranges[i].size) return &ranges[i];
     return NULL;
 }
@@ -195,6 +199,7 @@ API int cuMemAlloc_v2(uint64_t *address, size_t size) {
             NEED(memory, NO_MEMORY);
             memset(memory, 0xa5, size);
             ranges[i] = (range) {(uint64_t) memory, size, now()->device};
+            if (i >= ranges_used) ranges_used = i + 1;
             live[2]++;
             return *address = (uint64_t) memory, 0;
         }
@@ -237,12 +242,20 @@ API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int
     NEED(!strstr(image, "%envreg"), 218);
     thing *m = calloc(1, sizeof *m);
     m->kind = MODULE, m->device = now()->device, m->ptx = strdup(image), live[0]++;
+    char *mark = strstr(m->ptx, "//emulated by "), path[1024];
+    if (mark) {
+        sscanf(mark + 14, "%1023s", path);
+        m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!m->library) fprintf(stderr, "%s\n", dlerror());
+        NEED(m->library, 218);
+    }
     return *module = m, 0;
 }
 API int cuModuleUnload(thing *module) {
     NOTE("");
     NEED(module->kind == MODULE && now() && now()->device == module->device, BAD_HANDLE);
     module->kind = 0, live[0]--;
+    if (module->library) dlclose(module->library);
     free(module->ptx);
     free(module);
     return 0;
@@ -273,11 +286,26 @@ API int cuFuncGetAttribute(int *value, int attribute, thing *function) {
     NEED(function->kind == FUNCTION, BAD_HANDLE);
     return *value = 768, 0;
 }
+static int mapped(uint64_t address, size_t bytes) {
+    static range *last;
+    if (!last || address < last->start || address + bytes > last->start + last->size) last = find(address);
+    return last && address + bytes <= last->start + last->size;
+}
+static int emulate(thing *f, const unsigned *groups, const unsigned *size, void **arguments) {
+    int (*run)(const char *, const unsigned *, const unsigned *, void **, int (*)(uint64_t, size_t), char *, size_t);
+    char said[512];
+    *(void **) &run = dlsym(((thing *) f->owner)->library, "mx_emulate");
+    pthread_mutex_lock(&lock);
+    int wrong = !run || run(f->name, groups, size, arguments, mapped, said, sizeof said);
+    pthread_mutex_unlock(&lock);
+    if (wrong) fprintf(stderr, "%s: %s\n", f->name, run ? said : "no emulator");
+    return wrong ? 719 : 0;
+}
 API int cuLaunchKernel(thing *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, thing *stream, void **arguments, void **extra) {
     static char text[65536];
     size_t used = 0;
-    for (int i = 0; i < f->count; i++) {
+    for (int i = 0; i < f->count && getenv("STUB_LOG"); i++) {
         used += snprintf(text + used, sizeof text - used, "%s", i ? "," : "");
         for (int j = 0; j < f->sizes[i]; j++)
             used += snprintf(text + used, sizeof text - used, "%02x", ((unsigned char *) arguments[i])[j]);
@@ -285,6 +313,8 @@ API int cuLaunchKernel(thing *f, unsigned gx, unsigned gy, unsigned gz, unsigned
     NOTE("%s %u,%u,%u %u,%u,%u %u %#lx %s", f->name, gx, gy, gz, bx, by, bz, shared, (unsigned long) stream, text);
     NEED(now() && f->kind == FUNCTION && f->device == now()->device && device_of(stream) == f->device, BAD_HANDLE);
     NEED(gx && gy && gz && bx && by && bz && bx * by * bz <= 1024 && gy <= 65535 && gz <= 65535 && !extra, INVALID);
+    if (((thing *) f->owner)->library)
+        return emulate(f, (unsigned[3]) {gx, gy, gz}, (unsigned[3]) {bx, by, bz}, arguments);
     return 0;
 }
 API int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t address) {

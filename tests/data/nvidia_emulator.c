@@ -1,0 +1,543 @@
+/* One kernel's launch on a CPU, work-item by work-item: included by what tests/nvidia_emulator.py writes.
+
+   Each work-item is a fiber with a stack of its own.  Instructions of a warp (mma.sync, ldmatrix, shfl), of a warpgroup
+   (wgmma) and barriers suspend a fiber until all whom they concern have come to the same instruction; the last one
+   computes.  Groups run one after the other, in order, on the thread that launches.
+
+   What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction),
+   and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
+   waited for.  Local memory is NaN before each group.  A warp that does not come together, addresses outside local
+   memory or outside what `mapped` knows, and groups in which nobody can go on end the launch with a message. */
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { MOST_ITEMS = 1024, WARP = 32, WARPGROUP = 128, STACK = 1 << 18, COPIES = 4096, BARRIERS = 16,
+       ALL_LOCAL = 1 << 18 };
+
+typedef uint64_t cell; /* of an operand of an instruction */
+typedef struct { uint64_t from; uint32_t to; int bytes, read, group; } copy;
+typedef struct { int arrived, size; const char *what; uint64_t turn; cell *operands[WARPGROUP]; } meeting;
+typedef struct {
+    void *stack, *sp;
+    const uint64_t *waits; /* suspended while this is `turn` */
+    uint64_t turn;
+    const char *at;
+    int id, done, copies, first, groups;
+    copy queue[COPIES];
+} item;
+
+static item *items, *self;
+static int count;
+static size_t grid[3], block[3], group_id[3];
+static meeting warps[MOST_ITEMS / WARP], warpgroups[MOST_ITEMS / WARPGROUP], barriers[BARRIERS];
+static uint64_t progress;
+static void *scheduler_sp;
+static int failed;
+static char *message;
+static size_t message_size;
+static int (*mapped)(uint64_t address, size_t bytes);
+static void (*kernel)(void **arguments);
+static void **kernel_arguments;
+
+extern char __start_nv_local[] __attribute__((weak, visibility("hidden"))), __stop_nv_local[] __attribute__((weak, visibility("hidden")));
+
+/* Saves what a call keeps, and goes on with another stack. */
+void mx_switch(void **from, void *to);
+__asm__(".text\n.type mx_switch,@function\nmx_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n.size mx_switch,.-mx_switch\n");
+
+static void leave(void) { mx_switch(&self->sp, scheduler_sp); }
+
+/* Ends the launch: no fiber is gone on with. */
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
+{
+    size_t used = snprintf(message, message_size, "group %zu,%zu,%zu, work-item %d: ", group_id[0], group_id[1],
+                           group_id[2], self->id);
+    va_list args;
+    va_start(args, format);
+    if (used < message_size)
+        vsnprintf(message + used, message_size - used, format, args);
+    va_end(args);
+    failed = 1;
+    leave();
+    abort();
+}
+
+static void suspend(const uint64_t *until, const char *at)
+{
+    self->waits = until, self->turn = *until, self->at = at;
+    leave();
+}
+
+/* Comes together with `size` others; the last one to come is told so, and calls `go_on` when it has computed. */
+static int meet(meeting *m, int size, int place, const char *what, cell *operands)
+{
+    if (m->arrived && (m->what != what || m->size != size))
+        fail("%s, while others of its warp are at %s", what, m->what);
+    m->what = what, m->size = size;
+    m->operands[place] = operands;
+    progress++;
+    if (++m->arrived == size)
+        return 1;
+    suspend(&m->turn, what);
+    return 0;
+}
+static void go_on(meeting *m) { m->arrived = 0, m->turn++; }
+static meeting *of_warp(void) { return &warps[self->id / WARP]; }
+static int lanes(void) { int left = count - self->id / WARP * WARP; return left < WARP ? left : WARP; }
+
+/* Of local memory an address has the lower 32 bits, in wgmma's descriptors the lower 18. */
+static char *local_at(uint32_t address, size_t bytes)
+{
+    const uint32_t offset = address - (uint32_t)(uintptr_t)__start_nv_local;
+    if (offset + bytes > (size_t)(__stop_nv_local - __start_nv_local))
+        fail("%zu bytes at %d of %td bytes of local memory", bytes, (int)offset, __stop_nv_local - __start_nv_local);
+    if (offset % (bytes < 16 ? bytes : 16))
+        fail("%zu bytes of local memory at %u", bytes, offset);
+    return __start_nv_local + offset;
+}
+static char *global_at(uint64_t address, size_t bytes, const char *what)
+{
+    if (address % (bytes < 16 ? bytes : 16))
+        fail("%s: %zu bytes at an address that is no multiple", what, bytes);
+    if (mapped && !mapped(address, bytes))
+        fail("%s: %zu bytes at %#llx, which no buffer has", what, bytes, (unsigned long long)address);
+    return (char *)address;
+}
+
+/* cp.async */
+static void copy_now(copy *c)
+{
+    char *to = local_at(c->to, c->bytes);
+    if (c->read)
+        memcpy(to, global_at(c->from, c->read, "cp.async"), c->read);
+    memset(to + c->read, 0, c->bytes - c->read);
+}
+static void nv_copy(uint32_t to, uint64_t from, int bytes, uint32_t read)
+{
+    if (self->copies == COPIES)
+        fail("more copies under way than there is room for");
+    if (read > (uint32_t)bytes)
+        fail("cp.async of %d bytes of %u", bytes, read);
+    self->queue[self->copies++] = (copy) {from, to, bytes, (int)read, self->groups};
+}
+static void nv_copies_up_to(int group)
+{
+    int i = 0;
+    while (i < self->copies && self->queue[i].group < group)
+        copy_now(&self->queue[i++]);
+    memmove(self->queue, self->queue + i, (self->copies - i) * sizeof *self->queue);
+    self->copies -= i;
+}
+static void nv_commit(void) { self->groups++; }
+static void nv_wait_group(int left) { nv_copies_up_to(self->groups - left); }
+
+/* mbarrier: arrivals, and bytes of bulk copies that are still to come. */
+typedef struct { uint32_t expected : 12, left : 12, phase : 1, begun : 7; int32_t bytes; } mbarrier;
+enum { BEGUN = 0x55 };
+_Static_assert(sizeof(mbarrier) == 8, "");
+static void nv_mbarrier_init(uint32_t at, uint32_t expected)
+{
+    *(mbarrier *)local_at(at, 8) = (mbarrier) {expected, expected, 0, BEGUN, 0};
+}
+static mbarrier *mbarrier_at(uint32_t at)
+{
+    mbarrier *b = (mbarrier *)local_at(at, 8);
+    if (b->begun != BEGUN)
+        fail("a barrier that was not begun, at %td", (char *)b - __start_nv_local);
+    return b;
+}
+static void complete(mbarrier *b)
+{
+    if (!b->left && !b->bytes)
+        b->left = b->expected, b->phase ^= 1;
+    progress++;
+}
+static void nv_mbarrier_arrive(uint32_t at)
+{
+    mbarrier *b = mbarrier_at(at);
+    if (!b->left)
+        fail("more arrivals than a barrier expects");
+    b->left--;
+    complete(b);
+}
+static void nv_mbarrier_arrive_copied(uint32_t at)
+{
+    nv_copies_up_to(self->groups + 1);
+    nv_mbarrier_arrive(at);
+}
+static void nv_mbarrier_expect(uint32_t at, uint32_t bytes) { mbarrier_at(at)->bytes += bytes; }
+static uint32_t nv_mbarrier_try(uint32_t at, uint32_t parity)
+{
+    if (mbarrier_at(at)->phase != parity % 2)
+        return 1;
+    self->at = "mbarrier.try_wait", self->waits = NULL;
+    leave();
+    return mbarrier_at(at)->phase != parity % 2;
+}
+static void nv_copy_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t barrier_at)
+{
+    if (bytes % 16 || to % 16)
+        fail("cp.async.bulk of %u bytes", bytes);
+    const uint32_t offset = to - (uint32_t)(uintptr_t)__start_nv_local;
+    if ((size_t)offset + bytes > (size_t)(__stop_nv_local - __start_nv_local))
+        fail("cp.async.bulk behind local memory");
+    memcpy(__start_nv_local + offset, global_at(from, bytes, "cp.async.bulk"), bytes);
+    mbarrier *b = mbarrier_at(barrier_at);
+    b->bytes -= bytes;
+    complete(b);
+}
+
+/* Barriers */
+static void nv_named_barrier(uint32_t which, int size, const char *what)
+{
+    if (which >= BARRIERS)
+        fail("barrier %u", which);
+    meeting *m = &barriers[which];
+    if (m->arrived && m->size != size)
+        fail("barrier %u of %d work-items, while others take it for %d", which, size, m->size);
+    m->size = size;
+    progress++;
+    if (++m->arrived == size)
+        go_on(m);
+    else
+        suspend(&m->turn, what);
+}
+static void nv_warp_barrier(void)
+{
+    static const char what[] = "bar.warp.sync";
+    meeting *m = of_warp();
+    if (meet(m, lanes(), self->id % WARP, what, NULL))
+        go_on(m);
+}
+
+/* Numbers */
+static float half_of(uint16_t bits) { _Float16 h; memcpy(&h, &bits, 2); return h; }
+static uint16_t half_from(float value) { _Float16 h = (_Float16)value; uint16_t bits; memcpy(&bits, &h, 2); return bits; }
+static float float_of(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
+static uint32_t bits_of(float f) { uint32_t bits; memcpy(&bits, &f, 4); return bits; }
+static float bfloat_of(uint16_t bits) { return float_of((uint32_t)bits << 16); }
+static uint16_t bfloat_from(float value)
+{
+    const uint32_t bits = bits_of(value);
+    return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static float tf32_of(uint32_t bits) { return float_of(bits & 0xffffe000u); }
+#define F32(c) (*(float *)&(c))
+#define U32(c) (*(uint32_t *)&(c))
+#define U16(c) (*(uint16_t *)&(c))
+#define U64(c) (c)
+enum { HALF, BFLOAT, TF32, INT8 };
+static float of_two(uint32_t word, int upper, int type)
+{
+    const uint16_t bits = word >> 16 * upper;
+    return type == HALF ? half_of(bits) : bfloat_of(bits);
+}
+static uint32_t nv_set_of_two(uint32_t a, uint32_t b, int type, int nan)
+{
+    uint32_t result = 0;
+    for (int i = 0; i < 2; i++) {
+        const float x = of_two(a, i, type), y = of_two(b, i, type);
+        if (nan ? x != x || y != y : x > y)
+            result |= 0xffffu << 16 * i;
+    }
+    return result;
+}
+/* A number is more than NaN, and +0 more than -0. */
+static uint32_t nv_max_of_two(uint32_t a, uint32_t b, int type)
+{
+    uint32_t result = 0;
+    for (int i = 0; i < 2; i++) {
+        const float x = of_two(a, i, type), y = of_two(b, i, type);
+        const uint32_t first = a >> 16 * i & 0xffff, second = b >> 16 * i & 0xffff;
+        result |= (x != x ? (y != y ? 0x7fff : second) : y != y || x > y || (x == y && second >> 15) ? first : second)
+                  << 16 * i;
+    }
+    return result;
+}
+static uint32_t nv_prmt(uint32_t a, uint32_t b, uint32_t which)
+{
+    const uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t nibble = which >> 4 * i & 15;
+        uint32_t byte = both >> 8 * (nibble & 7) & 255;
+        if (nibble & 8)
+            byte = byte & 128 ? 255 : 0;
+        result |= byte << 8 * i;
+    }
+    return result;
+}
+
+/* Of a warp.  An operand's cell i is b[i]; results come first. */
+static void nv_ldmatrix(cell *b, int to, int address, int transposed)
+{
+    static const char what[] = "ldmatrix";
+    meeting *m = of_warp();
+    uint16_t matrix[4][8][8];
+    if (!meet(m, WARP, self->id % WARP, what, b))
+        return;
+    for (int i = 0; i < 32; i++)
+        memcpy(matrix[i / 8][i % 8], local_at(U32(m->operands[i][address]), 16), 16);
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int r = lane / 4, c = lane % 4 * 2;
+            const uint32_t low = transposed ? matrix[i][c][r] : matrix[i][r][c];
+            const uint32_t high = transposed ? matrix[i][c + 1][r] : matrix[i][r][c + 1];
+            U32(m->operands[lane][to + i]) = low | high << 16;
+        }
+    go_on(m);
+}
+static void nv_movmatrix(cell *b, int to, int from)
+{
+    static const char what[] = "movmatrix";
+    meeting *m = of_warp();
+    uint16_t matrix[8][8];
+    if (!meet(m, WARP, self->id % WARP, what, b))
+        return;
+    for (int lane = 0; lane < 32; lane++) {
+        matrix[lane / 4][lane % 4 * 2] = U32(m->operands[lane][from]) & 0xffff;
+        matrix[lane / 4][lane % 4 * 2 + 1] = U32(m->operands[lane][from]) >> 16;
+    }
+    for (int lane = 0; lane < 32; lane++)
+        U32(m->operands[lane][to]) = matrix[lane % 4 * 2][lane / 4] | (uint32_t)matrix[lane % 4 * 2 + 1][lane / 4] << 16;
+    go_on(m);
+}
+static void nv_shuffle(cell *b, int to, int from, int with, int butterfly)
+{
+    static const char *const what[] = {"shfl.idx", "shfl.bfly"};
+    meeting *m = of_warp();
+    uint32_t values[32];
+    if (!meet(m, WARP, self->id % WARP, what[butterfly], b))
+        return;
+    for (int lane = 0; lane < 32; lane++)
+        values[lane] = U32(m->operands[lane][from]);
+    for (int lane = 0; lane < 32; lane++) {
+        const uint32_t other = U32(m->operands[lane][with]);
+        U32(m->operands[lane][to]) = values[(butterfly ? lane ^ other : other) & 31];
+    }
+    go_on(m);
+}
+static void nv_redux_max(cell *b, int to, int from)
+{
+    static const char what[] = "redux.max";
+    meeting *m = of_warp();
+    uint32_t most = 0;
+    if (!meet(m, WARP, self->id % WARP, what, b))
+        return;
+    for (int lane = 0; lane < 32; lane++)
+        if (U32(m->operands[lane][from]) > most)
+            most = U32(m->operands[lane][from]);
+    for (int lane = 0; lane < 32; lane++)
+        U32(m->operands[lane][to]) = most;
+    go_on(m);
+}
+
+/* d[4] += a[4] b[2] of 16 x 8 numbers, 32 bytes deep: words of `words` numbers. */
+static void nv_mma(cell *b, int d, int a, int from_b, int c, int zero, int type)
+{
+    static const char *const what[] = {"mma.f16", "mma.bf16", "mma.tf32", "mma.s8"};
+    meeting *m = of_warp();
+    double left[16][32], right[8][32];
+    const int each = type == INT8 ? 4 : type == TF32 ? 1 : 2, depth = 8 * each;
+    if (!meet(m, WARP, self->id % WARP, what[type], b))
+        return;
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 6; i++) {
+            const uint32_t word = U32(m->operands[lane][i < 4 ? a + i : from_b + i - 4]);
+            double *to = i < 4 ? &left[lane / 4 + i % 2 * 8][(lane % 4 + i / 2 * 4) * each]
+                               : &right[lane / 4][(lane % 4 + (i - 4) * 4) * each];
+            switch (type) {
+            case HALF: to[0] = half_of(word & 0xffff), to[1] = half_of(word >> 16); break;
+            case BFLOAT: to[0] = bfloat_of(word & 0xffff), to[1] = bfloat_of(word >> 16); break;
+            case TF32: to[0] = tf32_of(word); break;
+            default:
+                for (int j = 0; j < 4; j++)
+                    to[j] = (int8_t)(word >> 8 * j);
+            }
+        }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            cell *at = &m->operands[lane][d + i];
+            double sum = zero ? 0 : type == INT8 ? *(int32_t *)&m->operands[lane][c + i] : F32(m->operands[lane][c + i]);
+            for (int j = 0; j < depth; j++)
+                sum += left[row][j] * right[column][j];
+            if (type == INT8)
+                *(int32_t *)at = (int32_t)sum;
+            else
+                F32(*at) = (float)sum;
+        }
+    go_on(m);
+}
+
+/* Element (r, k) of a matrix of wgmma.  With the 128-byte swizzle rows have 128 bytes, of r, or transposed of k;
+   without one 8 rows of r have 16 bytes each, `leading` bytes further the next k, `stride` bytes the next r. */
+static char *wgmma_element(uint64_t matrix, int transposed, int r, int k, int size)
+{
+    const uint32_t start = (matrix & 0x3fff) << 4, leading = (matrix >> 16 & 0x3fff) << 4, stride = (matrix >> 32 & 0x3fff) << 4;
+    const uint32_t in_row = 128 / size, in_chunk = 16 / size, begin = (uint32_t)(uintptr_t)__start_nv_local;
+    uint32_t at;
+    if ((matrix >> 62 != 1 && matrix >> 62 != 0) || (matrix >> 49 & 7) || (transposed && !(matrix >> 62)))
+        fail("wgmma: a matrix that is not known here: %#llx", (unsigned long long)matrix);
+    if (matrix >> 62 == 0)
+        at = start + r / 8 * stride + r % 8 * 16 + k / in_chunk * leading + k % in_chunk * size;
+    else if (transposed)
+        at = start + r / in_row * leading + k / 8 * stride + k % 8 * 128 + r % in_row * size;
+    else
+        at = start + r / 8 * stride + r % 8 * 128 + k * size;
+    if (matrix >> 62)
+        at ^= (at >> 7 & 7) << 4;
+    return local_at(begin + ((at - begin) & (ALL_LOCAL - 1)), size);
+}
+/* d of 64 x n floats, in cells 0 to n / 2 - 1, then a and b. */
+static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_b, int type)
+{
+    static const char what[] = "wgmma";
+    meeting *m = &warpgroups[self->id / WARPGROUP];
+    static double left[64][16], right[16][256];
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
+        return;
+    const uint64_t of_a = m->operands[0][n / 2], of_b = m->operands[0][n / 2 + 1];
+    for (int i = 1; i < WARPGROUP; i++)
+        if (m->operands[i][n / 2] != of_a || m->operands[i][n / 2 + 1] != of_b)
+            fail("wgmma: work-items of a warpgroup name different matrices");
+    for (int k = 0; k < 16; k++) {
+        for (int r = 0; r < 64; r++) {
+            const uint16_t bits = *(uint16_t *)wgmma_element(of_a, transposed_a, r, k, 2);
+            left[r][k] = type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
+        for (int c = 0; c < n; c++) {
+            const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
+            right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
+    }
+    for (int r = 0; r < 64; r++)
+        for (int c0 = 0; c0 < n; c0 += 8) {
+            double sums[8] = {0};
+            for (int k = 0; k < 16; k++)
+                for (int c = 0; c < 8; c++)
+                    sums[c] += left[r][k] * right[k][c0 + c];
+            for (int c = 0; c < 8; c++) {
+                cell *at = &m->operands[r / 16 * 32 + r % 8 * 4 + c / 2][c0 / 2 + r % 16 / 8 * 2 + c % 2];
+                F32(*at) = (float)((keep ? F32(*at) : 0) + sums[c]);
+            }
+        }
+    go_on(m);
+}
+
+/* Global memory */
+static void nv_load(cell *to, uint64_t from, int words, int bytes, const char *what)
+{
+    const char *at = global_at(from, (size_t)words * bytes, what);
+    for (int i = 0; i < words; i++) {
+        to[i] = 0;
+        memcpy(&to[i], at + i * bytes, bytes);
+    }
+}
+
+/* OpenCL C's functions of work-items */
+size_t nv_get_local_id(unsigned d) { return d ? 0 : self->id; }
+size_t nv_get_group_id(unsigned d) { return d < 3 ? group_id[d] : 0; }
+size_t nv_get_local_size(unsigned d) { return d < 3 ? block[d] : 1; }
+size_t nv_get_num_groups(unsigned d) { return d < 3 ? grid[d] : 1; }
+size_t nv_get_global_size(unsigned d) { return d < 3 ? grid[d] * block[d] : 1; }
+size_t nv_get_global_id(unsigned d) { return d < 3 ? group_id[d] * block[d] + (d ? 0 : self->id) : 0; }
+void nv_barrier(unsigned flags) { (void)flags; nv_named_barrier(0, count, "barrier"); }
+
+static void begin(void)
+{
+    kernel(kernel_arguments);
+    self->done = 1, progress++;
+    leave();
+    abort();
+}
+
+static void prepare(item *it, int id)
+{
+    void **sp = (void **)((char *)it->stack + STACK - 64);
+    *--sp = NULL; /* where `begin` would return to: a call leaves the stack at 8 beside a multiple of 16 */
+    *--sp = (void *)begin;
+    sp -= 6;
+    memset(sp, 0, 6 * sizeof *sp);
+    it->sp = sp, it->id = id, it->done = 0, it->waits = NULL, it->copies = it->groups = 0, it->at = "its beginning";
+}
+
+static void run_group(void)
+{
+    int left = count, idle = 0;
+    memset(warps, 0, sizeof warps), memset(warpgroups, 0, sizeof warpgroups), memset(barriers, 0, sizeof barriers);
+    if (__start_nv_local)
+        memset(__start_nv_local, 0xff, __stop_nv_local - __start_nv_local);
+    for (int i = 0; i < count; i++)
+        prepare(&items[i], i);
+    while (left) {
+        const uint64_t before = progress;
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            self = &items[i];
+            if (self->done)
+                continue;
+            left++;
+            if (self->waits && *self->waits == self->turn)
+                continue;
+            self->waits = NULL;
+            mx_switch(&scheduler_sp, self->sp);
+            if (failed)
+                return;
+        }
+        idle = progress == before ? idle + 1 : 0;
+        for (int i = 0; left && idle > 1000 && i < count; i++)
+            if (!items[i].done) {
+                snprintf(message, message_size, "group %zu,%zu,%zu: %d of %d work-items cannot go on; %d is at %s",
+                         group_id[0], group_id[1], group_id[2], left, count, i, items[i].at);
+                failed = 1;
+                return;
+            }
+    }
+}
+
+typedef struct { const char *name; void (*run)(void **); } entry;
+static const entry entries[];
+
+/* Returns 0, or 1 with a message. */
+__attribute__((visibility("default"))) int mx_emulate(
+    const char *name, const unsigned *groups, const unsigned *size, void **arguments,
+    int (*is_mapped)(uint64_t, size_t), char *said, size_t said_size)
+{
+    message = said, message_size = said_size, mapped = is_mapped, kernel_arguments = arguments, kernel = NULL;
+    for (const entry *e = entries; e->name; e++)
+        if (!strcmp(e->name, name))
+            kernel = e->run;
+    count = size[0];
+    if (!kernel || size[1] != 1 || size[2] != 1 || count > MOST_ITEMS) {
+        snprintf(message, message_size, "%s with %u,%u,%u work-items", name, size[0], size[1], size[2]);
+        return 1;
+    }
+    items = calloc(count, sizeof *items);
+    char *stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!items || stacks == MAP_FAILED) {
+        snprintf(message, message_size, "no memory");
+        return 1;
+    }
+    for (int i = 0; i < count; i++) {
+        items[i].stack = stacks + (size_t)i * STACK;
+        mprotect(items[i].stack, 4096, PROT_NONE);
+    }
+    for (int i = 0; i < 3; i++)
+        grid[i] = groups[i], block[i] = size[i];
+    failed = 0;
+    for (group_id[2] = 0; group_id[2] < grid[2]; group_id[2]++)
+        for (group_id[1] = 0; group_id[1] < grid[1]; group_id[1]++)
+            for (group_id[0] = 0; group_id[0] < grid[0] && !failed; group_id[0]++)
+                run_group();
+    munmap(stacks, (size_t)count * STACK);
+    free(items);
+    return failed;
+}

@@ -1,0 +1,131 @@
+"""NVIDIA's kernels on machines without a GPU, through handles and plans as users have them, and what runs them there.
+
+`nvidia_emulator.py` says how.  The tests of these kernels are the ones that run on a GPU: each file's are run once more
+in a process of its own in which CUDA's driver is a stub that computes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import nvidia_emulator
+import pytest
+
+from miopyx.runtime import programs
+
+HERE = Path(__file__).parent
+FILES = sorted(path.name for path in HERE.glob("test_nvidia_*.py")
+               if path.stem not in ("test_nvidia_emulated", "test_nvidia_programs"))
+CACHE = Path(os.environ["TESTS_FOLDER"]) / "emulated"
+
+
+@pytest.fixture(scope="module")
+def programs_folder():
+    if nvidia_emulator.why_not():
+        pytest.skip(nvidia_emulator.why_not())
+    CACHE.mkdir(exist_ok=True)
+    return CACHE
+
+
+@pytest.fixture
+def run_tests(programs_folder):
+    """Return a function that runs pytest with NVIDIA's kernels emulated, and what it printed."""
+
+    def run(*arguments, ends=0):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("PYTEST_", "TESTS_FOLDER"))}
+        environment["NVIDIA_EMULATOR_CACHE"] = str(programs_folder)
+        done = subprocess.run([sys.executable, "-P", "-m", "pytest", "-q", "--emulated", "-p", "no:cacheprovider",
+                               "--tb=short", *arguments], env=environment, cwd=HERE.parent, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == ends, done.stdout[-8000:] + done.stderr[-2000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_tests_of_a_file(run_tests, request, file):
+    """Large problems are left to GPUs: the emulator takes a millisecond for what a GPU does in one or two."""
+    long = ["--long"] if request.config.getoption("--long") else []
+    said = run_tests(str(HERE / file), "-k", "not many", *long)
+    assert re.search(r"\b[1-9]\d* passed", said), said
+
+
+# What the emulator sees.  Each kernel writes a number for each work-item of a group of 128.
+
+HEAD = """
+#define X_TYPE half
+#define SM_90A 1
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void f(__global float *y, __global const float *x)
+{
+    __local float all[256] __attribute__((aligned(1024)));
+    __local ulong barriers[2];
+    const int item = get_local_id(0);
+    const uint at = mx_shared(all), barrier_at = mx_shared(barriers);
+    uint word = item;
+    %s
+}
+"""
+KERNELS = {  # what a kernel does, and what is said of it; an empty text: it is right
+    "all[item] = x[item]; barrier(CLK_LOCAL_MEM_FENCE); y[item] = all[127 - item];": "",
+    "MX_COPY4(at + 4 * item, x + item, true); MX_COMMIT(); MX_WAIT(0); barrier(CLK_LOCAL_MEM_FENCE);"
+    "y[item] = all[127 - item];": "",
+    "MX_COPY4(at + 4 * item, x + item, true); MX_COMMIT(); barrier(CLK_LOCAL_MEM_FENCE);"
+    "y[item] = all[127 - item];": "differs",  # copies are as late as they may be
+    "all[item] = x[item]; y[item] = all[127 - item];": "differs",
+    "if (item < 64) barrier(CLK_LOCAL_MEM_FENCE); y[item] = x[127 - item];": "64 of 128 work-items cannot go on",
+    "MX_COPY4(at + 4096 + 4 * item, x + item, true); MX_COMMIT(); MX_WAIT(0); y[item] = x[127 - item];":
+        "4 bytes at 4096 of",
+    "MX_COPY4(at + 4 * item, x + item + 64, true); MX_COMMIT(); MX_WAIT(0); y[item] = x[127 - item];":
+        "which no buffer has",
+    "MX_COPY16(at + 4 * item, x + 4 * (item / 4), true); MX_COMMIT(); MX_WAIT(0); y[item] = x[127 - item];":
+        "16 bytes of local memory at",
+    "if (item == 0) mx_barrier_begin(barrier_at, 128); barrier(CLK_LOCAL_MEM_FENCE); mx_barrier_arrive(barrier_at);"
+    "mx_barrier_wait(barrier_at, 0); y[item] = x[127 - item];": "",
+    "if (item == 0) mx_barrier_begin(barrier_at, 129); barrier(CLK_LOCAL_MEM_FENCE); mx_barrier_arrive(barrier_at);"
+    "mx_barrier_wait(barrier_at, 0); y[item] = x[127 - item];": "is at mbarrier.try_wait",
+    "mx_barrier_arrive(barrier_at); y[item] = x[127 - item];": "a barrier that was not begun",
+    "if (item & 1) asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(word) : \"r\"(word),"
+    "\"r\"(1)); else asm volatile(\"bar.warp.sync 0xffffffff;\" ::: \"memory\"); y[item] = x[127 - item];":
+        "while others of its warp are at",
+    "asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(word) : \"r\"(word), \"r\"(31));"
+    "y[item] = x[96 - item / 32 * 32 + word % 32];": "",
+}
+
+def expanded(text):
+    """Return a program with the files that it includes."""
+    return "\n".join(programs.source(line.split('"')[1]) if line.startswith('#include "') else line
+                     for line in text.splitlines())
+
+
+@pytest.mark.parametrize("text", KERNELS)
+def test_what_is_wrong_is_seen(programs_folder, monkeypatch, text):
+    """By the library alone, called as the stub calls it."""
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    path = nvidia_emulator.library(expanded(HEAD % text).encode(), [])
+    x, y = np.arange(128, dtype=np.float32), np.full(128, -1, np.float32)
+    ranges = [(a.ctypes.data, a.nbytes) for a in (x, y)]
+    mapped = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(
+        lambda at, size: any(begin <= at and at + size <= begin + length for begin, length in ranges))
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (y, x)]
+    arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(p) for p in pointers])
+    said = ctypes.create_string_buffer(512)
+    sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
+    wrong = ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said))
+    found = said.value.decode() if wrong else "" if (y == x[::-1]).all() else "differs"
+    assert (KERNELS[text] in found) if KERNELS[text] else not found, found
+
+
+def test_an_instruction_that_is_not_known_is_named():
+    with pytest.raises(nvidia_emulator.Unknown, match=r"sin\.approx\.f32"):
+        nvidia_emulator.instruction("sin.approx.f32 $0, $1")

@@ -112,8 +112,9 @@ def _mma(m: re.Match, o: list[str]) -> str:
 
 def _copy(m: re.Match, o: list[str]) -> str:
     """The last operand is how many bytes are read, or a predicate that says to read none."""
-    read = o[2] if len(o) < 4 else f"{o[3]} ? 0 : {o[2]}" if not o[3].startswith("$") else _u32(o[3])
-    return f"nv_copy({_u32(o[0])}, {_u64(o[1])}, {_u32(o[2])}, {read});"
+    size = _u32(o[2])
+    read = size if len(o) < 4 else _u32(o[3]) if o[3].startswith("$") else f"{o[3]} ? 0 : {size}"
+    return f"nv_copy({_u32(o[0])}, {_u64(o[1])}, {size}, {read});"
 
 
 def _atomic(o: list[str], then: str) -> str:

@@ -51,7 +51,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
-    __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits each */
+    __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits
+                                  * each: h is such that neither a tap nor no column (mx_column_in_x) leads into x. */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int columns = g.taps_h * g.taps_w * g.reduced;
     MX_SPLIT_K_TILE(g.filters, columns, g.groups);
@@ -80,7 +81,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const bool inside = pixel < g.pixels;                                                                      \
             places[(number)&1][item] =                                                                                 \
                 (int4)(inside ? n * g.y_n + p * g.y_h + q * g.y_w : -1, n * g.x_n + h * g.x_h + w * g.x_w,             \
-                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0xc0000000, 0);                             \
+                       inside ? (int)((uint)h << 16 | (w & 0xffff)) : (int)0x80000000, 0);                             \
             pixel += DEPTH;                                                                                            \
         }                                                                                                              \
     } while (0)

@@ -49,19 +49,21 @@ def compile_by_clang(emulated: bool = False) -> None:
 
     from miopyx.runtime import programs
 
-    _own[:] = programs._compiler, programs._opencl.program_from_source
+    compiler, from_source = _own[:] = programs._compiler, programs._opencl.program_from_source
 
-    def built(context: int, device: int, text: bytes, options: bytes) -> Built:
-        defines = [f"-D{define}" for define in options.decode().replace("-D ", "").split()]
-        done = subprocess.run([nvidia_programs.clang(), *defines, *nvidia_programs.FLAGS], input=text,
+    def built(context: int, device: int, text: bytes, options: bytes) -> object:
+        if context:
+            return from_source(context, device, text, options)
+        flags = options.decode().replace("-D ", "-D").split()
+        done = subprocess.run([nvidia_programs.clang(), *flags, *nvidia_programs.FLAGS], input=text,
                               capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
         ptx = done.stdout.decode()
         if emulated:
-            ptx += f"\n{nvidia_emulator.MARK}{nvidia_emulator.library(text, defines)}\n"
+            ptx += f"\n{nvidia_emulator.MARK}{nvidia_emulator.library(text, flags)}\n"
         return Built(ptx)
 
-    programs._compiler = lambda device: (0, 0)
+    programs._compiler = lambda device: (0, 0) if device.info.cuda >= 0 else compiler(device)
     programs._opencl.program_from_source = built
 
 

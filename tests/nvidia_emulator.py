@@ -357,15 +357,15 @@ def _archive() -> Path:
     return path
 
 
-def library(text: bytes, defines: list[str]) -> Path:
+def library(text: bytes, options: list[str]) -> Path:
     """Return the library of a program, which is compiled the first time."""
-    key = hashlib.blake2b(repr((text, defines, RUNTIME.read_bytes(), Path(__file__).read_bytes())).encode(),
+    key = hashlib.blake2b(repr((text, options, RUNTIME.read_bytes(), Path(__file__).read_bytes())).encode(),
                           digest_size=16).hexdigest()
     path = _folder() / f"{key}.so"
     if path.exists():
         return path
     flags = nvidia_programs.FLAGS[:nvidia_programs.FLAGS.index("-S")]
-    ir, c = lower(_run(*defines, *flags, "-w", "-S", "-emit-llvm", "-o", "-", "-",
+    ir, c = lower(_run(*options, *flags, "-w", "-S", "-emit-llvm", "-o", "-", "-",
                        data=PRELUDE.encode() + text).decode())
     with tempfile.TemporaryDirectory(dir=_folder()) as name:
         work = Path(name)

@@ -221,6 +221,33 @@ def _function(name: str, text: str) -> str:
 _ASM = re.compile(r'asm (?:sideeffect )?"((?:[^"\\]|\\.)*)", "([^"]*)"\(')
 _KERNEL = re.compile(r"^define [^@\n]*spir_kernel void @(\w+)\((.*?)\) [^()\n]*\{$", re.M)
 
+# Of global and of local memory, by an address that is not written in the program.
+_ACCESS = re.compile(r"^  (?:%\S+ = )?(load|store) (?:volatile )?([^%@]+?)(?: %\S+| [\w.+-]+)?, "
+                     r"ptr addrspace\(([13])\) (%\S+), align (\d+)", re.M)
+_VECTOR_ACCESS = re.compile(r"^  (?:%\S+ = )?(?:tail )?call [^@\n]*@_Z\d+v(?:load|store)(?:a?_half)?(\d*)(?:_rte)?"
+                            r"[^(\n]*?(Dh|[hctsjimlfd])\((?:[^,\n]*noundef %\S+, )?(i64 noundef \S+), "
+                            r"ptr addrspace\(1\) noundef (%\S+)\)", re.M)
+_BYTES = {"i1": 1, "i8": 1, "i128": 16, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8,
+          "h": 1, "c": 1, "t": 2, "s": 2, "Dh": 2, "j": 4, "i": 4, "f": 4, "l": 8, "m": 8, "d": 8}
+
+
+def _checked(m: re.Match) -> str:
+    """Put a look at the address before a load or a store."""
+    vector = re.fullmatch(r"<(\d+) x (\w+)>", m[2].strip())
+    count, kind = (int(vector[1]), vector[2]) if vector else (1, m[2].strip())
+    if kind not in _BYTES:
+        raise Unknown(m[0])
+    return (f"  call void @nv_access_{m[3]}(ptr addrspace({m[3]}) {m[4]}, i64 0, i64 {count * _BYTES[kind]}, "
+            f"i64 {m[5]})\n{m[0]}")
+
+
+def _checked_vector(m: re.Match) -> str:
+    """Likewise before OpenCL C's vloadN and vstoreN, which count in their vectors."""
+    size = _BYTES[m[2]]
+    return (f"  call void @nv_access_1(ptr addrspace(1) {m[4].rstrip(',')}, {m[3].rstrip(',')}, "
+            f"i64 {int(m[1] or 1) * size}, i64 {size})\n{m[0]}")
+
+
 def _closing(text: str, start: int) -> int:
     """Return where the bracket that opens before `start` is closed."""
     depth = 1
@@ -253,6 +280,8 @@ def lower(text: str) -> tuple[str, str]:
     ir = re.sub(r'"target-(features|cpu)"="[^"]*"', "", ir)
     ir = ir.replace(" spir_kernel ", " ").replace(" spir_func ", " ")
     ir = re.sub(r"(addrspace\(3\) global .*?) undef,", r'\1 zeroinitializer, section "nv_local",', ir)
+    ir = _VECTOR_ACCESS.sub(_checked_vector, _ACCESS.sub(_checked, ir))
+    wrappers += [f"declare void @nv_access_{space}(ptr addrspace({space}), i64, i64, i64)" for space in (1, 3)]
     c = [f'#include "{RUNTIME}"', *functions, *(f"extern void run_{name}(void **);" for name in kernels),
          "static const entry entries[] = {" + "".join(f'{{"{name}", run_{name}}}, ' for name in kernels) + "{0, 0}};"]
     return "\n".join([_target(), ir, *wrappers, *kernels.values()]), "\n".join(c) + "\n"

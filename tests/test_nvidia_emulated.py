@@ -97,6 +97,11 @@ KERNELS = {  # what a kernel does, and what is said of it; an empty text: it is 
         "which no buffer has",
     "MX_COPY16(at + 4 * item, x + 4 * (item / 4), true); MX_COMMIT(); MX_WAIT(0); y[item] = x[127 - item];":
         "16 bytes of local memory at",
+    "y[item + 64] = x[127 - item];": "which no buffer has",
+    "y[item] = x[127 - item] + x[item - 1000] * 0;": "which no buffer has",
+    "y[item] = vload_half(2 * item + 1, (__global const half *)x + 200);": "which no buffer has",
+    "*(__global float *)((__global char *)y + 2) = x[item];": "no multiple of 4",
+    "all[item + 200] = x[item]; y[item] = x[127 - item];": "bytes at 1040 of local memory",
     "if (item == 0) mx_barrier_begin(barrier_at, 128); barrier(CLK_LOCAL_MEM_FENCE); mx_barrier_arrive(barrier_at);"
     "mx_barrier_wait(barrier_at, 0); y[item] = x[127 - item];": "",
     "if (item == 0) mx_barrier_begin(barrier_at, 129); barrier(CLK_LOCAL_MEM_FENCE); mx_barrier_arrive(barrier_at);"

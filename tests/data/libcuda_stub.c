@@ -287,9 +287,13 @@ API int cuFuncGetAttribute(int *value, int attribute, thing *function) {
     return *value = 768, 0;
 }
 static int mapped(uint64_t address, size_t bytes) {
-    static range *last;
-    if (!last || address < last->start || address + bytes > last->start + last->size) last = find(address);
-    return last && address + bytes <= last->start + last->size;
+    static range *last[4];
+    static unsigned next;
+    for (int i = 0; i < 4; i++)
+        if (last[i] && address >= last[i]->start && address + bytes <= last[i]->start + last[i]->size) return 1;
+    range *r = find(address);
+    last[next++ % 4] = r;
+    return r && address + bytes <= r->start + r->size;
 }
 static int emulate(thing *f, const unsigned *groups, const unsigned *size, void **arguments) {
     int (*run)(const char *, const unsigned *, const unsigned *, void **, int (*)(uint64_t, size_t), char *, size_t);

@@ -6,8 +6,9 @@
 
    What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction),
    and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
-   waited for.  Local memory is NaN before each group.  A warp that does not come together, addresses outside local
-   memory or outside what `mapped` knows, and groups in which nobody can go on end the launch with a message. */
+   waited for.  Local memory is NaN before each group.  Each access is looked at: outside local memory, outside what
+   `mapped` knows, or at no multiple, it ends the launch with a message, as does a warp that does not come together, or a
+   group in which nobody can go on. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -440,6 +441,24 @@ static void nv_load(cell *to, uint64_t from, int words, int bytes, const char *w
         to[i] = 0;
         memcpy(&to[i], at + i * bytes, bytes);
     }
+}
+
+/* Loads and stores of OpenCL C: of a vector's `bytes`, the index-th from an address on. */
+void nv_access_1(char *from, size_t index, size_t bytes, size_t align)
+{
+    const uint64_t at = (uint64_t)from + index * bytes;
+    if (at % align)
+        fail("%zu bytes at an address that is no multiple of %zu", bytes, align);
+    if (mapped && !mapped(at, bytes))
+        fail("%zu bytes at %#llx, which no buffer has", bytes, (unsigned long long)at);
+}
+void nv_access_3(char *from, size_t index, size_t bytes, size_t align)
+{
+    const char *at = from + index * bytes;
+    if (at < __start_nv_local || at + bytes > __stop_nv_local)
+        fail("%zu bytes at %td of local memory", bytes, at - __start_nv_local);
+    if ((uintptr_t)at % align)
+        fail("%zu bytes of local memory at an address that is no multiple of %zu", bytes, align);
 }
 
 /* OpenCL C's functions of work-items */

@@ -276,6 +276,7 @@ def lower(text: str) -> tuple[str, str]:
         last = m.end()
     ir = "".join([*pieces, text[last:]])
     kernels = {m[1]: _entry(m[1], _split(m[2])) for m in _KERNEL.finditer(ir)}
+    assert kernels, "no kernel: another version's representation"
     ir = re.sub(r"^target (datalayout|triple).*$", "", ir, flags=re.M)
     ir = re.sub(r'"target-(features|cpu)"="[^"]*"', "", ir)
     ir = ir.replace(" spir_kernel ", " ").replace(" spir_func ", " ")
@@ -351,13 +352,20 @@ def builtins() -> tuple[str, str] | None:
     return None
 
 
+@cache
 def why_not() -> str:
     """Return what is missing here, or an empty text."""
     if os.uname().machine != "x86_64":
         return "needs x86-64"
     if nvidia_programs.clang() is None:
         return "needs a clang that builds for NVIDIA's GPUs"
-    return "" if builtins() else "needs PoCL's library of OpenCL C's functions"
+    if builtins() is None:
+        return "needs PoCL's library of OpenCL C's functions"
+    try:
+        library(b"__kernel void f(__global float *y) { y[get_local_id(0)] = fmax(y[0], 1.0f); }", [])
+    except AssertionError as e:
+        return f"clang does not know, or PoCL was made by a later one: {e}"
+    return ""
 
 
 @cache

@@ -27,7 +27,7 @@ typedef struct {
     const uint64_t *waits; /* suspended while this is `turn` */
     uint64_t turn;
     const char *at;
-    int id, done, copies, first, groups;
+    int id, done, copies, groups;
     copy queue[COPIES];
 } item;
 
@@ -44,16 +44,18 @@ static int (*mapped)(uint64_t address, size_t bytes);
 static void (*kernel)(void **arguments);
 static void **kernel_arguments;
 
-extern char __start_nv_local[] __attribute__((weak, visibility("hidden"))), __stop_nv_local[] __attribute__((weak, visibility("hidden")));
+/* A program's local memory, of all its kernels; none where it has none. */
+#define WEAK __attribute__((weak, visibility("hidden")))
+extern char __start_nv_local[] WEAK, __stop_nv_local[] WEAK;
 
 /* Saves what a call keeps, and goes on with another stack. */
-void mx_switch(void **from, void *to);
-__asm__(".text\n.type mx_switch,@function\nmx_switch:\n"
+void nv_switch(void **from, void *to);
+__asm__(".text\n.type nv_switch,@function\nnv_switch:\n"
         "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
         "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
-        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n.size mx_switch,.-mx_switch\n");
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n.size nv_switch,.-nv_switch\n");
 
-static void leave(void) { mx_switch(&self->sp, scheduler_sp); }
+static void leave(void) { nv_switch(&self->sp, scheduler_sp); }
 
 /* Ends the launch: no fiber is gone on with. */
 __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
@@ -220,7 +222,13 @@ static void nv_warp_barrier(void)
 
 /* Numbers */
 static float half_of(uint16_t bits) { _Float16 h; memcpy(&h, &bits, 2); return h; }
-static uint16_t half_from(float value) { _Float16 h = (_Float16)value; uint16_t bits; memcpy(&bits, &h, 2); return bits; }
+static uint16_t half_from(float value)
+{
+    const _Float16 h = (_Float16)value;
+    uint16_t bits;
+    memcpy(&bits, &h, 2);
+    return bits;
+}
 static float float_of(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
 static uint32_t bits_of(float f) { uint32_t bits; memcpy(&bits, &f, 4); return bits; }
 static float bfloat_of(uint16_t bits) { return float_of((uint32_t)bits << 16); }
@@ -306,8 +314,10 @@ static void nv_movmatrix(cell *b, int to, int from)
         matrix[lane / 4][lane % 4 * 2] = U32(m->operands[lane][from]) & 0xffff;
         matrix[lane / 4][lane % 4 * 2 + 1] = U32(m->operands[lane][from]) >> 16;
     }
-    for (int lane = 0; lane < 32; lane++)
-        U32(m->operands[lane][to]) = matrix[lane % 4 * 2][lane / 4] | (uint32_t)matrix[lane % 4 * 2 + 1][lane / 4] << 16;
+    for (int lane = 0; lane < 32; lane++) {
+        const int row = lane % 4 * 2, column = lane / 4;
+        U32(m->operands[lane][to]) = matrix[row][column] | (uint32_t)matrix[row + 1][column] << 16;
+    }
     go_on(m);
 }
 static void nv_shuffle(cell *b, int to, int from, int with, int butterfly)
@@ -367,7 +377,8 @@ static void nv_mma(cell *b, int d, int a, int from_b, int c, int zero, int type)
         for (int i = 0; i < 4; i++) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
             cell *at = &m->operands[lane][d + i];
-            double sum = zero ? 0 : type == INT8 ? *(int32_t *)&m->operands[lane][c + i] : F32(m->operands[lane][c + i]);
+            cell *before = &m->operands[lane][c + i];
+            double sum = zero ? 0 : type == INT8 ? *(int32_t *)before : F32(*before);
             for (int j = 0; j < depth; j++)
                 sum += left[row][j] * right[column][j];
             if (type == INT8)
@@ -382,7 +393,8 @@ static void nv_mma(cell *b, int d, int a, int from_b, int c, int zero, int type)
    without one 8 rows of r have 16 bytes each, `leading` bytes further the next k, `stride` bytes the next r. */
 static char *wgmma_element(uint64_t matrix, int transposed, int r, int k, int size)
 {
-    const uint32_t start = (matrix & 0x3fff) << 4, leading = (matrix >> 16 & 0x3fff) << 4, stride = (matrix >> 32 & 0x3fff) << 4;
+    const uint32_t start = (matrix & 0x3fff) << 4, leading = (matrix >> 16 & 0x3fff) << 4;
+    const uint32_t stride = (matrix >> 32 & 0x3fff) << 4;
     const uint32_t in_row = 128 / size, in_chunk = 16 / size, begin = (uint32_t)(uintptr_t)__start_nv_local;
     uint32_t at;
     if ((matrix >> 62 != 1 && matrix >> 62 != 0) || (matrix >> 49 & 7) || (transposed && !(matrix >> 62)))
@@ -507,7 +519,7 @@ static void run_group(void)
             if (self->waits && *self->waits == self->turn)
                 continue;
             self->waits = NULL;
-            mx_switch(&scheduler_sp, self->sp);
+            nv_switch(&scheduler_sp, self->sp);
             if (failed)
                 return;
         }
@@ -540,7 +552,8 @@ __attribute__((visibility("default"))) int mx_emulate(
         return 1;
     }
     items = calloc(count, sizeof *items);
-    char *stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!items || stacks == MAP_FAILED) {
         snprintf(message, message_size, "no memory");
         return 1;

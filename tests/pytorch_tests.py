@@ -7,7 +7,8 @@ by pytest in a process of its own.  Every problem that miopyx can compute is giv
 `--measured` leaves the choice to times, as users have it.  `--first` is a script that runs before either, for what
 another version's tests miss: tests/data/pytorch-2.6-first.py for those of 2.6.  `--jobs` needs pytest-xdist.
 
-Prints the counts of both sides, and each test that passes without and not with; the exit status is 1 if there are any.
+Prints the counts of both sides, and each test that passes without and not with, with the end of its traceback; the exit
+status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def pytest_sessionfinish() -> None:
         print(f"\n{len(ours)} of {len(layers.layers)} problems were miopyx's, {sum(layer.runs for layer in ours)} runs")
 
 
-def run(path: Path, side: str, options: argparse.Namespace) -> tuple[dict[str, str], str]:
-    """Return each test's outcome, and what pytest closed with."""
+def run(path: Path, side: str, options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str], str]:
+    """Return each test's outcome, the end of each failure's traceback, and what pytest closed with."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTORCH_TESTS_SIDE": side, "MIOPEN_USER_DB_PATH": folder,
                        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.resolve()), str(path.parent.resolve()),
@@ -76,18 +77,21 @@ def run(path: Path, side: str, options: argparse.Namespace) -> tuple[dict[str, s
         environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = options.device
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "pytorch_tests", "-p", "no:cacheprovider",
-                   "--junitxml", str(report), "--tb=line", "-rN", "-c", os.devnull, "--rootdir", str(path.parent),
+                   "--junitxml", str(report), "--tb=short", "-rN", "-c", os.devnull, "--rootdir", str(path.parent),
                    *(["-k", options.k] if options.k else []), *(["-n", str(options.jobs)] if options.jobs else []),
                    str(path.resolve())]
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         if not report.exists():
             sys.exit(f"{path.name}, {side}: pytest ended with {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}")
-        outcomes = {}
+        outcomes, why = {}, {}
         for case in ET.parse(report).iter("testcase"):
-            kinds = {child.tag for child in case}
-            outcomes[f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"] = (
-                "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed")
-        return outcomes, "".join(line for line in done.stdout.splitlines() if "problems were" in line)
+            kinds = {child.tag: child for child in case}
+            name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+            failure = kinds.get("failure", kinds.get("error"))
+            outcomes[name] = "failed" if failure is not None else "skipped" if "skipped" in kinds else "passed"
+            if failure is not None:
+                why[name] = "\n".join(f"    {line}" for line in (failure.text or "").strip().splitlines()[-12:])
+        return outcomes, why, "".join(line for line in done.stdout.splitlines() if "problems were" in line)
 
 
 def main() -> int:
@@ -103,13 +107,13 @@ def main() -> int:
     for path in options.files:
         sides = {}
         for side in ("plain", "measured" if options.measured else "ours"):
-            sides[side], closing = run(path, side, options)
+            sides[side], why, closing = run(path, side, options)
             counts = collections.Counter(sides[side].values())
             print(f"{path.name}, {side}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} "
                   f"skipped  {closing}", flush=True)
         plain, enabled = sides.values()
         for name in [name for name, outcome in plain.items() if outcome == "passed" and enabled.get(name) != "passed"]:
-            print(f"  {enabled.get(name, 'gone')}: {name}")
+            print(f"  {enabled.get(name, 'gone')}: {name}", *filter(None, [why.get(name)]), sep="\n")
             worse += 1
     return 1 if worse else 0
 

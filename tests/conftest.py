@@ -28,11 +28,9 @@ os.environ["MIOPEN_USER_DB_PATH"] = os.path.join(CACHE, "databases" + WORKER)
 # Handles that end would write their programs, which takes a third of the time.  PoCL keeps its own.
 os.environ["MIOPEN_DISABLE_CACHE"] = "1"
 
-import cuda_stub  # noqa: E402
 import hypothesis  # noqa: E402
 import hypothesis.configuration  # noqa: E402
 import numpy as np  # noqa: E402
-import nvidia_emulator  # noqa: E402
 import pytest  # noqa: E402
 from problems import resident, write_costs  # noqa: E402
 
@@ -87,11 +85,16 @@ def pytest_configure(config):
                  "quick: added here to the tests of every file that is not in SLOW_FILES, and to tests that say so"):
         config.addinivalue_line("markers", line)
     if config.getoption("--emulated"):
+        import cuda_stub
+        import nvidia_emulator
+
         folder = Path(CACHE) / ("emulator" + WORKER)
         folder.mkdir()
-        if nvidia_emulator.why_not():
-            pytest.exit(nvidia_emulator.why_not(), 5)
-        os.environ["MIOPYX_LIBCUDA"] = str(cuda_stub.build(folder))
+        library = cuda_stub.build(folder)
+        why = "needs a compiler of C" if library is None else nvidia_emulator.why_not()
+        if why:
+            pytest.exit(why, 5)
+        os.environ["MIOPYX_LIBCUDA"] = str(library)
         cuda_stub.compile_by_clang(emulated=True)
 
 

@@ -222,7 +222,7 @@ _ASM = re.compile(r'asm (?:sideeffect )?"((?:[^"\\]|\\.)*)", "([^"]*)"\(')
 _KERNEL = re.compile(r"^define [^@\n]*spir_kernel void @(\w+)\((.*?)\) [^()\n]*\{$", re.M)
 
 # Of global and of local memory, by an address that is not written in the program.
-_ACCESS = re.compile(r"^  (?:%\S+ = )?(load|store) (?:volatile )?([^%@]+?)(?: %\S+| [\w.+-]+)?, "
+_ACCESS = re.compile(r"^  (?:%\S+ = )?(?:load|store) (?:volatile )?([^%@]+?)(?: %\S+| [\w.+-]+)?, "
                      r"ptr addrspace\(([13])\) (%\S+), align (\d+)", re.M)
 _VECTOR_ACCESS = re.compile(r"^  (?:%\S+ = )?(?:tail )?call [^@\n]*@_Z\d+v(?:load|store)(?:a?_half)?(\d*)(?:_rte)?"
                             r"[^(\n]*?(Dh|[hctsjimlfd])\((?:[^,\n]*noundef %\S+, )?(i64 noundef \S+), "
@@ -233,18 +233,18 @@ _BYTES = {"i1": 1, "i8": 1, "i128": 16, "i16": 2, "half": 2, "i32": 4, "float": 
 
 def _checked(m: re.Match) -> str:
     """Put a look at the address before a load or a store."""
-    vector = re.fullmatch(r"<(\d+) x (\w+)>", m[2].strip())
-    count, kind = (int(vector[1]), vector[2]) if vector else (1, m[2].strip())
+    vector = re.fullmatch(r"<(\d+) x (\w+)>", m[1].strip())
+    count, kind = (int(vector[1]), vector[2]) if vector else (1, m[1].strip())
     if kind not in _BYTES:
         raise Unknown(m[0])
-    return (f"  call void @nv_access_{m[3]}(ptr addrspace({m[3]}) {m[4]}, i64 0, i64 {count * _BYTES[kind]}, "
-            f"i64 {m[5]})\n{m[0]}")
+    return (f"  call void @nv_access_{m[2]}(ptr addrspace({m[2]}) {m[3]}, i64 0, i64 {count * _BYTES[kind]}, "
+            f"i64 {m[4]})\n{m[0]}")
 
 
 def _checked_vector(m: re.Match) -> str:
     """Likewise before OpenCL C's vloadN and vstoreN, which count in their vectors."""
     size = _BYTES[m[2]]
-    return (f"  call void @nv_access_1(ptr addrspace(1) {m[4].rstrip(',')}, {m[3].rstrip(',')}, "
+    return (f"  call void @nv_access_1(ptr addrspace(1) {m[4]}, {m[3]}, "
             f"i64 {int(m[1] or 1) * size}, i64 {size})\n{m[0]}")
 
 

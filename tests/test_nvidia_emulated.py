@@ -20,9 +20,11 @@ import pytest
 from miopyx.runtime import programs
 
 HERE = Path(__file__).parent
+# Not of pack.cl and of what pairs store plainly: those call kernels by pyopencl.
 FILES = [f"test_nvidia_{name}.py" for name in ("depthwise", "few", "grouped", "pairs", "patches", "small", "wgmma")]
-OTHERS = [f"test_{name}.py" for name in ("batchnorm", "depthwise", "implicit_gpu", "int8", "lrn", "pooling",
-                                         "pooling_beyond", "softmax", "solvers", "winograd_gpu")]
+OTHERS = [f"test_{name}.py" for name in (
+    "arrays", "batchnorm", "depthwise", "functional", "implicit_gpu", "int8", "lrn", "pooling", "pooling_beyond",
+    "softmax", "solvers", "tensor_ops", "winograd_gpu")]
 CACHE = Path(os.environ["TESTS_FOLDER"]) / "emulated"
 
 
@@ -38,14 +40,14 @@ def programs_folder():
 def run_tests(programs_folder):
     """Return a function that runs pytest with NVIDIA's kernels emulated, and what it printed."""
 
-    def run(*arguments, ends=0):
+    def run(*arguments):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("PYTEST_", "TESTS_FOLDER"))}
         environment["NVIDIA_EMULATOR_CACHE"] = str(programs_folder)
         done = subprocess.run([sys.executable, "-P", "-m", "pytest", "-q", "--emulated", "-p", "no:cacheprovider",
                                "--tb=short", *arguments], env=environment, cwd=HERE.parent, capture_output=True,
                               text=True, check=False)
-        assert done.returncode == ends, done.stdout[-8000:] + done.stderr[-2000:]
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
         return done.stdout
 
     return run
@@ -53,7 +55,7 @@ def run_tests(programs_folder):
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_tests_of_a_file(run_tests, request, file):
-    """Large problems are left to GPUs: the emulator takes a millisecond for what a GPU does in one or two."""
+    """Problems of many pixels or filters, which take half a minute each, are left to GPUs."""
     long = ["--long"] if request.config.getoption("--long") else []
     said = run_tests(str(HERE / file), "-k", "not many", *long)
     assert re.search(r"\b[1-9]\d* passed", said), said
@@ -113,6 +115,7 @@ KERNELS = {  # what a kernel does, and what is said of it; an empty text: it is 
     "asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(word) : \"r\"(word), \"r\"(31));"
     "y[item] = x[96 - item / 32 * 32 + word % 32];": "",
 }
+
 
 def expanded(text):
     """Return a program with the files that it includes."""

@@ -173,10 +173,13 @@ cdef object _average_gradient(str name, tuple args, dy, x, list window, list str
                               bint inclusive, object divisor, int spatial):
     cdef Call c
     try:
-        if chosen(None) and x.dtype is dy.dtype and not lazy(dy) and _like_pytorchs(x, spatial):
-            # PyTorch's kernel would copy it, too: so both are measured, and called, with the copy.
-            dy = dy.contiguous(memory_format=_contiguous if x.is_contiguous() else _channels_last)
-            args = (args[0], dy, *args[2:])
+        if (chosen(None) and x.dtype is dy.dtype and x.dim() == dy.dim() and not lazy(dy)
+                and _like_pytorchs(x, spatial)):
+            form = _contiguous if x.is_contiguous() else _channels_last
+            if not dy.is_contiguous(memory_format=form):
+                # PyTorch's kernel would copy it, too: so both are measured, and called, with the copy.
+                dy = dy.contiguous(memory_format=form)
+                args = (args[0], dy, *args[2:])
             c = begin(BACKWARD, dy)
             c.take(dy, "dy")
             _number(c, _each(window, spatial), _each(stride, spatial), _each(padding, spatial), [1] * spatial,
@@ -272,11 +275,12 @@ cdef object _maximum_gradient(str name, tuple args, dy, x, list window, list str
     try:
         # What is not part of the problem, but PyTorch's to refuse.
         fits = (chosen(None) and x.dtype == dy.dtype and x.device == dy.device == indices.device
-                and not (lazy(dy) or lazy(indices)))
+                and x.dim() == dy.dim() == indices.dim() and not (lazy(dy) or lazy(indices)))
         form = _format(x, spatial) if fits else None
-        if form is not None:  # PyTorch's kernel would copy what lies otherwise, too
-            dy, indices = dy.contiguous(memory_format=form), indices.contiguous(memory_format=form)
-            args = (args[0], dy, *args[2:8], indices)
+        if form is not None:
+            if not (dy.is_contiguous(memory_format=form) and indices.is_contiguous(memory_format=form)):
+                dy, indices = dy.contiguous(memory_format=form), indices.contiguous(memory_format=form)
+                args = (args[0], dy, *args[2:8], indices)  # as for averages
             c = begin(BACKWARD, dy)
             c.take(dy, "dy")
             c.take(indices, "indices")

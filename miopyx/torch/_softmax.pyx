@@ -72,8 +72,8 @@ cdef object _run(str name, tuple args, int64_t axis, bint log, x, dy):
     try:
         # PyTorch has rules of its own for results of other strides.
         if x.is_contiguous() and chosen(None) and not (lazy(x) or lazy(dy)):
-            if dy is not None:  # of which PyTorch's kernel would make a copy, too
-                dy = dy.contiguous()
+            if dy is not None and not dy.is_contiguous():
+                dy = dy.contiguous()  # as PyTorch's kernel would: both are measured, and called, with the copy
                 args = (args[0], dy, *args[2:])
             c = _call(FORWARD if dy is None else BACKWARD, axis, log, x, dy)
             layer = c.known()

@@ -242,9 +242,10 @@ API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int
     NEED(!strstr(image, "%envreg"), 218);
     thing *m = calloc(1, sizeof *m);
     m->kind = MODULE, m->device = now()->device, m->ptx = strdup(image), live[0]++;
-    char *mark = strstr(m->ptx, "//emulated by "), path[1024];
+    static const char MARK[] = "//emulated by ";
+    char *mark = strstr(m->ptx, MARK), path[1024];
     if (mark) {
-        sscanf(mark + 14, "%1023s", path);
+        sscanf(mark + sizeof MARK - 1, "%1023s", path);
         m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!m->library) fprintf(stderr, "%s\n", dlerror());
         NEED(m->library, 218);

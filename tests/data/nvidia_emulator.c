@@ -186,12 +186,9 @@ static uint32_t nv_mbarrier_try(uint32_t at, uint32_t parity)
 }
 static void nv_copy_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t barrier_at)
 {
-    if (bytes % 16 || to % 16)
+    if (bytes % 16)
         fail("cp.async.bulk of %u bytes", bytes);
-    const uint32_t offset = to - (uint32_t)(uintptr_t)__start_nv_local;
-    if ((size_t)offset + bytes > (size_t)(__stop_nv_local - __start_nv_local))
-        fail("cp.async.bulk behind local memory");
-    memcpy(__start_nv_local + offset, global_at(from, bytes, "cp.async.bulk"), bytes);
+    memcpy(local_at(to, bytes), global_at(from, bytes, "cp.async.bulk"), bytes);
     mbarrier *b = mbarrier_at(barrier_at);
     b->bytes -= bytes;
     complete(b);
@@ -350,7 +347,7 @@ static void nv_redux_max(cell *b, int to, int from)
     go_on(m);
 }
 
-/* d[4] += a[4] b[2] of 16 x 8 numbers, 32 bytes deep: words of `words` numbers. */
+/* d[4] += a[4] b[2] of 16 x 8 numbers, 32 bytes deep: words of `each` numbers. */
 static void nv_mma(cell *b, int d, int a, int from_b, int c, int zero, int type)
 {
     static const char *const what[] = {"mma.f16", "mma.bf16", "mma.tf32", "mma.s8"};

@@ -51,8 +51,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __global float *restrict partial, long partial_offset, const mx_nv_conv g, const int slices)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
-    __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits
-                                  * each: h is such that neither a tap nor no column (mx_column_in_x) leads into x. */
+    __local int4 places[2][DEPTH]; /* of dy (-1: none), of x at the first tap, its h and w with 16 bits each;
+                                    * without a pixel h is so low that no column's tap reaches x (mx_column_in_x) */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int columns = g.taps_h * g.taps_w * g.reduced;
     MX_SPLIT_K_TILE(g.filters, columns, g.groups);

@@ -20,7 +20,7 @@ import pytest
 from miopyx.runtime import programs
 
 HERE = Path(__file__).parent
-# Not of pack.cl and of what pairs store plainly: those call kernels by pyopencl.
+# Not test_nvidia_pack and test_nvidia_pairs_plainly, which run on OpenCL's CPUs as they are.
 FILES = [f"test_nvidia_{name}.py" for name in ("depthwise", "few", "grouped", "pairs", "patches", "small", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "depthwise", "functional", "implicit_gpu", "int8", "lrn", "pooling", "pooling_beyond",

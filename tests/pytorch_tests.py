@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Write down how a test ended, at once: a run may be stopped."""
-    if "PYTEST_XDIST_WORKER" in os.environ or report.when != "call" and report.passed:
+    if "PYTEST_XDIST_WORKER" in os.environ or (report.when != "call" and report.passed):
         return
     why = str(report.longrepr).strip().splitlines()[-12:] if report.failed else []
     with Path(os.environ["PYTORCH_TESTS_REPORT"]).open("a") as lines:
@@ -79,11 +79,12 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Say how much of it was ours."""
+    """Write down how much of it was ours, in this process."""
     layers = sys.modules.get("miopyx.torch._layers")
     if layers is not None:
-        ours = [layer for layer in layers.layers if layer.ours]
-        print(f"\n{len(ours)} of {len(layers.layers)} problems were miopyx's, {sum(layer.runs for layer in ours)} runs")
+        ours = [layer.runs for layer in layers.layers if layer.ours]
+        with Path(os.environ["PYTORCH_TESTS_REPORT"]).open("a") as lines:
+            lines.write(json.dumps([len(layers.layers), len(ours), sum(ours)]) + "\n")
 
 
 Outcomes = dict[str, tuple[str, float, list[str]]]
@@ -117,11 +118,16 @@ def run(path: Path, side: str, options: argparse.Namespace, only: list[str] | No
                 said = "ended early"
         if not report.exists():
             sys.exit(f"{path.name}, {side}: pytest ended with {pytest.returncode}\n{said[-3000:]}")
-        outcomes = {}
+        outcomes, problems = {}, [[0, 0, 0]]
         for line in report.read_text().splitlines():
             name, *outcome = json.loads(line)
-            outcomes[name] = tuple(outcome)
-        return outcomes, "".join(line for line in said.splitlines() if "problems were" in line or "early" in line)
+            if isinstance(name, str):
+                outcomes[name] = tuple(outcome)
+            else:
+                problems.append([name, *outcome])
+        known, ours, runs = map(sum, zip(*problems, strict=True))
+        closing = f"{ours} of {known} problems were miopyx's, {runs} runs" if side != "plain" else ""
+        return outcomes, f"{closing}{'; ended early' if said == 'ended early' else ''}"
 
 
 def main() -> int:

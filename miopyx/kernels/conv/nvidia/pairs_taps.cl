@@ -4,10 +4,11 @@
  *   partial[split][group][filter][(i, j, c)] = sum over the split's positions of dy[position][filter]
  *                                              * x[position + i * tap_h * pitch + j * tap_w][c]
  *
- *              64 channels a tap            A work-group computes one tile of 128 filters x three taps of 64 channels
- *   filters  +-------+-------+-------+      for `split_slices` K-slices of 64 positions of an image.
- *     BM     | j     | j + 1 | j + 2 |      Warpgroups 0, 1: consumers, 64 filters each; none without filters.
- *            +-------+-------+-------+      Warpgroup 2: one work-item copies in bulk.
+ *              64 channels a tap            A work-group computes one tile of 128 filters x three taps of 64 channels,
+ *   filters  +-------+-------+-------+      or with ROWS 2 of 64 filters x twice as many, for `split_slices` K-slices of
+ *     BM     | j     | j + 1 | j + 2 |      64 positions of an image.
+ *            +-------+-------+-------+      Warpgroups 0, 1: consumers, 64 filters or three taps each, where there are.
+ *                                           Warpgroup 2: one work-item copies in bulk.
  *
  * x and dy are packed by conv/nvidia/pairs_taps_pack.cl; X and Y, as they lie, are read only where a sum is not finite.
  * A matrix of three taps begins at the first one's row; the next tap's 64 channels are tap_w rows further on, which is
@@ -16,11 +17,14 @@
  * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.
  * Bound by: tensor cores, and nearly as much by the second-level cache: 50 KB a slice.
  */
-#ifndef STAGES
-#define STAGES 4
+#ifndef ROWS /* 1, or 2: of three taps, each of the filter's rows having one or more */
+#define ROWS 1
 #endif
-#ifndef TAPS_AT_ONCE /* 0: a product for each tap */
-#define TAPS_AT_ONCE 1
+#ifndef STAGES
+#define STAGES (ROWS == 2 ? 3 : 4)
+#endif
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
 #endif
 #define X_TYPE float
 #include "include/common.h"
@@ -30,16 +34,23 @@
 #include "conv/nvidia/pairs_exactly.h"
 #include "conv/nvidia/pairs_taps_args.h"
 
-#define BM 128
+#define BM (128 / ROWS)
 #define TAPS 3
 #define BN (TAPS * 64)
 #define DEPTH 64
 #define X_ROWS (DEPTH + 16) /* with the halo of two taps, from a multiple of 8 on */
 #define X_BYTES (X_ROWS * ROW_BYTES)
-#define STAGE_BYTES (4 * BLOCK_BYTES + 2 * X_BYTES)
+#define Y_BYTES (2 * BM / 64 * BLOCK_BYTES)
+#define STAGE_BYTES (Y_BYTES + 2 * ROWS * X_BYTES)
 #define CONSUMERS 2
 #define THREADS (128 * (CONSUMERS + 1))
 #define STEP_BYTES (16 * ROW_BYTES)
+
+#if AXES == 3
+#define MX_GIVEN &o.volume
+#else
+#define MX_GIVEN &g
+#endif
 
 /* Bytes to local memory, behind the caller's back; the barrier counts them. */
 static inline void mx_bulk_copy(uint to, __global const uint4 *from, int bytes, uint barrier_at)
@@ -49,16 +60,35 @@ static inline void mx_bulk_copy(uint to, __global const uint4 *from, int bytes, 
 }
 
 /* slice_sums (64 filters x BN) = or += 16 positions' products. */
-#if TAPS_AT_ONCE
 #define MULTIPLY(a, b, keep) MX_WGMMA_192(slice_sums, a, b, keep, "1, 1")
+
+/* How far from dy's position on is x of a row's first tap. */
+static inline int mx_first_tap(int taps_at, const mx_nv_pair_taps *o)
+{
+    const mx_nv_conv *g = &o->volume.conv;
+    const int row = taps_at / o->tap_groups, tap_w = (taps_at - row * o->tap_groups) * TAPS;
+#if AXES == 3
+    const int tap_d = row / MX_ROW(g->taps_h), tap_h = row - tap_d * MX_ROW(g->taps_h);
+    return tap_d * MX_DEEP(g->tap_h) * o->plane + tap_h * MX_ROW(g->tap_h) * o->pitch + tap_w * g->tap_w;
 #else
-#define MULTIPLY(a, b, keep)                                                                                           \
-    do {                                                                                                               \
-        MX_WGMMA_64((slice_sums), a, b, keep, "1, 1");                                                                 \
-        MX_WGMMA_64((slice_sums + 32), a, (b) + tap_units, keep, "1, 1");                                              \
-        MX_WGMMA_64((slice_sums + 64), a, (b) + 2 * tap_units, keep, "1, 1");                                          \
-    } while (0)
+    return row * g->tap_h * o->pitch + tap_w * g->tap_w;
 #endif
+}
+
+/* The pixels of dy before slice `slice` of all, whose positions end somewhere in a row. */
+static inline int mx_pixels_before(int slice, const mx_nv_pair_taps *o)
+{
+    const mx_nv_conv *g = &o->volume.conv;
+    const int n = slice / o->slices, position = (slice - n * o->slices) * DEPTH;
+#if AXES == 3
+    const int d = position / o->plane, rest = position - d * o->plane, rows = MX_ROW(g->p);
+    const int before = (n * MX_DEEP(g->p) + d) * rows;
+#else
+    const int rest = position, rows = g->p, before = n * rows;
+#endif
+    const int p = min(rest / o->pitch, rows);
+    return (before + p) * g->q + (p == rows ? 0 : min(rest - p * o->pitch, g->q));
+}
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs_taps(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
@@ -68,16 +98,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
-    const mx_nv_conv g = o.conv;
+    const mx_nv_conv g = o.volume.conv;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
-    const int across_all = g.taps_h * o.tap_groups * o.x_chunks;
-    MX_SPLIT_K_TILE(o.y_chunks * 64, across_all * BN, g.groups);
-    const int chunk = n0 / BN % o.x_chunks, taps_at = n0 / BN / o.x_chunks;
-    const int tap_h = taps_at / o.tap_groups, tap_w0 = (taps_at - tap_h * o.tap_groups) * TAPS;
-    const int tap_at = tap_h * g.tap_h * o.pitch + tap_w0 * g.tap_w; /* the first tap's x, from dy's position on */
-    const int images = g.pixels / (g.p * g.q);
+    const int tap_rows = MX_BOTH(g.taps_h) * o.tap_groups;
+    MX_SPLIT_K_TILE(o.y_chunks * 64, (tap_rows + ROWS - 1) / ROWS * o.x_chunks * BN, g.groups);
+    const int chunk = n0 / BN % o.x_chunks, taps_at = n0 / BN / o.x_chunks * ROWS; /* of all rows of three taps */
+    const int images = g.pixels / (MX_BOTH(g.p) * g.q);
     const int first = split * split_slices, own = min(split_slices, images * o.slices - first);
-    const int present = min(CONSUMERS, o.y_chunks - m0 / 64);
+    const int present = min(CONSUMERS, ROWS == 2 ? tap_rows - taps_at : o.y_chunks - m0 / 64);
+    const int y_blocks = ROWS == 2 ? 1 : present, x_blocks = ROWS == 2 ? present : 1;
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
     if (item == 0)
@@ -89,27 +118,40 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         if (item != 128 * CONSUMERS)
             return;
         __global const uint4 *x_from = mx_packed(x_packed + x_packed_offset)
-            + ((long)group * o.x_chunks + chunk) * (2 * o.x_positions * 8);
+            + ((long)group * o.x_chunks + chunk) * (2L * o.x_positions * 8);
         __global const uint4 *y_from = mx_packed(y_packed + y_packed_offset)
-            + ((long)group * o.y_chunks + m0 / 64) * (2 * o.y_positions * 8);
-        const long x_image = (long)g.groups * o.x_chunks * (2 * o.x_positions * 8);
-        const long y_image = (long)g.groups * o.y_chunks * (2 * o.y_positions * 8);
+            + ((long)group * o.y_chunks + m0 / 64) * (2L * o.y_positions * 8);
+        const long x_image = (long)g.groups * o.x_chunks * (2L * o.x_positions * 8);
+        const long y_image = (long)g.groups * o.y_chunks * (2L * o.y_positions * 8);
+        int tap_at[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            tap_at[r] = mx_first_tap(taps_at + r, &o);
         int n = first / o.slices, slice = first - n * o.slices, stage = 0, parity = 1;
         x_from += n * x_image;
         y_from += n * y_image;
         for (int i = 0; i < own; i++) {
-            const int y_rows = (slice == o.slices - 1 ? o.last_steps : 4) * 16, begin = slice * DEPTH + tap_at;
-            const int x_rows = (begin & 7) + y_rows + (TAPS - 1) * g.tap_w + 7 & ~7;
+            const int y_rows = (slice == o.slices - 1 ? o.last_steps : 4) * 16;
+            int begin[ROWS], x_rows[ROWS], rows = 2 * y_blocks * y_rows;
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                begin[r] = slice * DEPTH + tap_at[r];
+                x_rows[r] = (begin[r] & 7) + y_rows + (TAPS - 1) * g.tap_w + 7 & ~7;
+                rows += r < x_blocks ? 2 * x_rows[r] : 0;
+            }
             const uint to = shared + stage * STAGE_BYTES, bar = full + 8 * stage;
             mx_barrier_wait(empty + 8 * stage, parity);
             asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
-                         ::"r"(bar), "r"((2 * present * y_rows + 2 * x_rows) * ROW_BYTES) : "memory");
-            for (int b = 0; b < 2 * present; b++) /* hi and lo of each */
-                mx_bulk_copy(to + b * BLOCK_BYTES, y_from + (b * o.y_positions + slice * DEPTH) * 8,
+                         ::"r"(bar), "r"(rows * ROW_BYTES) : "memory");
+            for (int b = 0; b < 2 * y_blocks; b++) /* hi and lo of each */
+                mx_bulk_copy(to + b * BLOCK_BYTES, y_from + ((long)b * o.y_positions + slice * DEPTH) * 8,
                              y_rows * ROW_BYTES, bar);
-            for (int b = 0; b < 2; b++)
-                mx_bulk_copy(to + 4 * BLOCK_BYTES + b * X_BYTES, x_from + (b * o.x_positions + (begin & ~7)) * 8,
-                             x_rows * ROW_BYTES, bar);
+#pragma unroll
+            for (int b = 0; b < 2 * ROWS; b++)
+                if (b / 2 < x_blocks)
+                    mx_bulk_copy(to + Y_BYTES + b * X_BYTES,
+                                 x_from + ((long)(b % 2) * o.x_positions + (begin[b / 2] & ~7)) * 8,
+                                 x_rows[b / 2] * ROW_BYTES, bar);
             mx_barrier_arrive(bar);
             if (++slice == o.slices) {
                 slice = 0;
@@ -124,10 +166,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     MX_WG_MORE(240);
     if (role >= present)
         return;
-    const ulong a_hi = mx_wg_matrix(shared + 2 * role * BLOCK_BYTES, BLOCK_BYTES), a_lo = a_hi + (BLOCK_BYTES >> 4);
-    const ulong tap_units = g.tap_w * (ROW_BYTES >> 4);
-    const ulong b_matrix = mx_wg_matrix(shared + 4 * BLOCK_BYTES, g.tap_w * ROW_BYTES);
-    const int row = m0 + role * 64 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
+    const int y_block = ROWS == 2 ? 0 : role, x_block = ROWS == 2 ? role : 0, own_taps = taps_at + x_block;
+    const ulong a_hi = mx_wg_matrix(shared + 2 * y_block * BLOCK_BYTES, BLOCK_BYTES), a_lo = a_hi + (BLOCK_BYTES >> 4);
+    const ulong b_matrix = mx_wg_matrix(shared + Y_BYTES + 2 * x_block * X_BYTES, g.tap_w * ROW_BYTES);
+    const int row = m0 + y_block * 64 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
+    const int tap_at = mx_first_tap(own_taps, &o);
     float sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; j++)
@@ -187,16 +230,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         sums[j] *= above, sums[j + 1] *= above, sums[j + 2] *= below, sums[j + 3] *= below;
         sums[j] *= left, sums[j + 1] *= right, sums[j + 2] *= left, sums[j + 3] *= right;
     }
-    const int taps = min(TAPS, g.taps_w - tap_w0), tap0 = tap_h * g.taps_w + tap_w0;
+    const int tap_row = own_taps / o.tap_groups, tap_w0 = (own_taps - tap_row * o.tap_groups) * TAPS;
+    const int taps = min(TAPS, g.taps_w - tap_w0), tap0 = tap_row * g.taps_w + tap_w0;
     bool finite;
     MX_FINITE(finite, sums, BN / 2);
     if (!finite) {
         float copy[BN / 2];
-        /* The split's pixels: an image's slices end somewhere in its rows. */
-        const int n = first / o.slices, n_end = (first + own) / o.slices;
-        const int begin = (first - n * o.slices) * DEPTH, end = (first + own - n_end * o.slices) * DEPTH;
-        const int pixel = n * g.p * g.q + begin / o.pitch * g.q + min(begin % o.pitch, g.q);
-        const int pixel_end = n_end * g.p * g.q + end / o.pitch * g.q + min(end % o.pitch, g.q);
+        const int pixel = mx_pixels_before(first, &o), pixel_end = mx_pixels_before(first + own, &o);
 #pragma unroll
         for (int j = 0; j < BN / 2; j++)
             copy[j] = sums[j];
@@ -204,14 +244,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         for (int j = 0; j < BN / 2; j++) {
             const int k = row + (j & 2) * 4, column = j / 4 * 8 + pair + (j & 1), c = chunk * 64 + column % 64;
             if (k < g.filters && column / 64 < taps && c < g.channels && !(fabs(copy[j]) < INFINITY))
-                copy[j] = mx_exactly(X + x_offset + (long)group * g.x_g, Y + y_offset + (long)group * g.y_g, &g, k, c,
+                copy[j] = mx_exactly(X + x_offset + (long)group * g.x_g, Y + y_offset + (long)group * g.y_g, MX_GIVEN, k, c,
                                      tap0 + column / 64, pixel, pixel_end);
         }
 #pragma unroll
         for (int j = 0; j < BN / 2; j++)
             sums[j] = copy[j];
     }
-    const int reduced = o.x_chunks * 64, columns = g.taps_h * g.taps_w * reduced;
+    const int reduced = o.x_chunks * 64, columns = MX_BOTH(g.taps_h) * g.taps_w * reduced;
     partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
 #pragma unroll
     for (int j = 0; j < BN / 2; j += 2) {

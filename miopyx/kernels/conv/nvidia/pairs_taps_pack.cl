@@ -18,6 +18,9 @@
 #ifndef Y_LAST
 #define Y_LAST 0
 #endif
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
+#endif
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
@@ -30,16 +33,17 @@
 /* The work-item's 16 values of a block, 0 outside: positions lane and lane + 32 of channels warp + 8 i, or with `last`
  * channels lane and lane + 32 of positions warp + 8 i. */
 static inline void mx_load_block(float v[16], __global const float *from, const mx_nv_packed s, int n, int first,
-                                 int chunk, int pitch, mx_divisor by_pitch, bool last)
+                                 int chunk, const mx_nv_pack_taps *o, bool last)
 {
     const int warp = get_local_id(0) >> 5, lane = get_local_id(0) & 31;
-    const int h0 = s.first >> 16, w0 = (int)(short)s.first;
 #pragma unroll
     for (int i = 0; i < (last ? 8 : 2); i++) {
         const int position = first + (last ? warp + 8 * i : lane + 32 * i);
-        const int row = mx_quotient(position, by_pitch), h = row + h0, w = position - row * pitch + w0;
-        const bool inside = (uint)h < (uint)s.h && (uint)w < (uint)s.w;
-        __global const float *at = from + (inside ? n * s.n + h * s.row + w * s.column : 0);
+        const int row = mx_quotient(position, o->by_pitch), plane = AXES == 3 ? mx_quotient(row, o->by_plane) : 0;
+        const int d = plane + s.first_d, h = row - plane * o->plane_rows + s.first_h;
+        const int w = position - row * o->pitch + s.first_w;
+        const bool inside = (uint)d < (uint)s.d && (uint)h < (uint)s.h && (uint)w < (uint)s.w;
+        __global const float *at = from + (inside ? n * s.n + d * s.slab + h * s.row + w * s.column : 0);
 #pragma unroll
         for (int j = 0; j < (last ? 2 : 8); j++) {
             const int c = chunk * 64 + (last ? lane + 32 * j : warp + 8 * j);
@@ -55,7 +59,7 @@ static inline void mx_load_block(float v[16], __global const float *from, const 
     const int each = (blocks + (s).parts - 1) / (s).parts, end = min((part + 1) * each, blocks)
 
 static inline void mx_largest(__global const float *from, __global uint *to, const mx_nv_packed s, int number,
-                              int pitch, mx_divisor by_pitch, bool last, __local uint (*most)[64])
+                              const mx_nv_pack_taps *o, bool last, __local uint (*most)[64])
 {
     const int item = get_local_id(0), warp = item >> 5, lane = item & 31;
     MX_OWN(s);
@@ -64,7 +68,7 @@ static inline void mx_largest(__global const float *from, __global uint *to, con
     for (int block = part * each; block < end; block++) {
         const int n = mx_quotient(block, s.by_blocks);
         float v[16];
-        mx_load_block(v, from, s, n, (block - n * s.blocks) * 64, chunk, pitch, by_pitch, last);
+        mx_load_block(v, from, s, n, (block - n * s.blocks) * 64, chunk, o, last);
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             const int at = last ? i & 1 : i >> 1;
@@ -101,14 +105,15 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pairs_largest(
     const int number = get_group_id(0), of_x = g.x.groups * g.x.chunks * g.x.parts;
     largest += largest_offset;
     if (number < of_x)
-        mx_largest(X + x_offset, largest, g.x, number, g.pitch, g.by_pitch, X_LAST, most);
+        mx_largest(X + x_offset, largest, g.x, number, &g, X_LAST, most);
     else
-        mx_largest(Y + y_offset, largest + of_x * 64, g.y, number - of_x, g.pitch, g.by_pitch, Y_LAST, most);
+        mx_largest(Y + y_offset, largest + of_x * 64, g.y, number - of_x, &g, Y_LAST, most);
 }
 
 static inline void mx_pack(__global const float *from, __global const uint *largest, __global float *inverses,
-                           __global uint4 *to, const mx_nv_packed s, int number, int largest_parts, int pitch,
-                           mx_divisor by_pitch, bool last, uint bias, __local float *scales, __local float *block_of)
+                           __global uint4 *to, const mx_nv_packed s, int number, int largest_parts,
+                           const mx_nv_pack_taps *o, bool last, uint bias, __local float *scales,
+                           __local float *block_of)
 {
     const int item = get_local_id(0), warp = item >> 5, lane = item & 31;
     MX_OWN(s);
@@ -125,7 +130,7 @@ static inline void mx_pack(__global const float *from, __global const uint *larg
     for (int block = part * each; block < end; block++) {
         const int n = mx_quotient(block, s.by_blocks), first = (block - n * s.blocks) * 64;
         float v[16];
-        mx_load_block(v, from, s, n, first, chunk, pitch, by_pitch, last);
+        mx_load_block(v, from, s, n, first, chunk, o, last);
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (int i = 0; i < 16; i++) {
@@ -165,9 +170,8 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pairs_pack(
     inverses += inverses_offset;
     if (number < of_x)
         mx_pack(X + x_offset, largest, inverses, mx_packed(x_packed + x_packed_offset), g.x, number,
-                g.largest_parts[0], g.pitch, g.by_pitch, X_LAST, 28, scales, block);
+                g.largest_parts[0], &g, X_LAST, 28, scales, block);
     else
         mx_pack(Y + y_offset, largest + x_chunks * g.largest_parts[0] * 64, inverses + x_chunks * 64,
-                mx_packed(y_packed + y_packed_offset), g.y, number - of_x, g.largest_parts[1], g.pitch, g.by_pitch,
-                Y_LAST, 0, scales, block);
+                mx_packed(y_packed + y_packed_offset), g.y, number - of_x, g.largest_parts[1], &g, Y_LAST, 0, scales, block);
 }

@@ -158,7 +158,7 @@ cdef class NvPairTapsWrw(_NvSolver):
     """Backward weights in float32 by wgmma on packed pairs of halves: three neighbouring taps share pixels, split-K."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1195, "NvPairTapsWrw", MX_BACKWARD_WEIGHTS
+        self.id, self.name, self.direction = 1201, "NvPairTapsWrw", MX_BACKWARD_WEIGHTS
         self.dynamic = False  # its times are in no cost table yet: Find measures it
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

@@ -21,7 +21,8 @@ from miopyx.runtime import programs
 
 HERE = Path(__file__).parent
 # Not test_nvidia_pack and test_nvidia_pairs_plainly, which run on OpenCL's CPUs as they are.
-FILES = [f"test_nvidia_{name}.py" for name in ("depthwise", "few", "grouped", "pairs", "patches", "small", "wgmma")]
+FILES = [f"test_nvidia_{name}.py" for name in (
+    "depthwise", "few", "grouped", "large", "pairs", "patches", "small", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "depthwise", "functional", "implicit_gpu", "int8", "lrn", "pooling", "pooling_beyond",
     "softmax", "solvers", "tensor_ops", "winograd_gpu")]

@@ -67,5 +67,10 @@ cdef bint has_wgmma(Device dev)
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=*)
 
 
+cdef str TOO_LARGE           # why a solver refuses what it may take in runs of images
+cdef str NO_ROOM
+
+
 cdef class _NvSolver(ConvSolver):
+    cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept

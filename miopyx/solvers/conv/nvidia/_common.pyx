@@ -3,11 +3,16 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Step, struct_arg
+from miopyx._core cimport (
+    ARG_SCALAR, ARG_SLOT, SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg,
+)
+from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, INT_LIMIT, ConvSolver, span, spatial_size, stride_of, sum_terms, type_token,
+    IMPLICIT_GEMM, INT_LIMIT, MOST_TERMS, ConvOffer, ConvSolver, set_offer, span, spatial_size, stride_of, sum_terms,
+    type_token,
 )
 
 cdef enum:
@@ -17,10 +22,120 @@ cdef enum:
     SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 
+# Offsets have 32 bits.  Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum
+# ends behind them.
+cdef int64_t _most_elements = INT_LIMIT // 2
+cdef str TOO_LARGE = "a tensor is too large for 32-bit offsets"
+cdef str NO_ROOM = "workspace is beyond the limit"
+
+
+def limit_elements(int64_t most=INT_LIMIT // 2):
+    """Refuse larger tensors, or take them in runs of images; for tests, which have no such tensors."""
+    global _most_elements
+    _most_elements = most
+
+
+cdef mx_conv_problem _images_of(const mx_conv_problem* p, int64_t images) noexcept nogil:
+    cdef mx_conv_problem run = p[0]
+    run.x.len[0] = run.y.len[0] = images
+    return run
+
+
+cdef class _RunsOffer(ConvOffer):
+    """A problem that the solver takes in equal runs of images, one after the other; the last one may be shorter."""
+
+    cdef int64_t images                      # of a run
+
+    cdef Solution steps(self, tuple config):
+        cdef _NvSolver solver = <_NvSolver> self.solver
+        cdef const mx_conv_problem* p = self.p
+        cdef mx_conv_problem run
+        cdef Step step
+        cdef int64_t first
+        steps = []
+        for first in range(0, p.x.len[0], self.images):
+            run = _images_of(p, min(self.images, p.x.len[0] - first))
+            for step in solver.steps(self.device, &run, config).steps:
+                steps.append(self.at(step, first))
+        return Solution(steps, self.workspace)
+
+    cdef Step at(self, Step step, int64_t first):
+        """Return a step of the run that begins with image `first`; those of weights add to what is there."""
+        cdef const mx_conv_problem* p = self.p
+        cdef Arg arg
+        args = []
+        for arg in step.args:
+            if arg.kind == ARG_SLOT and arg.slot == SLOT_X:
+                arg = Arg.slot_of(SLOT_X, arg.width, arg.offset + first * p.x.stride[0] * type_size(<int> p.x.type))
+            elif arg.kind == ARG_SLOT and arg.slot == SLOT_Y:
+                arg = Arg.slot_of(SLOT_Y, arg.width, arg.offset + first * p.y.stride[0] * type_size(<int> p.y.type))
+            elif arg.kind == ARG_SCALAR and arg.slot == 1 and first > 0 and p.direction == MX_BACKWARD_WEIGHTS:
+                arg = Arg.real(1, arg.width == 8)
+            args.append(arg)
+        return Step(step.spec, args, [step.global_size[i] for i in range(step.dims)],
+                    None if step.choose_local else [step.local_size[i] for i in range(step.dims)])
+
+    cdef void cost_terms(self, double* terms) noexcept:
+        cdef mx_conv_problem run = _images_of(self.p, self.images)
+        cdef int i
+        (<_NvSolver> self.solver).cost_terms(self.device, &run, terms)
+        for i in range(MOST_TERMS):
+            terms[i] *= self.p.x.len[0] / <double> self.images
+
+
 cdef class _NvSolver(ConvSolver):
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
         self.dynamic = self.deterministic = self.assembly = True
+
+    cdef object consider(self, Device dev, ConvProblem problem):
+        cdef str why = self.refuse(dev, &problem.c)
+        cdef _RunsOffer offer
+        cdef mx_conv_problem run
+        cdef int64_t images
+        if why is None:
+            return ConvSolver.consider(self, dev, problem)
+        if not (why is TOO_LARGE or why is NO_ROOM):
+            return why
+        images = self.run_of_images(dev, &problem.c)
+        if images == 0:
+            return why
+        offer = _RunsOffer.__new__(_RunsOffer)
+        set_offer(offer, self, dev, problem)
+        offer.images = images
+        run = _images_of(&problem.c, images)
+        offer.index, offer.workspace = self.index(dev, &run), self.workspace_bytes(dev, &run)
+        if problem.c.x.len[0] % images:
+            run = _images_of(&problem.c, problem.c.x.len[0] % images)
+            offer.workspace = max(offer.workspace, self.workspace_bytes(dev, &run))
+        return offer
+
+    cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1:
+        """Return how many images of a problem that is too large the solver takes at once: equal runs, or 0: none."""
+        cdef int64_t images = p.x.len[0], rest
+        cdef mx_conv_problem run
+        cdef str why = TOO_LARGE
+        while why is not None:
+            if images <= 1 or not (why is TOO_LARGE or why is NO_ROOM):
+                return 0
+            images = (images + 1) // 2
+            run = _images_of(p, images)
+            why = self.refuse(dev, &run)
+        images = ceil_div(p.x.len[0], ceil_div(p.x.len[0], images))
+        rest = p.x.len[0] % images
+        run = _images_of(p, rest if rest else images)
+        return images if self.refuse(dev, &run) is None else 0
+
+    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
+        """Each run of images adds to weights that are there."""
+        cdef int64_t images
+        if p.direction != MX_BACKWARD_WEIGHTS or max(span(&p.x), span(&p.y)) < _most_elements // 4:
+            return 1
+        try:
+            images = self.run_of_images(dev, p)
+        except Exception:
+            return 1
+        return <int> ceil_div(p.x.len[0], images) if images else 1
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         """In 16 bits one accumulator takes all steps; float32 adds up sums of slices of at least STEP terms."""
@@ -258,8 +373,7 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=Fal
             return "an axis is too long"
     if p.direction != MX_BACKWARD_WEIGHTS and p.w.type != MX_INT8 and sum_terms(p) > LONGEST:
         return "a long sum"
-    # Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum ends behind them.
-    if (max(span(&p.x), span(&p.w), span(&p.y), copied) >= INT_LIMIT // 2
-            or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * spatial_size(&p.y) > INT_LIMIT // 4)):
-        return "a tensor is too large for 32-bit offsets"
+    if (max(span(&p.x), span(&p.w), span(&p.y), copied) >= _most_elements
+            or (p.direction == MX_BACKWARD_WEIGHTS and p.y.len[0] * spatial_size(&p.y) > _most_elements // 2)):
+        return TOO_LARGE
     return None

@@ -6,7 +6,7 @@ from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpe
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport DIRECT, is_channels_last, stride_of, type_token
-from ._common cimport LONGEST, _NvSolver, divisor, mx_divisor, refuse_sizes, sum_partial, tensor_cores
+from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, mx_divisor, refuse_sizes, sum_partial, tensor_cores
 
 cdef enum:
     OCTET = 8              # channels of a warp
@@ -123,7 +123,7 @@ cdef class NvDepthwiseWrw(_NvSolver):
         t = _tile(p)
         if _bytes(p, &t) > GROUP_BYTES:
             return "local memory"
-        return "workspace is beyond the limit" if self.workspace_bytes(dev, p) > dev.max_alloc else None
+        return NO_ROOM if self.workspace_bytes(dev, p) > dev.max_alloc else None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef tile_t t = _tile(p)

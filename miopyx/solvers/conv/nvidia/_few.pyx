@@ -13,7 +13,7 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport stride_of, type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, sum_partial, tensor_cores,
+    LONGEST, MMA_PEAK, NO_ROOM, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, sum_partial, tensor_cores,
 )
 
 cdef enum:
@@ -213,7 +213,7 @@ cdef class NvFewChannelsWrw(_NvFewChannels):
         k = _plan(p, max(1, dev.compute_units), WEIGHTS, &g)
         if k.steps > 16 or k.local > LOCAL_MEM - 1024:
             return "a large filter, stride or dilation"
-        return "workspace is beyond the limit" if self.workspace_bytes(dev, p) > dev.max_alloc else None
+        return NO_ROOM if self.workspace_bytes(dev, p) > dev.max_alloc else None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_nv_few g

@@ -13,8 +13,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport stride_of, type_token
 from ._common cimport (
-    LONGEST, MMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, sum_partial, taps_of,
-    taps_t, tensor_cores,
+    LONGEST, MMA_PEAK, NO_ROOM, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, sum_partial, taps_of, taps_t,
+    tensor_cores,
 )
 
 cdef enum:
@@ -270,7 +270,7 @@ cdef class NvGroupedWrw(_NvGrouped):
         cdef tile_t t
         if not self.plan(dev, p, self.default(dev, p), &g, &t):
             return "a large filter, stride or dilation"
-        return "workspace is beyond the limit" if self.workspace_bytes(dev, p) > dev.max_alloc else None
+        return NO_ROOM if self.workspace_bytes(dev, p) > dev.max_alloc else None
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef mx_nv_grouped g

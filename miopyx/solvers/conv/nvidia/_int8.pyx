@@ -14,8 +14,8 @@ from miopyx.solvers.conv._base cimport real_token, stride_of, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (
-    ALIGN, MMA_PEAK, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x, set_y,
-    tensor_cores,
+    ALIGN, MMA_PEAK, NO_ROOM, _NvSolver, divides, divisor, mx_nv_conv, refuse_sizes, set_packed_w, set_taps, set_x,
+    set_y, tensor_cores,
 )
 
 cdef enum:
@@ -87,7 +87,7 @@ cdef class NvInt8Fwd(_NvSolver):
         why = refuse_sizes(p, k.workspace)
         if why is not None:
             return why
-        return "workspace is beyond the limit" if k.workspace > dev.max_alloc else None
+        return NO_ROOM if k.workspace > dev.max_alloc else None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_conv_problem read = only_read(p)

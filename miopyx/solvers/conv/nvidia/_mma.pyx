@@ -15,8 +15,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport is_pointwise, stride_of, type_token
 from ._common cimport (
-    ALIGN, LONGEST, MMA_PEAK, _NvSolver, divides, divisor, folded, is_volume, mx_nv_conv, plane_rows, refuse_sizes,
-    set_packed_w, set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,
+    ALIGN, LONGEST, MMA_PEAK, NO_ROOM, _NvSolver, divides, divisor, folded, is_volume, mx_nv_conv, plane_rows,
+    refuse_sizes, set_packed_w, set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,
 )
 
 cdef enum:
@@ -399,7 +399,7 @@ cdef class _NvImplicitGemm(_NvSolver):
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > dev.max_alloc:
-            return "workspace is beyond the limit"
+            return NO_ROOM
         return None
 
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept:

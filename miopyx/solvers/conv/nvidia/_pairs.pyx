@@ -16,9 +16,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume, mx_divisor,
-    mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t,
-    tensor_cores, volume,
+    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume,
+    mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial,
+    taps_of, taps_t, tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -280,7 +280,7 @@ cdef class _NvPairs(_NvSolver):
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
-            return "workspace is beyond the limit"
+            return NO_ROOM
         return None
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:

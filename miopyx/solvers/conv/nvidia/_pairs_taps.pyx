@@ -12,7 +12,7 @@ from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpe
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
+    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
@@ -179,7 +179,7 @@ cdef class NvPairTapsWrw(_NvSolver):
         if f.dilation[2] > TAP_LIMIT:
             return "a large dilation"
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
-            return "workspace is beyond the limit"
+            return NO_ROOM
         return None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:

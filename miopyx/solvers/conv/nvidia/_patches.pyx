@@ -18,7 +18,7 @@ from miopyx.values._types cimport (
 from miopyx.solvers.conv._base cimport (
     INT_LIMIT, ConvSolver, is_channels_last, span, spatial_size, type_token,
 )
-from ._common cimport ALIGN, _NvSolver, divisor, has_wgmma, mx_divisor, tensor_cores
+from ._common cimport ALIGN, NO_ROOM, TOO_LARGE, _NvSolver, divisor, has_wgmma, mx_divisor, tensor_cores
 
 from ._pairs import NvPairsBwd, NvPairsFwd, NvPairsWrw
 from ._wgmma import NvWgmmaBwd, NvWgmmaFwd, NvWgmmaWrw
@@ -186,11 +186,11 @@ cdef class _NvPatches(_NvSolver):
         if not _follow(&p.w, False, patch) and not _follow(&p.w, True, patch):
             return "gaps in the filters"
         if span(&p.x) > INT_LIMIT:
-            return "a tensor is too large for 32-bit offsets"
+            return TOO_LARGE
         o = _pointwise(p)
         why = self.inner(p).refuse(dev, &o)
         if why is None and self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
-            why = "workspace is beyond the limit"
+            why = NO_ROOM
         return why
 
     cdef int64_t copied(self, Device dev, const mx_conv_problem* o):

@@ -15,7 +15,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of, type_token
-from ._common cimport LONGEST, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, tensor_cores
+from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, tensor_cores
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -519,7 +519,7 @@ cdef class _SmallOffer(ConvOffer):
             return "few products in a sum"  # each may be off by more than a float's rounding
         if k.cost > LARGEST * CLOCKS:
             return "a large problem"
-        return "workspace is beyond the limit" if k.workspace > self.device.max_alloc else None
+        return NO_ROOM if k.workspace > self.device.max_alloc else None
 
     cdef void cost_terms(self, double* terms) noexcept:
         cdef terms_t* t = <terms_t*> terms

@@ -7,8 +7,8 @@ from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpe
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
 from ._common cimport (
-    LONGEST, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv, refuse_sizes,
-    set_taps, set_x, set_y, sum_partial, tensor_cores,
+    LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
+    refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, stride_of, type_token
 
@@ -121,9 +121,9 @@ cdef class NvTapsWrw(_NvSolver):
             return "channels are not contiguous in eights"
         if (f.y.len[3] + (f.w.len[3] - 1) * f.dilation[1]) * (f.y.len[4] + (f.w.len[4] - 1) * f.dilation[2]) * (
                 f.y.len[0]) > INT_LIMIT // 4:
-            return "a tensor is too large for 32-bit offsets"
+            return TOO_LARGE
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
-            return "workspace is beyond the limit"
+            return NO_ROOM
         return None
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:

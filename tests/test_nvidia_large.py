@@ -1,0 +1,85 @@
+"""Tensors with more elements than the kernels' offsets can hold, which NVIDIA's solvers take in runs of images.
+
+The limit is lowered here: no element lies beyond 2^31, but all else is as for tensors that large.  Inputs, bounds and
+poison are solver_checks'.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from cases_reader import ConvCase, conv_case
+from solver_checks import Example, check, problem_of
+
+from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _common, _small
+
+SOLVERS = [solver for solver in registry.CONV
+           if isinstance(solver, _common._NvSolver) and not isinstance(solver, _small._NvSmall)]
+CASES = [  # with types and layouts
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float32", "packed"),
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float16", "channels last"),
+    (conv_case(7, 64, 64, (14, 16), (1, 1), (0, 0)), "bfloat16", "packed"),
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1), (2, 2)), "float16", "packed"),
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1), (2, 2)), "float32", "channels last"),
+    (conv_case(6, 64, 64, (5, 9, 8), (3, 3, 3), (1, 1, 1)), "float32", "packed"),
+    (conv_case(9, 3, 64, (31, 33), (7, 7), (3, 3), (2, 2)), "float32", "packed"),
+    (conv_case(9, 3, 64, (31, 33), (7, 7), (3, 3), (2, 2)), "float16", "packed"),
+    (conv_case(9, 64, 64, (12, 13), (3, 3), (1, 1), groups=16), "float16", "channels last"),
+    (conv_case(9, 32, 32, (15, 18), (5, 5), (2, 2), groups=32), "float16", "channels last"),
+    (conv_case(5, 16, 64, (32, 32), (4, 4), (0, 0), (4, 4)), "float32", "packed"),
+    (conv_case(7, 64, 64, (16, 15), (3, 3), (1, 1)), "int8", "channels last"),
+]
+
+
+def elements(case: ConvCase) -> list[int]:
+    return [math.prod(lens) for lens in case.all_lens]
+
+
+def takes(solver, device, number: int) -> bool:
+    case, dtype, layout = CASES[number]
+    return (dtype != "int8" or solver.direction == 0) and (
+        solver.why_not(device, problem_of(case, dtype, layout, solver.direction)) is None)
+
+
+@pytest.fixture
+def limit():
+    yield _common.limit_elements
+    _common.limit_elements()
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+def test_runs_of_images(handle, host, rng, limit, solver):
+    numbers = [number for number in range(len(CASES)) if takes(solver, handle.device, number)]
+    if not numbers and handle.device.info.runtime != "nvidia":
+        pytest.skip("needs an NVIDIA GPU")
+    done = 0
+    for number in numbers:
+        case, dtype, layout = CASES[number]
+        problem = problem_of(case, dtype, layout, solver.direction)
+        at_once = len(solver.solution(handle.device, problem).steps)
+        x, w, y = elements(case)
+        for part in (2, 3, 4):  # copies count, too, and those of weights are no smaller for fewer images
+            limit(max(w + 1, max(x, y) * part // 5))
+            if solver.why_not(handle.device, problem) is None:
+                assert len(solver.solution(handle.device, problem).steps) >= 2 * at_once, problem
+                check(handle, Example(case, dtype, layout, rng, host), solver.direction, solver, rng)
+                done += 1
+                break
+        limit()
+    assert done > 0
+
+
+def test_one_image_that_is_too_large(handle, limit):
+    refused = set()
+    for solver in SOLVERS:
+        case = conv_case(1, 64, 64, (16, 16), (3, 3), (1, 1))
+        problem = problem_of(case, "float32", "packed", solver.direction)
+        if solver.why_not(handle.device, problem) is None:
+            limit(elements(case)[0])
+            refused.add(solver.why_not(handle.device, problem))
+            limit()
+    if not refused:
+        pytest.skip("needs an NVIDIA GPU")
+    assert refused == {"a tensor is too large for 32-bit offsets"}

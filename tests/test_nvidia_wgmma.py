@@ -58,6 +58,10 @@ SHARED = {
     "narrow groups": conv_case(3, 96, 48, (9, 8), (3, 3), (1, 1), groups=3),
     "small images": conv_case(40, 64, 64, (4, 4), (3, 3), (1, 1)),
     "one row": conv_case(5, 64, 64, (1, 130), (1, 3), (0, 1)),
+    "3x3x3, shared": conv_case(2, 64, 64, (4, 7, 9), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, uneven": conv_case(1, 40, 264, (6, 5, 8), (3, 3, 3), (1, 0, 1)),
+    "3x1x3 with dilations": conv_case(2, 64, 136, (7, 6, 9), (3, 1, 3), (2, 0, 3), (1, 1, 1), (2, 1, 3)),
+    "2x3x5 with groups": conv_case(2, 128, 64, (5, 6, 7), (2, 3, 5), (1, 1, 2), groups=2),
     "flat filters in a volume": conv_case(2, 64, 64, (3, 9, 8), (1, 3, 3), (0, 1, 1)),
 }
 VOLUMES = {

@@ -28,9 +28,13 @@
 #ifndef STAGES
 #define STAGES (212 / (8 * BLOCKS + 9 * ROWS))
 #endif
+#ifndef AXES /* 2 or 3 */
+#define AXES 2
+#endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/volume.h"
 #include "conv/nvidia/hopper_taps_args.h"
 
 #define TAPS 3
@@ -45,6 +49,20 @@
 #define THREADS (128 * (CONSUMERS + 1))
 #define STEP_UNITS (16 * ROW_BYTES >> 4)
 
+#if AXES == 3
+#define PLANE_OF(row) mx_quotient(row, o.by_plane)
+#define IN_PLANE(row, plane) ((row) - (plane) * o.plane_rows)
+#define X_SLAB(d) ((d) * o.volume.x_d)
+#define Y_SLAB(d) ((d) * o.volume.y_d)
+#else
+#define PLANE_OF(row) 0
+#define IN_PLANE(row, plane) (row)
+#define X_SLAB(d) 0
+#define Y_SLAB(d) 0
+#define MX_DEEP(member) 1
+#define MX_ROW(member) (member)
+#endif
+
 /* slice's products of 16 positions are added. */
 #define MULTIPLY(k) MX_WGMMA_192(sums, a + at + (k) * STEP_UNITS, b + at + (k) * STEP_UNITS, "1", "1, 1")
 
@@ -54,13 +72,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
-    const mx_nv_conv g = o.conv;
+    const mx_nv_conv g = o.volume.conv;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
-    const int tap_rows = g.taps_h * o.tap_groups;
+    const int tap_rows = MX_BOTH(g.taps_h) * o.tap_groups;
     MX_SPLIT_K_TILE(o.y_chunks * 64, (tap_rows + ROWS - 1) / ROWS * o.x_chunks * BN, g.groups);
     const int chunk = n0 / BN % o.x_chunks, taps_at = n0 / BN / o.x_chunks * ROWS; /* of all rows of three taps */
-    const int tap_h = taps_at / o.tap_groups, tap_w0 = (taps_at - tap_h * o.tap_groups) * TAPS;
-    const int images = g.pixels / (g.p * g.q);
+    const int tap_row = taps_at / o.tap_groups, tap_w0 = (taps_at - tap_row * o.tap_groups) * TAPS;
+    const int images = g.pixels / (MX_BOTH(g.p) * g.q);
     const int first = split * split_slices, own = min(split_slices, images * o.slices - first);
     const int y_blocks = min(BLOCKS, o.y_chunks - m0 / 64), x_blocks = min(ROWS, tap_rows - taps_at);
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
@@ -78,7 +96,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const uint to = shared + row0 * ROW_BYTES + ((unit ^ (row0 & 7)) << 4);
         const int filters_left = g.filters - m0 - unit * 8;
         const bool in_channels = chunk * 64 + unit * 8 < g.channels;
-        const int h0 = g.first_h + tap_h * g.tap_h, w0 = g.first_w + tap_w0 * g.tap_w;
+        const int w0 = g.first_w + tap_w0 * g.tap_w;
+        int d0[ROWS], h0[ROWS]; /* of each row of taps */
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const int tap_d = (tap_row + r) / MX_ROW(g.taps_h), tap_h = tap_row + r - tap_d * MX_ROW(g.taps_h);
+            d0[r] = AXES == 3 ? MX_DEEP(g.first_h) + tap_d * MX_DEEP(g.tap_h) : 0;
+            h0[r] = MX_ROW(g.first_h) + tap_h * MX_ROW(g.tap_h);
+        }
         const int x_rows = DEPTH + (TAPS - 1) * g.tap_w;
         const bool wraps = o.tap_groups > 1; /* the first tap may be a row further on */
         const bool aligned = (((ulong)(X + x_offset) | (ulong)(Y + y_offset)) & 15) == 0;
@@ -92,25 +117,29 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* Five times 16 rows; what is behind the last row of x is not copied. */
 #define COPY_SLICE(COPY)                                                                                               \
     _Pragma("unroll") for (int l = 0; l < 5; l++) {                                                                    \
-        const int row = row0 + l * ROWS_AT_ONCE, position = slice * DEPTH + row;                                       \
-        const int p = mx_quotient(position, o.by_pitch), q = position - p * o.pitch;                                   \
+        const int at_row = row0 + l * ROWS_AT_ONCE, position = slice * DEPTH + at_row;                                 \
+        int row = mx_quotient(position, o.by_pitch), q = position - row * o.pitch;                                     \
+        int plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                           \
         if (l < 4)                                                                                                     \
             _Pragma("unroll") for (int b = 0; b < BLOCKS; b++)                                                         \
                 if (b < y_blocks)                                                                                      \
-                    COPY(at + b * BLOCK_BYTES + l * ROWS_AT_ONCE * ROW_BYTES, y_image + (p * g.y_h + q * g.y_w + b * 64), \
-                         p < g.p & q < g.q & b * 64 < filters_left);                                                   \
-        int h = p + h0, w = q + w0;                                                                                    \
+                    COPY(at + b * BLOCK_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                                          \
+                         y_image + (Y_SLAB(plane) + p * g.y_h + q * g.y_w + b * 64),                                   \
+                         plane < MX_DEEP(g.p) & p < MX_ROW(g.p) & q < g.q & b * 64 < filters_left);                    \
         if (wraps) {                                                                                                   \
-            const int down = mx_quotient(position + tap_w0 * g.tap_w, o.by_pitch);                                     \
-            h += down - p;                                                                                             \
-            w -= (down - p) * o.pitch;                                                                                 \
+            row = mx_quotient(position + tap_w0 * g.tap_w, o.by_pitch);                                                \
+            q = position - row * o.pitch;                                                                              \
+            plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                           \
         }                                                                                                              \
-        if (l < 4 || row < x_rows)                                                                                     \
+        if (l < 4 || at_row < x_rows)                                                                                  \
             _Pragma("unroll") for (int r = 0; r < ROWS; r++)                                                           \
-                if (r < x_blocks)                                                                                      \
+                if (r < x_blocks) {                                                                                    \
+                    const int d = plane + d0[r], h = p + h0[r], w = q + w0;                                            \
                     COPY(at + BLOCKS * BLOCK_BYTES + r * X_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                       \
-                         x_image + ((h + r * g.tap_h) * g.x_h + w * g.x_w),                                            \
-                         (uint)(h + r * g.tap_h) < (uint)g.h & (uint)w < (uint)g.w & in_channels);                     \
+                         x_image + (X_SLAB(d) + h * g.x_h + w * g.x_w),                                                \
+                         (AXES == 2 || (uint)d < (uint)MX_DEEP(g.h)) & (uint)h < (uint)MX_ROW(g.h)                     \
+                             & (uint)w < (uint)g.w & in_channels);                                                     \
+                }                                                                                                      \
     }
             if (aligned) {
                 COPY_SLICE(MX_COPY16);
@@ -171,8 +200,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         MX_WG_HOLD(sums[j]);
 
     const int row = m0 + y_block * 64 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
-    const int taps = min(TAPS, g.taps_w - tap_w0), tap0 = (tap_h + x_block) * g.taps_w + tap_w0;
-    const int reduced = o.x_chunks * 64, columns = g.taps_h * g.taps_w * reduced;
+    const int taps = min(TAPS, g.taps_w - tap_w0), tap0 = (tap_row + x_block) * g.taps_w + tap_w0;
+    const int reduced = o.x_chunks * 64, columns = MX_BOTH(g.taps_h) * g.taps_w * reduced;
     partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
 #pragma unroll
     for (int j = 0; j < BN / 2; j += 2) {

@@ -8,7 +8,7 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
 from ._common cimport (
     LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
-    refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores,
+    mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, stride_of, type_token
 
@@ -22,11 +22,11 @@ cdef enum:
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_taps_args.h" nogil:
     ctypedef struct mx_nv_taps:
-        mx_nv_conv conv
-        int pitch, x_chunks, y_chunks
+        mx_nv_volume volume
+        int pitch, plane_rows, x_chunks, y_chunks
         int slices, last_steps
         int tap_groups
-        mx_divisor by_pitch
+        mx_divisor by_pitch, by_plane
 
 # Blocks of 64 filters and rows of three taps.
 cdef struct tile_t:
@@ -48,17 +48,21 @@ cdef bint _whole(const mx_tensor* t) noexcept nogil:
 
 cdef mx_nv_taps _operands(const mx_conv_problem* p) noexcept nogil:
     cdef mx_nv_taps o
-    cdef mx_nv_conv* g = &o.conv
-    cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], positions
+    cdef mx_nv_conv* g = &o.volume.conv
+    cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], rows = plane_rows(&p.y), positions
     memset(&o, 0, sizeof(o))
     g.filters, g.channels, g.groups = <int> filters, <int> channels, <int> p.groups
     set_x(g, &p.x, channels, 0)
     set_y(g, &p.y, filters)
     set_taps(g, p)
+    if is_volume(p):
+        o.volume = volume(g, &p.x, &p.y)
+    o.plane_rows = <int> (rows + (plane_rows(&p.w) - 1) * p.dilation[1])
+    o.by_plane = divisor(o.plane_rows)
     o.pitch, o.by_pitch = g.q + (g.taps_w - 1) * g.tap_w, divisor(g.q + (g.taps_w - 1) * g.tap_w)
     o.x_chunks, o.y_chunks = <int> ceil_div(channels, CHUNK), <int> ceil_div(filters, CHUNK)
     o.tap_groups = <int> ceil_div(g.taps_w, TAPS)
-    positions = up((g.p - 1) * <int64_t> o.pitch + g.q, K_STEP)
+    positions = up(((p.y.len[2] - 1) * o.plane_rows + rows - 1) * o.pitch + g.q, K_STEP)
     o.slices = <int> ceil_div(positions, DEPTH)
     o.last_steps = <int> (positions - (o.slices - 1) * DEPTH) // K_STEP
     return o
@@ -109,9 +113,7 @@ cdef class NvTapsWrw(_NvSolver):
         if why is not None:
             return why
         cdef mx_conv_problem f = folded(p)
-        if is_volume(&f):
-            return "three spatial axes"
-        if f.step[1] != 1 or f.step[2] != 1:
+        if f.step[0] != 1 or f.step[1] != 1 or f.step[2] != 1:
             return "a stride"
         if f.w.len[4] < TAPS:
             return "filter size"
@@ -119,8 +121,8 @@ cdef class NvTapsWrw(_NvSolver):
             return "a large dilation"
         if not (_whole(&f.x) and _whole(&f.y)) or (p.w.len[1] | p.w.len[0] // p.groups) % 8:
             return "channels are not contiguous in eights"
-        if (f.y.len[3] + (f.w.len[3] - 1) * f.dilation[1]) * (f.y.len[4] + (f.w.len[4] - 1) * f.dilation[2]) * (
-                f.y.len[0]) > INT_LIMIT // 4:
+        if (f.y.len[2] * (plane_rows(&f.y) + (plane_rows(&f.w) - 1) * f.dilation[1])
+                * (f.y.len[4] + (f.w.len[4] - 1) * f.dilation[2]) * f.y.len[0] > INT_LIMIT // 4):
             return TOO_LARGE
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
             return NO_ROOM
@@ -143,7 +145,8 @@ cdef class NvTapsWrw(_NvSolver):
         cdef split_t s = _split(dev, p, &o)
         cdef int64_t threads = 128 * (s.tile.blocks * s.tile.rows + 1)
         spec = KernelSpec("conv/nvidia/hopper_taps.cl", "conv_nvidia_hopper_taps", SM_90A=1,
-                          X_TYPE=type_token(p.w.type), BLOCKS=s.tile.blocks, ROWS=s.tile.rows)
+                          X_TYPE=type_token(p.w.type), BLOCKS=s.tile.blocks, ROWS=s.tile.rows,
+                          **({"AXES": 3} if is_volume(p) else {}))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&o, sizeof(o)), Arg.int32(s.each))
         return Solution([Step(spec, args, (threads * s.tiles * s.splits,), (threads,)),

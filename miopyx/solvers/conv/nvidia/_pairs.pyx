@@ -67,20 +67,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         mx_divisor by_plane, by_step_d
         uint64_t met_d
 
-# What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
-cdef struct sides_t:
-    const mx_tensor* x
-    const mx_tensor* y
-    int x_slot, y_slot
-    int64_t channels, filters
-    int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
-    bint joins                               # y is computed in the workspace, phase by phase
-    int64_t packs, planes, workspace         # bytes before them, and all
-    uint64_t[3] met                          # phases along each axis that have taps
-    int64_t phase_planes, phase_rows, phase_columns, phase_bytes  # of y that a phase computes, if it joins
-
-
-cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
+cdef sides_t sides_of(const mx_conv_problem* p) noexcept nogil:
     cdef sides_t s
     cdef int64_t phase, joined = 1, met
     cdef int axis
@@ -285,14 +272,14 @@ cdef class _NvPairs(_NvSolver):
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         """Of an element of the output, at least, padding aside."""
-        return _sides(p).channels  # the same of a volume that is not folded
+        return sides_of(p).channels  # the same of a volume that is not folded
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_conv_problem f = folded(p)
-        return _sides(&f).workspace
+        return sides_of(&f).workspace
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         # Slices have 64 channels where the solvers by mma.sync have 4.
         return WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH) * min(1.0, s.filters / 64.0)
 
@@ -304,7 +291,7 @@ cdef class NvPairsFwd(_NvPairs):
         cdef data_terms_t* t = <data_terms_t*> terms
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
         _count(dev, &o, 1, terms)
@@ -317,7 +304,7 @@ cdef class NvPairsFwd(_NvPairs):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
         return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 1, 0)], s.workspace)
@@ -370,7 +357,7 @@ cdef void _deepen(mx_nv_conv* g) noexcept nogil:
     g.first_h, g.tap_h = deep(0, g.first_h), deep(1, g.tap_h)
 
 
-cdef Step _join(const mx_conv_problem* p, const sides_t* s):
+cdef Step join_of_phases(const mx_conv_problem* p, const sides_t* s):
     cdef mx_nv_deep_phases v
     cdef mx_nv_phases g
     cdef dict defines = {}
@@ -415,7 +402,7 @@ cdef class NvPairsBwd(_NvPairs):
         cdef data_terms_t* t = <data_terms_t*> terms
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_pairs[MAX_PHASES] o
         cdef int i, count = _phases(p, &s, &whole, o)
@@ -431,7 +418,7 @@ cdef class NvPairsBwd(_NvPairs):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_conv* g = &whole.g
         cdef mx_nv_pairs[MAX_PHASES] o
@@ -449,7 +436,7 @@ cdef class NvPairsBwd(_NvPairs):
             for i in range(count):
                 steps.append(_multiply(dev, p, &s, &o[i], 1, to + i * s.phase_bytes))
         if s.joins:
-            steps.append(_join(p, &s))
+            steps.append(join_of_phases(p, &s))
         return Solution(steps, s.workspace)
 
 

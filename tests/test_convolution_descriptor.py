@@ -198,6 +198,7 @@ def test_output_padding():
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL, (-1, 0, 1), (-2, 2, 100)),
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, (0, 1), (-1, 2)),
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE, (0, 1), (-1, 2)),
+    (miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE, (0, 1), (-1, 2)),
 ])
 def test_attributes(attribute, good, bad, monkeypatch):
     monkeypatch.setenv("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", "1")  # the getter returns what was stored

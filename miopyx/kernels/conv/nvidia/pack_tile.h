@@ -1,8 +1,7 @@
 /* A tile of up to 128 pixels x 64 channels of one group in local memory, 16 bits an element, on its way between a
- * tensor of any strides and a copy with channels last: conv/nvidia/pack.cl and conv/nvidia/tf32_pack.cl.
+ * tensor of any strides and a copy with channels last: conv/nvidia/pack.cl and conv/nvidia/tf32_pack.cl.  After
+ * conv/nvidia/pack_args.h and include/quotient.h.
  */
-#include "conv/nvidia/pack_args.h"
-#include "include/quotient.h"
 
 #define ITEMS 256
 #define TILE 128    /* pixels */

@@ -35,6 +35,7 @@
 #define X_TYPE half
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
+#include "conv/nvidia/pack_args.h"
 #include "conv/nvidia/pack_tile.h"
 
 #define SAMPLES 8 /* of a work-item */

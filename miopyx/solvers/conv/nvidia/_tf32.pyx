@@ -98,12 +98,15 @@ cdef _Floats _tensor(const mx_tensor* x, int slot, int64_t groups, int64_t chann
 
 
 cdef _Floats _weights(const mx_conv_problem* p, const roles_t* r):
-    """Weights as images of their taps; for backward data each group's are one image of channels and taps."""
+    """Weights as images of their taps; those of groups, for backward data, as an image each of channels and taps."""
     cdef const mx_tensor* w = &p.w
     cdef int64_t n = stride_of(w, 0), c = w.stride[1], h = stride_of(w, 3), s = stride_of(w, 4), first = r.x.len[0]
     if p.direction == MX_FORWARD:
         return _Floats(SLOT_W, 0, (w.len[0], 1, w.len[3], w.len[4], r.channels), r.reduced, (n, 0, c, h, s), OF_IMAGE,
                        first)
+    if p.groups == 1:
+        return _Floats(SLOT_W, 0, (r.filters, 1, w.len[3], w.len[4], r.channels), r.reduced,
+                       (stride_of(w, 1), 0, w.stride[0], h, s), OF_IMAGE, first)
     return _Floats(SLOT_W, 0, (p.groups, 1, r.filters, w.len[3] * w.len[4], r.channels), r.reduced,
                    (r.channels * n if p.groups > 1 else 0, 0, w.stride[0], stride_of(w, 1),
                     s if w.len[4] > 1 else h), OF_ROW, first)
@@ -207,7 +210,7 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = _refuse(dev, p)
-        if why is None and p.w.len[3] > 1 and p.w.len[4] > 1 and p.w.stride[3] != p.w.len[4] * p.w.stride[4]:
+        if why is None and p.groups > 1 and p.w.len[3] > 1 and p.w.len[4] > 1 and p.w.stride[3] != p.w.len[4] * p.w.stride[4]:
             why = "gaps between the rows of a filter"
         if why is None and p.w.len[0] // p.groups < LEAST:
             why = "few products in a sum"

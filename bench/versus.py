@@ -772,7 +772,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         found = []
         for layer in convolutions.layers(network, options.batch, options.only):
             for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, exact, in_turns,
-                                            options.repeat, options.exhaustive, options.sync):
+                                            options.repeat, options.exhaustive, options.sync, options.tf32):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
             store(options, handles[0], f"{torch.__version__} on {where}", rows + found)  # whoever stops it keeps these

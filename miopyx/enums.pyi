@@ -350,7 +350,8 @@ miopenScalarBatchnormEpsilon: Final = miopenTensorArgumentId_t.miopenScalarBatch
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenStatus_t", "miopenDataType_t", "miopenTensorLayout_t", "miopenIndexType_t", "miopenTensorOp_t",
-    "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenMathType_t", "miopenF8RoundingMode_t",
+    "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenMathType_t",
+    "miopenF8RoundingMode_t",
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
     "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
@@ -367,7 +368,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenTensorOpMin", "miopenTensorOpMax", "miopenConvolution", "miopenTranspose", "miopenGroupConv",
     "miopenDepthwise", "miopenPaddingDefault", "miopenPaddingSame", "miopenPaddingValid",
     "MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL", "MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC",
-    "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", "miopenF8RoundingModeStandard", "miopenF8RoundingModeStochastic",
+    "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", "MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE", "miopenMathDefault",
+    "miopenMathPedantic", "miopenF8RoundingModeStandard", "miopenF8RoundingModeStochastic",
     "miopenConvolutionFwdAlgoGEMM", "miopenConvolutionFwdAlgoDirect", "miopenConvolutionFwdAlgoFFT",
     "miopenConvolutionFwdAlgoWinograd", "miopenConvolutionFwdAlgoImplicitGEMM", "miopenConvolutionBwdDataAlgoGEMM",
     "miopenConvolutionBwdDataAlgoDirect", "miopenConvolutionBwdDataAlgoFFT", "miopenConvolutionBwdDataAlgoWinograd",

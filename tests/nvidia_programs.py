@@ -76,10 +76,10 @@ def problems() -> Iterator[tuple[str, object]]:
                             problem = problem_of(case, dtype, layout, direction)
                         except miopyx.MIOpenError:
                             continue
-                        key = find_key(problem).decode()
-                        if key not in seen:
-                            seen.add(key)
-                            yield key, problem
+                        for key in [find_key(problem)] + [find_key(problem) + b"_tf32"] * (dtype == "float32"):
+                            if key.decode() not in seen:
+                                seen.add(key.decode())
+                                yield key.decode(), parse_find_key(key)
 
 
 @cache

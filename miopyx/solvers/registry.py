@@ -25,6 +25,7 @@ from .layers import _activation, _batchnorm, _bias, _empty, _lrn, _pooling, _sof
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(),
     _tf32.NvTf32Fwd(), _tf32.NvTf32Bwd(), _tf32.NvTf32Wrw(),
+    _pairs.NvHalvesFwd(), _pairs.NvHalvesBwd(), _pairs.NvHalvesWrw(),
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),
     _mma.NvImplicitGemmFwd(), _mma.NvImplicitGemmBwd(), _mma.NvImplicitGemmWrw(),

@@ -1,4 +1,4 @@
-/* Backward weights with float operands as pairs of halves by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
+/* Backward weights with float operands as pairs of halves, or ROUNDED, by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
  *
  *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
  *
@@ -29,8 +29,8 @@
 #define BM 128
 #define BN 128
 #define DEPTH 64
-#define Y_BYTES (2 * BM * ROW_BYTES)
-#define STAGE_BYTES (Y_BYTES + 2 * BN * ROW_BYTES)
+#define Y_BYTES (MX_PARTS * BM * ROW_BYTES)
+#define STAGE_BYTES (Y_BYTES + MX_PARTS * BN * ROW_BYTES)
 #define CONSUMERS 2
 #define PRODUCERS 2 /* of dy and of x */
 #define THREADS (128 * (CONSUMERS + PRODUCERS))
@@ -194,10 +194,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #pragma unroll
                 for (int l = 0; l < 4; l++) {
                     const float scale = mx_pair_scale(e[l]);
-                    const uint2 pair = mx_pair(as_float(a[i + l]) * scale, as_float(b[i + l]) * scale);
-                    const uint at = (stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES;
-                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair.x) : "memory");
-                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + 128 * ROW_BYTES), "r"(pair.y) : "memory");
+                    mx_store_pair((stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES, 128 * ROW_BYTES,
+                                  as_float(a[i + l]) * scale, as_float(b[i + l]) * scale);
                     inverses[stage][place + i + l] = as_float((e[l] - bias) << 23);
                 }
             }

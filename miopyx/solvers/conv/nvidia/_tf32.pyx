@@ -10,11 +10,11 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
-    MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
+    MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
 from ._common cimport (
-    ALIGN, CUT, LONGEST, STEP, WGMMA_PEAK, divisor, has_wgmma, is_volume, mx_nv_conv, set_phase,
+    CUT, LONGEST, ROUNDED, STEP, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, set_phase,
 )
 from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, mx_nv_pixels, mx_nv_sampled, mx_nv_scaled, only_read,
@@ -30,8 +30,6 @@ cdef enum:
     LONGEST_FILTER = 15    # along an axis: bits of a word say which taps are inside
     PIXELS = 128           # of a tile of pack_scaled
     PACK_ITEMS = 256
-    # Two factors rounded to 11 bits, by which they are scaled and brought back, in roundings of a float.
-    ROUNDED = 2 * (1 << 13) + 6
 
 # What numbers of a tensor share a scale.
 cdef enum:

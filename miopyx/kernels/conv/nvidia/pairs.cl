@@ -260,6 +260,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         const int row = item & 127, turn = role - CONSUMERS;
         const uint to = shared + row * ROW_BYTES, swizzle = row & 7;
         const long x_step = (long)g.x_c * 4;
+        const bool wide = ((ulong)X & 15) == 0;
         mx_loader at;
         float v[64];
         at.tile = get_group_id(0);
@@ -290,6 +291,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     from[2] = from[1] + x_step;                                                                                       \
     from[3] = from[2] + x_step;
 /* Eight channels. */
+#if AT_ONCE == 4
+#define LOAD_SLICE(c)                                                                                                 \
+    if (wide && (c) + 8 <= rest) {                                                                                    \
+        mx_fetch_four(v + (c), &from[0], here);                                                                       \
+        mx_fetch_four(v + (c) + 4, &from[0], here);                                                                   \
+    } else {                                                                                                          \
+        from[1] = from[0] + x_step;                                                                                   \
+        from[2] = from[1] + x_step;                                                                                   \
+        from[3] = from[2] + x_step;                                                                                   \
+        _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
+            v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
+    }
+#else
 #define LOAD_SLICE(c)                                                                                                 \
     if ((c) + 8 <= rest) {                                                                                            \
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
@@ -298,6 +312,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
             v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
     }
+#endif
 #define MOVE()                                                                                                         \
     do                                                                                                                 \
         if (mx_next_slice(&at, &MX_GRID)) {                                                                            \

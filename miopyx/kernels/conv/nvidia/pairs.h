@@ -9,6 +9,9 @@
 #ifndef ROUNDED
 #define ROUNDED 0
 #endif
+#ifndef AT_ONCE /* channels that are loaded at once where addresses allow: 1, or 4 contiguous ones */
+#define AT_ONCE 1
+#endif
 #define BLOCK_BYTES (64 * ROW_BYTES)
 #define MX_PARTS (ROUNDED ? 1 : 2) /* of an operand in local memory: hi, and lo behind it */
 #define MX_LO 2048.0f
@@ -115,6 +118,14 @@ static inline float mx_fetch(ulong *from, long step, bool valid)
                  "add.s64 %1, %1, %3; }"
                  : "=f"(value), "+l"(*from) : "r"((int)valid), "l"(step));
     return value;
+}
+
+/* Four neighbours, likewise, of an address that is a multiple of 16 bytes. */
+static inline void mx_fetch_four(float *values, ulong *from, bool valid)
+{
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
+                 "@p ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4]; add.s64 %4, %4, 16; }"
+                 : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3]), "+l"(*from) : "r"((int)valid));
 }
 
 /* Whether all of `count` sums are finite numbers, without a branch for each: 0 times anything else is no number. */

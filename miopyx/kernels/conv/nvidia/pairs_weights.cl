@@ -125,6 +125,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #else
         const int dh = tap / g.taps_w * g.tap_h + g.first_h, dw = tap % g.taps_w * g.tap_w + g.first_w;
 #endif
+        const bool wide = (((ulong)X | (ulong)Y) & 15) == 0;
         const int rest = of_y ? g.filters - k0 : column < columns ? g.channels - c0 : 0;
         const long step = (long)(of_y ? g.y_c : g.x_c) * 4;
         const uint bias = of_y ? 0 : 28, place = (of_y ? 0 : BM) + warp * 32;
@@ -167,7 +168,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     pixel += DEPTH;
 #endif
 #define LOAD_SLICE()                                                                                                  \
-    if (rest >= 32) {                                                                                                 \
+    if (AT_ONCE == 4 && wide && rest >= 32) {                                                                         \
+        _Pragma("unroll") for (int i = 0; i < 32; i += 4) {                                                           \
+            float four[4];                                                                                            \
+            mx_fetch_four(four, &from[0], valid[0]);                                                                  \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) a[i + l] = as_uint(four[l]);                                \
+            mx_fetch_four(four, &from[1], valid[1]);                                                                  \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) b[i + l] = as_uint(four[l]);                                \
+        }                                                                                                             \
+    } else if (AT_ONCE == 1 && rest >= 32) {                                                                                                 \
         _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
             a[i] = as_uint(mx_fetch(&from[0], step, valid[0]));                                                       \
             b[i] = as_uint(mx_fetch(&from[1], step, valid[1]));                                                       \

@@ -175,6 +175,12 @@ cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcep
         order[j] = i
 
 
+cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
+    """Whether four contiguous channels of floats begin at multiples of 16 bytes, where the tensor does."""
+    return (channels % 4 == 0 and t.stride[1] == 1
+            and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
+
+
 cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to,
                     bint rounded):
     """`to`: where y begins in the workspace, in bytes, if it is there.  `phases` of equal grids, with their planes."""
@@ -189,6 +195,8 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_n
     defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
     if rounded:
         defines["ROUNDED"], defines["STAGES"] = 1, 2 * defines["STAGES"]
+        if _by_fours(s.x, g.channels):
+            defines["AT_ONCE"] = 4
     problem = struct_arg(o, sizeof(o[0]))
     if planes > 0:
         if p.direction == MX_BACKWARD_DATA:
@@ -517,6 +525,8 @@ cdef class NvPairsWrw(_NvPairs):
         set_y(&g, &p.y, g.filters)
         set_taps(&g, p)
         defines, problem = {"ROUNDED": 1, "STAGES": 6} if self.rounded else {}, struct_arg(&g, sizeof(g))
+        if self.rounded and _by_fours(&p.x, g.channels) and _by_fours(&p.y, g.filters):
+            defines["AT_ONCE"] = 4
         if is_volume(p):
             v = volume(&g, &p.x, &p.y)
             defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))

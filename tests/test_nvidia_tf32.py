@@ -43,6 +43,11 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "single pixels": conv_case(33, 64, 65, (1, 1), (1, 1), (0, 0)),
     "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
 }
+VOLUMES = {  # of NvHalves
+    "3x3x3": conv_case(2, 64, 72, (4, 8, 6), (3, 3, 3), (1, 1, 1)),
+    "strides": conv_case(2, 65, 96, (6, 8, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "1x1x1": conv_case(3, 64, 128, (4, 6, 8), (1, 1, 1), (0, 0, 0)),
+}
 PLAIN = conv_case(3, 72, 80, (6, 8), (3, 3), (1, 1))
 POINTWISE = conv_case(3, 72, 80, (6, 8), (1, 1), (0, 0))
 LAYOUTS = ("packed", "channels last")
@@ -86,6 +91,16 @@ def test_every_shape(gpu, host, rng, solver, name, layout, direction):
     check_twice(gpu, example, direction, solver, rng)
     check(gpu, allowed(Example(SHAPES[name], "float32", layout, rng, host, shift=1, copied=True)), direction, solver,
           rng)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", VOLUMES)
+def test_every_volume(gpu, host, rng, solver, name, layout, direction):
+    example = allowed(Example(VOLUMES[name], "float32", layout, rng, host, copied=True))
+    if solver.name.startswith("NvTf32"):
+        assert solver.why_not(gpu.device, example.problem(direction)) == "three spatial axes"
+    else:
+        check_twice(gpu, example, direction, solver, rng)
 
 
 def nearest(values: np.ndarray) -> np.ndarray:

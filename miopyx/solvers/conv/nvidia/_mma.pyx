@@ -153,8 +153,8 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
-    r.unpacks_y = (wgmma and not scaled and r.y.stride[1] != 1 and (r.filters >= 8 or is_volume(p)) and p.direction == MX_BACKWARD_DATA
-                   and p.step[0] * p.step[1] * p.step[2] > 1)
+    r.unpacks_y = (wgmma and not scaled and r.y.stride[1] != 1 and (r.filters >= 8 or is_volume(p))
+                   and p.direction == MX_BACKWARD_DATA and p.step[0] * p.step[1] * p.step[2] > 1)
     if scaled:
         r.scales_offset = r.workspace
         r.workspace += scales_bytes(r.x.len[0] + p.groups * r.filters)

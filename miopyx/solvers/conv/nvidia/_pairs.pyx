@@ -16,9 +16,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, ROUNDED, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume, mx_divisor,
-    mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial, taps_of, taps_t,
-    tensor_cores, volume,
+    ALIGN, LONGEST, ROUNDED, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume,
+    mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial,
+    taps_of, taps_t, tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -299,7 +299,8 @@ cdef class _NvPairs(_NvSolver):
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef sides_t s = sides_of(p)
         # Slices have 64 channels where the solvers by mma.sync have 4.
-        return (1.5 if self.rounded else 1) * WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH) * min(1.0, s.filters / 64.0)
+        return ((1.5 if self.rounded else 1) * WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH)
+                * min(1.0, s.filters / 64.0))
 
 
 cdef class NvPairsFwd(_NvPairs):

@@ -17,12 +17,13 @@ from ._common cimport (
     CUT, LONGEST, ROUNDED, STEP, WGMMA_PEAK, divisor, has_wgmma, mx_nv_conv, set_phase,
 )
 from ._mma cimport (
-    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, mx_nv_pixels, mx_nv_sampled, mx_nv_scaled, only_read,
-    operands, packing_terms_t, roles_of, roles_t, set_split_k, split_k_t, megabytes,
+    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, _NvImplicitGemm, megabytes, mx_nv_pixels, mx_nv_sampled,
+    mx_nv_scaled, only_read, operands, packing_terms_t, roles_of, roles_t, set_split_k, split_k_t,
 )
 from ._pairs cimport join_of_phases, sides_of, sides_t
 from ._wgmma cimport (
-    at_once, count_hopper, multiply_hopper, multiply_weights, sort_phases, split_k_of, sum_tiles_of,
+    DATA_TERMS, WEIGHTS_TERMS, at_once, count_hopper, count_weights, multiply_hopper, multiply_weights, sort_phases,
+    split_k_of, sum_tiles_of,
 )
 
 cdef enum:
@@ -155,6 +156,11 @@ cdef double _roundings(const mx_conv_problem* p, double parts) noexcept nogil:
     return ROUNDED + CUT * steps + parts
 
 
+cdef double _worth(const mx_conv_problem* p, bint narrow) noexcept nogil:
+    """What is left of the index where each number is used `narrow`ly: then packing takes as long as all else."""
+    return 0.6 if spatial_size(&p.w) == 1 and narrow else 1.0
+
+
 cdef void _count_packing(const mx_conv_problem* p, const roles_t* r, double* terms) noexcept:
     cdef packing_terms_t* t = <packing_terms_t*> terms
     t.launch += 3
@@ -167,6 +173,7 @@ cdef class NvTf32Fwd(NvImplicitGemmFwd):
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1195, "NvTf32Fwd", 2 * WGMMA_PEAK
+        self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = _refuse(dev, p)
@@ -176,6 +183,9 @@ cdef class NvTf32Fwd(NvImplicitGemmFwd):
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return _roundings(p, 0)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _NvImplicitGemm.index(self, dev, p) * _worth(p, self.roles(p).filters <= 256)
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
                     double* terms) noexcept:
@@ -201,14 +211,16 @@ cdef bint _joins(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef class NvTf32Bwd(NvImplicitGemmBwd):
-    """Backward data of floats as halves by wgmma: as NvTf32Fwd; of NCHW with a stride a launch that joins its phases."""
+    """Backward data of floats as halves by wgmma, as NvTf32Fwd; of NCHW with a stride a launch joins its phases."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1196, "NvTf32Bwd", 2 * WGMMA_PEAK
+        self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = _refuse(dev, p)
-        if why is None and p.groups > 1 and p.w.len[3] > 1 and p.w.len[4] > 1 and p.w.stride[3] != p.w.len[4] * p.w.stride[4]:
+        if (why is None and p.groups > 1 and p.w.len[3] > 1 and p.w.len[4] > 1
+                and p.w.stride[3] != p.w.len[4] * p.w.stride[4]):
             why = "gaps between the rows of a filter"
         if why is None and p.w.len[0] // p.groups < LEAST:
             why = "few products in a sum"
@@ -216,6 +228,9 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return _roundings(p, 0)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _NvImplicitGemm.index(self, dev, p) * _worth(p, self.roles(p).filters <= 256)
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
                     double* terms) noexcept:
@@ -283,12 +298,16 @@ cdef class NvTf32Wrw(NvImplicitGemmWrw):
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1197, "NvTf32Wrw", 2 * WGMMA_PEAK
+        self.cost_names = WEIGHTS_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = _refuse(dev, p)
         if why is None and p.y.len[0] * spatial_size(&p.y) < LEAST:
             why = "few products in a sum"
         return NvImplicitGemmWrw.refuse(self, dev, p) if why is None else why
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NvImplicitGemmWrw.index(self, dev, p) * _worth(p, p.w.len[0] * p.w.len[1] <= 1 << 18)
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_conv_problem read = only_read(p)
@@ -303,7 +322,9 @@ cdef class NvTf32Wrw(NvImplicitGemmWrw):
         return _roundings(p, min(max(16.0 * max(1, dev.compute_units), terms / LONGEST), terms / STEP) / 8 + 8)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        pass
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = split_k_of(dev, &read)
+        count_weights(dev, &read, &s, terms)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)

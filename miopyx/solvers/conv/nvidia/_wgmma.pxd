@@ -7,6 +7,9 @@ from miopyx.values._types cimport mx_conv_problem
 from ._common cimport mx_nv_conv
 from ._mma cimport roles_t, split_k_t
 
+cdef tuple DATA_TERMS, WEIGHTS_TERMS     # what count_hopper and count_weights count
+
+cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept
 cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
                        double* terms) noexcept
 cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=*)

@@ -227,17 +227,17 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
 cdef struct data_terms_t:
     double launch, packed, x, y, turned, counted, rounds, row_positions, row_depths, narrow, shared, unrounded, across
 
-cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths",
-                         "narrow", "shared", "unrounded", "across")
+DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths", "narrow",
+              "shared", "unrounded", "across")
 # Likewise of backward weights: slices and ends of tiles in microseconds by the table of tiles.
 cdef struct weights_terms_t:
     double launch, counted, rounds, packed, x, y, parts, splits, narrow
 
-cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
+WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
 
 
 cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
-                        double* terms) noexcept:
+                       double* terms) noexcept:
     """Add a launch: what its tiles take by the table of choices, or its positions."""
     cdef data_terms_t* t = <data_terms_t*> terms
     cdef rows_t whole
@@ -771,6 +771,25 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     return s
 
 
+cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
+    cdef weights_terms_t* t = <weights_terms_t*> terms
+    cdef const tile_t* tile = &TILES[s.tile]
+    cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
+    t.launch = (2 + 2 * s.scaled + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+                + (s.x_slot == SLOT_WORKSPACE))
+    if s.narrow.used:
+        t.narrow = rounds * s.split_slices * tile.slice
+    else:
+        t.counted = rounds * s.split_slices * tile.slice
+    t.rounds = rounds * tile.end
+    t.packed = s.partial_offset * 1e-6
+    if s.x_slot == SLOT_WORKSPACE:
+        t.packed += 2 * megabytes(&p.x)
+    t.x, t.y = megabytes(&p.x), megabytes(&p.y)
+    t.parts = s.slots * tile.down * <double> tile.across * 4e-6
+    t.splits = s.splits
+
+
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
@@ -779,24 +798,9 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = self.split_k(dev, &read)
-        cdef const tile_t* tile = &TILES[s.tile]
-        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
-        t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
-                    + (s.x_slot == SLOT_WORKSPACE))
-        if s.narrow.used:
-            t.narrow = rounds * s.split_slices * tile.slice
-        else:
-            t.counted = rounds * s.split_slices * tile.slice
-        t.rounds = rounds * tile.end
-        t.packed = s.partial_offset * 1e-6
-        if s.x_slot == SLOT_WORKSPACE:
-            t.packed += 2 * megabytes(&read.x)
-        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
-        t.parts = s.slots * tile.down * <double> tile.across * 4e-6
-        t.splits = s.splits
+        count_weights(dev, &read, &s, terms)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)

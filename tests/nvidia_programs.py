@@ -76,10 +76,13 @@ def problems() -> Iterator[tuple[str, object]]:
                             problem = problem_of(case, dtype, layout, direction)
                         except miopyx.MIOpenError:
                             continue
-                        for key in [find_key(problem)] + [find_key(problem) + b"_tf32"] * (dtype == "float32"):
-                            if key.decode() not in seen:
-                                seen.add(key.decode())
-                                yield key.decode(), parse_find_key(key)
+                        key = find_key(problem).decode()
+                        if key in seen:
+                            continue
+                        seen.add(key)
+                        yield key, problem
+                        if dtype == "float32":
+                            yield f"{key}_tf32", parse_find_key(f"{key}_tf32".encode())
 
 
 @cache

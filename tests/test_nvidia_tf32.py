@@ -11,7 +11,7 @@ import pickle
 import numpy as np
 import pytest
 from cases_reader import conv_case
-from solver_checks import OUTPUT, Example, check, check_twice, descriptors, problem_of
+from solver_checks import OUTPUT, Example, check, check_twice, descriptors, plan, problem_of
 
 import miopyx
 from miopyx import ConvolutionDescriptor
@@ -248,3 +248,13 @@ def test_bounds_are_those_of_two_rounded_factors(gpu, host, rng, solver, directi
         gpu.device, allowed(Example(PLAIN, "float32", "packed", rng, host)).problem(direction))
     assert 2.0**-10 < bound < 1.2 * 2.0**-10
     assert math.isfinite(bound)
+
+
+def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
+    case = conv_case(32, 256, 512, (14, 14), (3, 3), (1, 1))
+    conv = case.conv()
+    for math, names in ((miopyx.miopenMathDefault, ("NvTf32", "NvHalves")), (miopyx.miopenMathPedantic, ("NvPairs",))):
+        miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, math)
+        for direction in range(3):
+            taken = plan(gpu, direction, descriptors(case, "float32"), conv).solver.name
+            assert taken.startswith(names), (direction, taken)

@@ -5,6 +5,8 @@ The solvers need wgmma; other devices skip these tests.  Shapes, strides and lay
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from cases_reader import conv_case
@@ -15,11 +17,14 @@ from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
-SOLVERS = ("NvPairsFwd", "NvPairsBwd", "NvPairsWrw")
+SOLVERS = ("NvPairsFwd", "NvPairsBwd", "NvPairsWrw")  # by direction
+EACH = [*enumerate(SOLVERS), (2, "NvPairTapsWrw")]
 CASES = {  # n c h w, k r s, pad, stride
     "3x3": ((2, 72, 9, 9), (70, 72, 3, 3), 1, 1),
     "1x1": ((3, 130, 8, 8), (130, 130, 1, 1), 0, 1),
     "strided": ((2, 66, 10, 10), (70, 66, 3, 3), 1, 2),
+    "few filters": ((3, 40, 7, 13), (30, 40, 3, 3), 1, 1),
+    "volume": ((2, 40, 4, 6, 5), (70, 40, 3, 3, 3), 1, 1),
 }
 
 VOLUMES = {
@@ -59,12 +64,53 @@ def test_every_volume(handle, host, rng, name, layout, direction):
     check_twice(handle, example, direction, registry.BY_NAME[SOLVERS[direction]], rng)
 
 
+# Of backward weights where taps share pixels.
+SHARED = {
+    "3x3": conv_case(3, 64, 64, (9, 11), (3, 3), (1, 1)),
+    "uneven channels and filters": conv_case(2, 70, 137, (8, 8), (3, 3), (1, 1)),
+    "several tiles of filters": conv_case(1, 32, 330, (10, 9), (3, 3), (1, 1)),
+    "more than a block of positions": conv_case(2, 65, 66, (19, 30), (3, 3), (1, 1)),
+    "no pads": conv_case(2, 64, 64, (9, 8), (3, 3)),
+    "pads beyond the filter": conv_case(2, 40, 64, (5, 6), (3, 3), (4, 5)),
+    "filters beyond the image": conv_case(4, 64, 64, (3, 2), (5, 5), (2, 3)),
+    "5x5": conv_case(2, 64, 64, (12, 11), (5, 5), (2, 2)),
+    "7x7": conv_case(2, 32, 64, (12, 11), (7, 7), (3, 3)),
+    "1x3": conv_case(3, 64, 64, (7, 9), (1, 3), (0, 1)),
+    "2x4": conv_case(2, 64, 72, (7, 9), (2, 4), (1, 0)),
+    "dilations": conv_case(2, 64, 64, (13, 17), (3, 3), (2, 3), (1, 1), (2, 3)),
+    "the largest dilation": conv_case(2, 64, 64, (11, 20), (3, 5), (1, 8), (1, 1), (1, 4)),
+    "groups": conv_case(2, 128, 192, (9, 8), (3, 3), (1, 1), groups=2),
+    "narrow groups": conv_case(3, 96, 48, (9, 8), (3, 3), (1, 1), groups=3),
+    "small images": conv_case(40, 64, 64, (4, 4), (3, 3), (1, 1)),
+    "one row": conv_case(5, 64, 64, (1, 130), (1, 3), (0, 1)),
+    "3x3x3": conv_case(2, 64, 64, (4, 7, 9), (3, 3, 3), (1, 1, 1)),
+    "3x3x3, uneven": conv_case(1, 40, 200, (6, 5, 8), (3, 3, 3), (1, 0, 1)),
+    "3x1x3 with dilations": conv_case(2, 64, 130, (7, 6, 9), (3, 1, 3), (2, 0, 3), (1, 1, 1), (2, 1, 3)),
+    "2x3x5 with groups": conv_case(2, 128, 64, (5, 6, 7), (2, 3, 5), (1, 1, 2), groups=2),
+    "flat filters in a volume": conv_case(1, 64, 64, (3, 9, 8), (1, 3, 3), (0, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", ["packed", "channels last", "padded"])
+@pytest.mark.parametrize("name", SHARED)
+def test_pixels_shared_by_taps(handle, host, rng, name, layout):
+    if registry.BY_NAME["NvPairTapsWrw"].why_not(handle.device, problem_of(SHARED["3x3"], direction=2)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    if len(SHARED[name].lens) == 3 and layout == "padded":
+        pytest.skip("planes with gaps between them")
+    example = Example(SHARED[name], "float32", layout, rng, host)
+    check_twice(handle, example, 2, registry.BY_NAME["NvPairTapsWrw"], rng)
+
+
 class Problem:
     """One convolution in float32 with its operands, and what the host path makes of them in float64."""
 
-    def __init__(self, handle: miopyx.Handle, case: str, rng: np.random.Generator) -> None:
+    def __init__(self, handle: miopyx.Handle, case: str, rng: np.random.Generator, solver: str) -> None:
         x, w, pad, stride = CASES[case]
-        self.handle, self.conv = handle, ConvolutionDescriptor((pad, pad), (stride, stride), (1, 1))
+        if solver == "NvPairTapsWrw" and (stride != 1 or w[-1] < 3):
+            pytest.skip("not a filter without a stride and with neighbouring taps")
+        self.solver = registry.solver_id(solver)
+        self.handle, self.conv = handle, ConvolutionDescriptor(*((i,) * (len(x) - 2) for i in (pad, stride, 1)))
         y = self.conv.output_lens(TensorDescriptor("float32", x), TensorDescriptor("float32", w))
         self.lens = (x, w, tuple(y))
         self.data = [rng.standard_normal(lens).astype(np.float32) for lens in self.lens]
@@ -80,7 +126,7 @@ class Problem:
         out = np.full(self.lens[(2, 0, 1)[direction]], np.nan, np.float32)
         buffer = self.handle.upload(out)
         operands = [self.handle.upload(a) for a in self.operands(direction)]
-        self.plan(self.handle, "float32", direction, registry.solver_id(SOLVERS[direction]))(*operands, buffer)
+        self.plan(self.handle, "float32", direction, self.solver)(*operands, buffer)
         self.handle.finish()
         self.handle.download(buffer, out)
         return out.astype(np.float64)
@@ -92,8 +138,8 @@ class Problem:
         return out
 
     def terms(self, direction: int) -> int:
-        (n, _, _, _), (k, c, r, s), (_, _, p, q) = self.lens
-        return (c * r * s, k * r * s, n * p * q)[direction]
+        x, (k, c, *taps), y = self.lens
+        return (c * math.prod(taps), k * math.prod(taps), x[0] * math.prod(y[2:]))[direction]
 
 
 @pytest.fixture
@@ -112,12 +158,12 @@ def bound(problem: Problem, host: miopyx.Handle, direction: int) -> np.ndarray:
     return (2.0**-23 + (problem.terms(direction) + 2) * 2.0**-24) * problem.truth(host, direction, absolute=True)
 
 
-@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize(("direction", "solver"), EACH)
 @pytest.mark.parametrize("case", CASES)
-def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direction):
+def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direction, solver):
     for value in (np.inf, -np.inf, np.nan):
         for which in (0, 1):
-            problem = Problem(pairs, case, rng)
+            problem = Problem(pairs, case, rng, solver)
             operand = problem.operands(direction)[which]
             operand.reshape(-1)[rng.integers(0, operand.size, 3)] = value
             got, want = problem.run(direction), problem.truth(host, direction)
@@ -128,12 +174,12 @@ def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direct
             assert (np.abs(got[finite] - want[finite]) <= limit[finite]).all()
 
 
-@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize(("direction", "solver"), EACH)
 @pytest.mark.parametrize("case", CASES)
-def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direction):
+def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direction, solver):
     """A range of 2^29 within each operand, at sizes that are nowhere near 1."""
     for size in (-100, -40, 0, 40, 100):
-        problem = Problem(pairs, case, rng)
+        problem = Problem(pairs, case, rng, solver)
         for which, operand in enumerate(problem.operands(direction)):
             exponents = rng.integers(-15, 15, operand.shape) + (size if which == 0 else -size // 2)
             operand *= 2.0 ** exponents.astype(float)
@@ -141,12 +187,12 @@ def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direct
         assert (error <= bound(problem, host, direction) + 2.0**-140).all(), f"2^{size}"
 
 
-@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize(("direction", "solver"), EACH)
 @pytest.mark.parametrize("case", CASES)
-def test_zeros_and_numbers_that_are_not_normal(pairs, host, rng, case, direction):
+def test_zeros_and_numbers_that_are_not_normal(pairs, host, rng, case, direction, solver):
     """Whole channels, filters and images of them, and some among others: there is no exponent to scale by."""
     for value in (0.0, 1e-40):
-        problem = Problem(pairs, case, rng)
+        problem = Problem(pairs, case, rng, solver)
         for operand in problem.operands(direction):
             operand[:, 1:64] = value
             operand[0] = value
@@ -158,10 +204,10 @@ def test_zeros_and_numbers_that_are_not_normal(pairs, host, rng, case, direction
         assert (error <= problem.terms(direction) * 2.0**-123).all(), value
 
 
-@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize(("direction", "solver"), EACH)
 @pytest.mark.parametrize("case", CASES)
-def test_ordinary_numbers_are_as_exact_as_floats(pairs, host, rng, case, direction):
-    problem = Problem(pairs, case, rng)
+def test_ordinary_numbers_are_as_exact_as_floats(pairs, host, rng, case, direction, solver):
+    problem = Problem(pairs, case, rng, solver)
     want = problem.truth(host, direction)
     assert np.linalg.norm(problem.run(direction) - want) <= 3e-7 * np.linalg.norm(want)
 

@@ -39,6 +39,29 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "single pixels": conv_case(3, 64, 65, (1, 1), (1, 1), (0, 0)),
     "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
 }
+# Of backward weights where taps share pixels; images, channels, filters, pixels, filter, pad, stride, dilation, groups.
+SHARED = {
+    "64 filters": conv_case(3, 64, 64, (9, 11), (3, 3), (1, 1)),
+    "uneven channels and filters": conv_case(2, 72, 136, (8, 8), (3, 3), (1, 1)),
+    "many filters": conv_case(1, 32, 328, (10, 9), (3, 3), (1, 1)),
+    "more filters": conv_case(1, 64, 520, (6, 7), (3, 3), (1, 1)),
+    "192 filters": conv_case(2, 64, 192, (6, 12), (3, 3), (1, 1)),
+    "more than a block of positions": conv_case(2, 64, 72, (19, 30), (3, 3), (1, 1)),
+    "no pads": conv_case(2, 64, 64, (9, 8), (3, 3)),
+    "pads beyond the filter": conv_case(2, 40, 64, (5, 6), (3, 3), (4, 5)),
+    "filters beyond the image": conv_case(4, 64, 64, (3, 2), (5, 5), (2, 3)),
+    "5x5": conv_case(2, 64, 64, (12, 11), (5, 5), (2, 2)),
+    "7x7": conv_case(2, 32, 200, (12, 11), (7, 7), (3, 3)),
+    "1x3": conv_case(3, 64, 264, (7, 9), (1, 3), (0, 1)),
+    "2x4": conv_case(2, 64, 72, (7, 9), (2, 4), (1, 0)),
+    "dilations": conv_case(2, 64, 64, (13, 17), (3, 3), (2, 3), (1, 1), (2, 3)),
+    "the largest dilation": conv_case(2, 64, 64, (11, 20), (3, 5), (1, 8), (1, 1), (1, 4)),
+    "groups": conv_case(2, 128, 192, (9, 8), (3, 3), (1, 1), groups=2),
+    "narrow groups": conv_case(3, 96, 48, (9, 8), (3, 3), (1, 1), groups=3),
+    "small images": conv_case(40, 64, 64, (4, 4), (3, 3), (1, 1)),
+    "one row": conv_case(5, 64, 64, (1, 130), (1, 3), (0, 1)),
+    "flat filters in a volume": conv_case(2, 64, 64, (3, 9, 8), (1, 3, 3), (0, 1, 1)),
+}
 VOLUMES = {
     "3x3x3": conv_case(2, 64, 64, (6, 8, 10), (3, 3, 3), (1, 1, 1)),
     "3x3x3, many filters": conv_case(2, 64, 328, (4, 9, 8), (3, 3, 3), (1, 1, 1)),
@@ -73,6 +96,15 @@ def gpu(handle):
     if SOLVERS[0].why_not(handle.device, problem_of(SHAPES["64 channels"], "float16")) is not None:
         pytest.skip("needs a Hopper GPU")
     return handle
+
+
+@pytest.mark.parametrize("layout", ["channels last", "channels last, unaligned"])
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_pixels_shared_by_taps(gpu, host, rng, dtype, name, layout):
+    shift = 3 if "unaligned" in layout else 0
+    check_twice(gpu, Example(SHARED[name], dtype, "channels last", rng, host, shift), 2,
+                registry.BY_NAME["NvTapsWrw"], rng)
 
 
 @pytest.mark.parametrize("direction", range(3))

@@ -223,7 +223,9 @@ def native_batch_norm_backward(keys, dy, x, w, mean, var, saved_mean, saved_inve
     """aten::native_batch_norm_backward."""
     args = keys, dy, x, w, mean, var, saved_mean, saved_inverse, training, epsilon, mask
     found = None
-    if training and saved_mean is not None and saved_inverse is not None:
+    # Where the module's own statistics are of x's type the forward pass was PyTorch's.
+    if (training and saved_mean is not None and saved_inverse is not None
+            and (mean is None or mean.dtype == saved_mean.dtype)):
         call = partial(theirs, "native_batch_norm_backward", args)
         found = _backward(call, x, dy, w, saved_mean, saved_inverse, epsilon, 0)
     if found is None:

@@ -22,18 +22,31 @@ static inline float mx_pair_scale(uint e)
     return as_float((268u - e) << 23);
 }
 
-/* Two floats, already scaled, as words of hi and of lo; the first in the lower half. */
-static inline uint2 mx_pair(float a, float b)
+/* The largest of a warp. */
+static inline uint mx_most(uint value)
+{
+    uint most;
+    asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
+    return most;
+}
+
+/* Two floats, already scaled, as words of hi and of lo times `by`; the first in the lower half. */
+static inline uint2 mx_pair_times(float a, float b, float by)
 {
     uint2 pair;
     float hi_a, hi_b;
     MX_ROUND_PAIR(pair.x, a, b);
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
         : "=f"(hi_a), "=f"(hi_b) : "r"(pair.x));
-    a = (a - hi_a) * MX_LO;
-    b = (b - hi_b) * MX_LO;
+    a = (a - hi_a) * by;
+    b = (b - hi_b) * by;
     MX_ROUND_PAIR(pair.y, a, b);
     return pair;
+}
+
+static inline uint2 mx_pair(float a, float b)
+{
+    return mx_pair_times(a, b, MX_LO);
 }
 
 /* Two numbers of a row, scaled and stored: hi, and lo `beside` bytes further on. */

@@ -1,0 +1,151 @@
+"""Backward weights in 16 bits by Hopper's wgmma where neighbouring taps share pixels."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
+from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
+from ._common cimport (
+    LONGEST, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv, refuse_sizes,
+    set_taps, set_x, set_y, sum_partial, tensor_cores,
+)
+from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, stride_of, type_token
+
+cdef enum:
+    CHUNK = 64             # channels, or filters, of a row in local memory
+    DEPTH = 64             # positions of a slice
+    K_STEP = 16
+    TAPS = 3               # of a row of a tile
+    TAP_LIMIT = 4          # of the dilation along a row: X_BYTES of conv/nvidia/hopper_taps.cl
+    TILES = 6
+
+cdef extern from "miopyx/kernels/conv/nvidia/hopper_taps_args.h" nogil:
+    ctypedef struct mx_nv_taps:
+        mx_nv_conv conv
+        int pitch, x_chunks, y_chunks
+        int slices, last_steps
+        int tap_groups
+        mx_divisor by_pitch
+
+# Blocks of 64 filters and rows of three taps.
+cdef struct tile_t:
+    int blocks, rows
+
+cdef tile_t[TILES] SIZES = [tile_t(2, 2), tile_t(4, 1), tile_t(3, 1), tile_t(1, 3), tile_t(1, 2), tile_t(2, 1)]
+
+# Tiles, splits of `each` slices, and columns with whole chunks a tap.
+cdef struct split_t:
+    tile_t tile
+    int64_t tiles, splits, each, columns
+
+
+cdef bint _whole(const mx_tensor* t) noexcept nogil:
+    """Whether channels are contiguous in eights."""
+    return is_channels_last(t) and (
+        t.len[1] | stride_of(t, 0) | stride_of(t, 3) | stride_of(t, 4)) % 8 == 0
+
+
+cdef mx_nv_taps _operands(const mx_conv_problem* p) noexcept nogil:
+    cdef mx_nv_taps o
+    cdef mx_nv_conv* g = &o.conv
+    cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], positions
+    memset(&o, 0, sizeof(o))
+    g.filters, g.channels, g.groups = <int> filters, <int> channels, <int> p.groups
+    set_x(g, &p.x, channels, 0)
+    set_y(g, &p.y, filters)
+    set_taps(g, p)
+    o.pitch, o.by_pitch = g.q + (g.taps_w - 1) * g.tap_w, divisor(g.q + (g.taps_w - 1) * g.tap_w)
+    o.x_chunks, o.y_chunks = <int> ceil_div(channels, CHUNK), <int> ceil_div(filters, CHUNK)
+    o.tap_groups = <int> ceil_div(g.taps_w, TAPS)
+    positions = up((g.p - 1) * <int64_t> o.pitch + g.q, K_STEP)
+    o.slices = <int> ceil_div(positions, DEPTH)
+    o.last_steps = <int> (positions - (o.slices - 1) * DEPTH) // K_STEP
+    return o
+
+
+cdef split_t _split(Device dev, const mx_conv_problem* p, const mx_nv_taps* o) noexcept:
+    """The tile and splits that should take least time: each takes 4 us to begin and end, and is written and read."""
+    cdef split_t s
+    cdef tile_t tile
+    cdef int64_t units = max(1, dev.compute_units), slices = p.y.len[0] * o.slices, least, tiles, splits, each
+    cdef int64_t tap_rows = p.w.len[3] * o.tap_groups, y, x
+    cdef double cost, slice_time, best = -1
+    memset(&s, 0, sizeof(s))
+    s.columns = o.x_chunks * CHUNK * p.w.len[3] * p.w.len[4]
+    least = max(1, ceil_div(slices * DEPTH, LONGEST))
+    for tile in SIZES:
+        if tile.rows > 1 and o.tap_groups > 1:
+            continue
+        y, x = ceil_div(o.y_chunks, tile.blocks), ceil_div(tap_rows, tile.rows)
+        tiles = y * x * o.x_chunks * p.groups
+        # What a slice brings from the second-level cache on average, 8 KB a block of filters and 9 a row of taps, or
+        # the products of both, if these take longer.
+        slice_time = max(0.03 * (8.0 * o.y_chunks / y + 9.0 * tap_rows / x),
+                         0.23 * o.y_chunks * tap_rows / <double> (y * x))
+        for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(slices, 2))) + 1):
+            each = ceil_div(slices, splits)
+            cost = ceil_div(tiles * splits, units) * (each * slice_time + 4)
+            cost += splits * p.w.len[0] * s.columns * 8 / 3e6
+            if best < 0 or cost < best:
+                best, s.tile, s.tiles, s.each = cost, tile, tiles, each
+    s.splits = ceil_div(slices, s.each)
+    return s
+
+
+cdef class NvTapsWrw(_NvSolver):
+    """Backward weights in 16 bits by wgmma, channels last: three neighbouring taps share pixels, split-K."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1202, "NvTapsWrw", MX_BACKWARD_WEIGHTS
+        self.dynamic = False  # its times are in no cost table yet: Find measures it
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if not tensor_cores(dev) or not has_wgmma(dev):
+            return "needs wgmma"
+        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16:
+            return "data type"
+        why = refuse_sizes(p, 0, True)
+        if why is not None:
+            return why
+        cdef mx_conv_problem f = folded(p)
+        if is_volume(&f):
+            return "three spatial axes"
+        if f.step[1] != 1 or f.step[2] != 1:
+            return "a stride"
+        if f.w.len[4] < TAPS:
+            return "filter size"
+        if f.dilation[2] > TAP_LIMIT:
+            return "a large dilation"
+        if not (_whole(&f.x) and _whole(&f.y)) or (p.w.len[1] | p.w.len[0] // p.groups) % 8:
+            return "channels are not contiguous in eights"
+        if (f.y.len[3] + (f.w.len[3] - 1) * f.dilation[1]) * (f.y.len[4] + (f.w.len[4] - 1) * f.dilation[2]) * (
+                f.y.len[0]) > INT_LIMIT // 4:
+            return "a tensor is too large for 32-bit offsets"
+        if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
+            return "workspace is beyond the limit"
+        return None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef mx_conv_problem f = folded(p)
+        cdef mx_nv_taps o = _operands(&f)
+        cdef split_t s = _split(dev, &f, &o)
+        return s.splits * p.w.len[0] * s.columns * 4
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return (WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], CHUNK)
+                * min(1.0, p.w.len[0] // p.groups / 128.0))
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem f = folded(p)
+        p = &f
+        cdef mx_nv_taps o = _operands(p)
+        cdef split_t s = _split(dev, p, &o)
+        cdef int64_t threads = 128 * (s.tile.blocks * s.tile.rows + 1)
+        spec = KernelSpec("conv/nvidia/hopper_taps.cl", "conv_nvidia_hopper_taps", SM_90A=1,
+                          X_TYPE=type_token(p.w.type), BLOCKS=s.tile.blocks, ROWS=s.tile.rows)
+        args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
+                struct_arg(&o, sizeof(o)), Arg.int32(s.each))
+        return Solution([Step(spec, args, (threads * s.tiles * s.splits,), (threads,)),
+                         sum_partial(p, s.splits, 0, s.columns, 1, o.x_chunks * CHUNK)],
+                        s.splits * p.w.len[0] * s.columns * 4)

@@ -187,10 +187,6 @@ static inline int mx_filter_in_y(int k, const MX_PROBLEM *g)
 
 #define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
 #define PERMUTE_PIXELS (SCALED && !CHANNELS_LAST)
-/* Copies of rows row0 + i * ROWS_AT_ONCE: with PERMUTE_... the other 16 of 32 are 4 rows further on, so that their
- * chunks swap with the 4th. */
-#define ROW_OF_COPIES(at, i, permuted) \
-    (((at) + ((permuted) ? (i) / 2 * 32 + (i) % 2 * 4 : (i)*ROWS_AT_ONCE) * ROW_BYTES) ^ ((permuted) ? (i) % 2 * 64 : 0))
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
@@ -227,6 +223,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
+    /* With PERMUTE_... the other 16 of 32 rows are 4 rows further on, so their chunks swap with the 4th. */
     const int x_row0 = PERMUTE_PIXELS ? mx_permuted(row0) : row0;
     const uint to = shared + x_row0 * ROW_BYTES + ((chunk ^ (x_row0 & 7)) << 4);
     const int w_row0 = PERMUTE_FILTERS ? mx_permuted(row0) : row0;
@@ -369,8 +366,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY_PIXEL(COPY16, at, i + 3, place_2.z, place_2.w)                                                           \
         place = next, place_2 = next_2;                                                                               \
     }
-#define COPY_PIXEL(COPY16, at, i, place, inside) \
-    COPY16(ROW_OF_COPIES(at, i, PERMUTE_PIXELS), x_from + (place), ((inside)&tap) == tap);
+#define COPY_PIXEL(COPY16, at, i, place, inside)                                                                        \
+    COPY16(((at) ^ (PERMUTE_PIXELS ? (i) % 2 * 64 : 0))                                                                \
+               + (PERMUTE_PIXELS ? (i) / 2 * 32 + (i) % 2 * 4 : (i)*ROWS_AT_ONCE) * ROW_BYTES,                         \
+           x_from + (place), ((inside)&tap) == tap);
 #endif
 #if W_TRANSPOSED
 #define COPY_FILTERS(COPY16, at)                                                                                      \
@@ -381,8 +380,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define COPY_FILTERS(COPY16, at)                                                                                       \
     _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                 \
-        COPY16(ROW_OF_COPIES(at, i, PERMUTE_FILTERS), w_from + (long)w_k * (i * ROWS_AT_ONCE),                         \
-               i * ROWS_AT_ONCE < some_left);
+        COPY16(((at) + (PERMUTE_FILTERS ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES)                     \
+                   ^ (PERMUTE_FILTERS ? i % 2 * 64 : 0),                                                              \
+               w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
 #define BEGIN_TILE()                                                                                                   \
     do {                                                                                                               \

@@ -1,6 +1,7 @@
 """Convolutions beside cuDNN in every mode that counts on NVIDIA's GPUs: runs versus.py, then prints one table.
 
     python bench/beside_cudnn.py FOLDER [--device NAME] [--modes float16-nhwc,small-float32-nchw] [--runs 3]
+    python bench/beside_cudnn.py FOLDER --tf32
     python bench/beside_cudnn.py FOLDER --table
 
 Each run of a mode is a process of its own; FOLDER/MODE.json has a row for each layer and direction: times of both
@@ -10,7 +11,7 @@ there.  Several machines' or GPUs' files may be put into one folder.
 
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
-benchmark mode, without TF32.
+benchmark mode, without TF32 but in the modes tf32-..., of which `--tf32` runs both: there we may round factors, too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from pathlib import Path
 # Name, versus.py's list, batch, type, layout, and whether calls are also waited for.
 MODES = (
     ("float32-nchw", "resnet50", 256, "float32", "nchw", False),
+    ("tf32-nchw", "resnet50", 256, "float32", "nchw", False),
+    ("tf32-nhwc", "resnet50", 256, "float32", "nhwc", False),
     ("float16-nchw", "resnet50", 256, "float16", "nchw", False),
     ("float16-nhwc", "resnet50", 256, "float16", "nhwc", False),
     ("bfloat16-nhwc", "resnet50", 256, "bfloat16", "nhwc", False),
@@ -45,6 +48,7 @@ def run(folder: Path, mode: tuple, device: str | None, runs: int) -> None:
                "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", "1",
                "--db", str(folder / "db"), "--json", str(path)]
     command += ["--sync"] if sync else []
+    command += ["--tf32"] if name.startswith("tf32") else []
     command += ["--device", device] if device else []
     found = []
     for _ in range(runs):
@@ -101,13 +105,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--modes", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--tf32", action="store_true", help="the modes whose names begin so, instead of --modes")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="only print the table of what is there")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     for name in ("cache", "db"):
         (options.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    wanted = options.modes.split(",")
+    wanted = [name for name in NAMES if name.startswith("tf32")] if options.tf32 else options.modes.split(",")
     if not set(wanted) <= set(NAMES):
         parser.error("no such mode")
     for mode in MODES if not options.table else ():

@@ -224,9 +224,10 @@ def seconds_of_calls(runs: list[tuple[Callable[[], object], Callable[[], None]]]
 
 
 def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_turns, repeat: int,
-            exhaustive: bool, sync: bool) -> Iterator[dict]:
+            exhaustive: bool, sync: bool, tf32: bool = False) -> Iterator[dict]:
     """Yield a row for each direction.
 
+    `tf32`: ours may round factors as PyTorch does where it is allowed to.
     `hybrid` is a side of ours with a handle that found nothing else; without it only Find's solver is measured.
     `exact` is the host's handle, or on CUDA PyTorch's side in float64.
     """
@@ -239,7 +240,7 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
     mine, peer = Prepared(ours, layer, data), Peer(theirs, layer, data)
     other = Prepared(hybrid, layer, data) if hybrid else None
     truth = TruthOnDevice(exact, layer, data) if on_cuda else Truth(exact, layer, data)
-    conv, least = layer.conv(), 20 if ours.handle.device.is_gpu else 1
+    conv, least = conv_of(layer, tf32), 20 if ours.handle.device.is_gpu else 1
     for direction in directions:
         solutions = mine.find(direction, conv, exhaustive)
         plan = mine.plan(direction, conv)
@@ -249,7 +250,7 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
         winner, extra = plan.solver.name, {}
         sides = {"miopyx": mine.run(direction, plan), "torch": peer.runs[direction]}
         if other:
-            quickly = solver_of_hybrid(other, direction, layer)
+            quickly = solver_of_hybrid(other, direction, conv_of(layer, tf32))
             sides.update(other_sides(mine, direction, conv, solutions, [plan.solver.id, quickly.id]))
         finish = {name: theirs.finish if name == "torch" else ours.finish for name in sides}
         times = in_turns([(run, finish[name]) for name, run in sides.items()], repeat, least, on_cuda)
@@ -271,9 +272,15 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
         }
 
 
-def solver_of_hybrid(other: Prepared, direction: str, layer: ConvCase):
+def conv_of(layer: ConvCase, tf32: bool) -> miopyx.ConvolutionDescriptor:
+    conv = layer.conv()
+    if tf32:
+        miopyx.miopenSetConvolutionAttribute(conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE, miopyx.miopenMathDefault)
+    return conv
+
+
+def solver_of_hybrid(other: Prepared, direction: str, quick: miopyx.ConvolutionDescriptor):
     """Return the solver that DYNAMIC_HYBRID takes."""
-    quick = layer.conv()
     miopyx.miopenSetConvolutionFindMode(quick, DYNAMIC_HYBRID)
     other.find(direction, quick, False)
     return other.plan(direction, quick).solver

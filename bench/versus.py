@@ -689,6 +689,7 @@ def main() -> None:
                         help="of conv: layers with this in a word of their line (may be repeated)")
     parser.add_argument("--exhaustive", action="store_true", help="of conv: search for the best configurations first")
     parser.add_argument("--plain", action="store_true", help="of conv: only what Find takes and PyTorch")
+    parser.add_argument("--tf32", action="store_true", help="of conv in float32: factors of 11 bits, on both sides")
     parser.add_argument("--sync", action="store_true", help="of conv: also calls that are waited for one by one")
     parser.add_argument("--db", metavar="FOLDER", help="of conv: where Find's records go, which then count (default: "
                         "a new folder)")
@@ -751,7 +752,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         parser.error("no such list, or no such direction")
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, options.tf32
     handles = [miopyx.Handle(options.device) if options.device else miopyx.Handle() for _ in range(2)]
     device = handles[0].device
     where = "cuda" if device.is_gpu and torch.cuda.is_available() else "cpu"
@@ -771,7 +772,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         found = []
         for layer in convolutions.layers(network, options.batch, options.only):
             for row in convolutions.measure(layer, options.directions, ours, hybrid, theirs, exact, in_turns,
-                                            options.repeat, options.exhaustive, options.sync):
+                                            options.repeat, options.exhaustive, options.sync, options.tf32):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
             store(options, handles[0], f"{torch.__version__} on {where}", rows + found)  # whoever stops it keeps these

@@ -78,6 +78,11 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL": 0,
         "MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC": 1,
         "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE": 2,
+        "MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE": 3,
+    },
+    "miopenMathType_t": {
+        "miopenMathDefault": 0,
+        "miopenMathPedantic": 1,
     },
     "miopenF8RoundingMode_t": {
         "miopenF8RoundingModeStandard": 0,
@@ -221,6 +226,7 @@ __all__ = [*_MEMBERS, *_TYPE_OF]
 _PREFIXES = {
     "miopenTensorLayout_t": "miopenTensor", "miopenIndexType_t": "miopenIndex", "miopenTensorOp_t": "miopenTensorOp",
     "miopenConvolutionMode_t": "miopen", "miopenConvolutionAttrib_t": "MIOPEN_CONVOLUTION_ATTRIB_",
+    "miopenMathType_t": "miopenMath",
     "miopenConvFwdAlgorithm_t": "miopenConvolutionFwdAlgo",
     "miopenConvBwdDataAlgorithm_t": "miopenConvolutionBwdDataAlgo",
     "miopenConvBwdWeightsAlgorithm_t": "miopenConvolutionBwdWeightsAlgo",
@@ -275,7 +281,11 @@ _ABOUT = {
     "miopenConvolutionAttrib_t": """What miopenSetConvolutionAttribute sets, an integer each.
 
     FP16_ALT_IMPL: -1 (the default), 0 or 1, kept and without effect.  DETERMINISTIC: 1 takes solvers alone whose
-    results are the same bits in every run.  FP8_ROUNDING_MODE: a miopenF8RoundingMode_t.""",
+    results are the same bits in every run.  FP8_ROUNDING_MODE: a miopenF8RoundingMode_t.  MATH_TYPE: a
+    miopenMathType_t; new descriptors have miopenMathPedantic.""",
+    "miopenMathType_t": """How exactly float32 convolutions multiply.
+
+    Default: factors may be rounded to 11 bits, as TF32 does, where the device is faster so.  Pedantic: as floats.""",
     "miopenF8RoundingMode_t": "How a float8 result is rounded: to the nearest, or up or down at random.",
     "miopenConvFwdAlgorithm_t": "How a forward convolution is computed; Find reports it of each solver.",
     "miopenConvBwdDataAlgorithm_t": "How backward data is computed; Find reports it of each solver.",

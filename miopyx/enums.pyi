@@ -63,6 +63,11 @@ class miopenConvolutionAttrib_t(IntEnum):
     MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL = 0
     MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC = 1
     MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE = 2
+    MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE = 3
+
+class miopenMathType_t(IntEnum):
+    miopenMathDefault = 0
+    miopenMathPedantic = 1
 
 class miopenF8RoundingMode_t(IntEnum):
     miopenF8RoundingModeStandard = 0
@@ -246,6 +251,9 @@ MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC: Final = miopenConvolutionAttrib_t.MIOPE
 MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE: Final = (
     miopenConvolutionAttrib_t.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE
 )
+MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE: Final = miopenConvolutionAttrib_t.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE
+miopenMathDefault: Final = miopenMathType_t.miopenMathDefault
+miopenMathPedantic: Final = miopenMathType_t.miopenMathPedantic
 miopenF8RoundingModeStandard: Final = miopenF8RoundingMode_t.miopenF8RoundingModeStandard
 miopenF8RoundingModeStochastic: Final = miopenF8RoundingMode_t.miopenF8RoundingModeStochastic
 miopenConvolutionFwdAlgoGEMM: Final = miopenConvFwdAlgorithm_t.miopenConvolutionFwdAlgoGEMM
@@ -342,7 +350,8 @@ miopenScalarBatchnormEpsilon: Final = miopenTensorArgumentId_t.miopenScalarBatch
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenStatus_t", "miopenDataType_t", "miopenTensorLayout_t", "miopenIndexType_t", "miopenTensorOp_t",
-    "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenF8RoundingMode_t",
+    "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenMathType_t",
+    "miopenF8RoundingMode_t",
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
     "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
@@ -359,7 +368,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenTensorOpMin", "miopenTensorOpMax", "miopenConvolution", "miopenTranspose", "miopenGroupConv",
     "miopenDepthwise", "miopenPaddingDefault", "miopenPaddingSame", "miopenPaddingValid",
     "MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL", "MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC",
-    "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", "miopenF8RoundingModeStandard", "miopenF8RoundingModeStochastic",
+    "MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE", "MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE", "miopenMathDefault",
+    "miopenMathPedantic", "miopenF8RoundingModeStandard", "miopenF8RoundingModeStochastic",
     "miopenConvolutionFwdAlgoGEMM", "miopenConvolutionFwdAlgoDirect", "miopenConvolutionFwdAlgoFFT",
     "miopenConvolutionFwdAlgoWinograd", "miopenConvolutionFwdAlgoImplicitGEMM", "miopenConvolutionBwdDataAlgoGEMM",
     "miopenConvolutionBwdDataAlgoDirect", "miopenConvolutionBwdDataAlgoFFT", "miopenConvolutionBwdDataAlgoWinograd",

@@ -335,10 +335,13 @@ def host(handles):
 
 
 @pytest.fixture
-def torch_device(request):
-    """PyTorch's device of tests of PyTorch: the one of `--device cuda:0`, else its CPU."""
+def torch_device(request, monkeypatch):
+    """PyTorch's device of tests of PyTorch: the one of `--device cuda:0`, where float32 is strict, else its CPU."""
+    torch = pytest.importorskip("torch")
     names = [name for name in request.config.getoption("--device") or () if name.startswith("cuda")]
-    return pytest.importorskip("torch").device(names[0] if names else "cpu")
+    if names:
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    return torch.device(names[0] if names else "cpu")
 
 
 @pytest.fixture

@@ -164,6 +164,9 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"ld\.shared\.(?:v\d\.)?[bu](\d+)", lambda m, o: _moved(_each(o[0]), m[1], o[1], False)),
     (r"ld\.global(?:\.nc|\.cg)(?:\.v\d)?\.[bf](\d+)", lambda m, o: _loaded(_each(o[0]), m[1], o[1], m[0])),
     (r"atom\.global\.cas\.b64", lambda m, o: _atomic(o, f"if (*at == {_u64(o[2])}) *at = {_u64(o[3])};")),
+    (r"atom\.global\.max\.u32",
+     lambda m, o: f"{{ uint32_t *at = (uint32_t *) global_at({_u64(o[1])}, 4, \"atom\"); {_u32(o[0])} = *at; "
+                  f"if ({_u32(o[2])} > *at) *at = {_u32(o[2])}; }}"),
     (r"atom\.global\.add\.u64", lambda m, o: _atomic(o, f"*at += {_u64(o[2])};")),
     # Numbers
     (r"cvt\.u32\.u64", lambda m, o: f"{_u32(o[0])} = (uint32_t) {_u64(o[1])};"),

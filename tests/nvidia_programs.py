@@ -77,9 +77,12 @@ def problems() -> Iterator[tuple[str, object]]:
                         except miopyx.MIOpenError:
                             continue
                         key = find_key(problem).decode()
-                        if key not in seen:
-                            seen.add(key)
-                            yield key, problem
+                        if key in seen:
+                            continue
+                        seen.add(key)
+                        yield key, problem
+                        if dtype == "float32":
+                            yield f"{key}_tf32", parse_find_key(f"{key}_tf32".encode())
 
 
 @cache

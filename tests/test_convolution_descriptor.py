@@ -31,7 +31,7 @@ def state(desc):
             *[miopyx.miopenGetConvolutionAttribute(desc, a) for a in miopyx.miopenConvolutionAttrib_t])
 
 
-DEFAULT = (2, (0, 0), (1, 1), (1, 1), (0, 0), 1, CONVOLUTION, None, -1, 0, 1)
+DEFAULT = (2, (0, 0), (1, 1), (1, 1), (0, 0), 1, CONVOLUTION, None, -1, 0, 1, 1)
 
 
 def test_new_descriptor():
@@ -198,6 +198,7 @@ def test_output_padding():
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP16_ALT_IMPL, (-1, 0, 1), (-2, 2, 100)),
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, (0, 1), (-1, 2)),
     (miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE, (0, 1), (-1, 2)),
+    (miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE, (0, 1), (-1, 2)),
 ])
 def test_attributes(attribute, good, bad, monkeypatch):
     monkeypatch.setenv("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC", "1")  # the getter returns what was stored
@@ -215,7 +216,7 @@ def test_attributes(attribute, good, bad, monkeypatch):
     assert [miopyx.miopenGetConvolutionAttribute(desc, a) for a in others] == before
 
 
-@pytest.mark.parametrize("attribute", [-1, 3, 100, None, "DETERMINED"])
+@pytest.mark.parametrize("attribute", [-1, 4, 100, None, "DETERMINED"])
 def test_unknown_attributes(attribute):
     for call in (
         lambda: miopyx.miopenSetConvolutionAttribute(created(), attribute, 0),

@@ -53,6 +53,7 @@ MAKE = {
     "no end pads": lambda: ConvolutionDescriptor((1, 2)),
     "deterministic": lambda: set_conv((miopyx.MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC, 1)), "find": lambda: set_conv(
         mode=miopyx.miopenConvolutionFindModeFast),
+    "rounding": lambda: set_conv((miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE, miopyx.miopenMathDefault)),
     "no pooling": PoolingDescriptor, "other mode": lambda: PoolingDescriptor("average"),
     "pooling": lambda: PoolingDescriptor("max", (2, 3), (0, 1), (2, 1)), "pooling of volumes": lambda:
         PoolingDescriptor("average", (2, 3, 4)), "indices": lambda: PoolingDescriptor(

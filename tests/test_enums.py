@@ -22,7 +22,8 @@ miopenIndexType_t: miopenIndex, Uint8 Uint16 Uint32 Uint64
 miopenTensorOp_t: miopenTensorOp, Add Mul Min Max
 miopenConvolutionMode_t: miopen, Convolution Transpose GroupConv Depthwise
 miopenPaddingMode_t: miopenPadding, Default Same Valid
-miopenConvolutionAttrib_t: MIOPEN_CONVOLUTION_ATTRIB_, FP16_ALT_IMPL DETERMINISTIC FP8_ROUNDING_MODE
+miopenConvolutionAttrib_t: MIOPEN_CONVOLUTION_ATTRIB_, FP16_ALT_IMPL DETERMINISTIC FP8_ROUNDING_MODE MATH_TYPE
+miopenMathType_t: miopenMath, Default Pedantic
 miopenF8RoundingMode_t: miopenF8RoundingMode, Standard Stochastic
 miopenConvFwdAlgorithm_t: miopenConvolutionFwdAlgo, GEMM Direct FFT Winograd ImplicitGEMM=5
 miopenConvBwdDataAlgorithm_t: miopen, ConvolutionBwdDataAlgoGEMM ConvolutionBwdDataAlgoDirect

@@ -613,6 +613,8 @@ def test_what_no_flag_can_say_is_a_comment(capsys):
     i8 = [TensorDescriptor(t, lens) for t, lens in (("int8", (1, 2, 3, 3)), ("int8", (2, 2, 1, 1)),
                                                     ("float32", (1, 2, 3, 3)))]
     assert logged.driver_command(1, *i8, ConvolutionDescriptor()).endswith(" # y float32")
+    miopyx.miopenSetConvolutionAttribute(conv, "MATH_TYPE", miopyx.miopenMathDefault)
+    assert logged.driver_command(1, x, w, y, conv).endswith("deterministic, factors may be rounded to 11 bits")
 
 
 def test_calls_that_make_no_convolution_print_no_command(capsys):

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 from cases_reader import grouped_case
 from nvidia_programs import build, clang, normalised, pretended, solvers
 from solver_checks import problem_of
 
+from miopyx.problem._key import find_key, parse_find_key
 from miopyx.runtime import programs
 
 CASES = {  # images, groups, channels and filters of a group, and what else is the family's
@@ -41,8 +43,9 @@ def wanted() -> list[tuple[str, str]]:
     for case in CASES.values():
         for dtype in ("float16", "float32", "int8"):
             for layout in ("packed", "channels last"):
-                for direction in range(3 if dtype != "int8" else 1):
+                for direction, tf32 in product(range(3 if dtype != "int8" else 1), range(1 + (dtype == "float32"))):
                     problem = problem_of(case, dtype, layout, direction)
+                    problem = parse_find_key(find_key(problem) + b"_tf32") if tf32 else problem
                     for solver in solvers():
                         if solver.why_not(device, problem) is None:
                             for step in solver.solution(device, problem).steps:

@@ -5,12 +5,14 @@ Other devices skip these tests.  Inputs, bounds and poison are solver_checks'.
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 from cases_reader import case_of_line, conv_case
 from solver_checks import Example, check, check_twice, problem_of
 
+from miopyx.problem._key import find_key, parse_find_key
 from miopyx.solvers import registry
 
 SOLVERS = [registry.BY_NAME[name] for name in ("NvWgmmaFwd", "NvWgmmaBwd", "NvWgmmaWrw")]
@@ -161,8 +163,11 @@ def test_local_memory_is_within_what_there_is(cpu, pretend, layout):
             cases += [case_of_line(line.partition(" ")[2], n=n) for n in (1, 32, 256)]
     seen = set()
     for case in cases:
-        for direction, solver in enumerate(SOLVERS):
-            problem = problem_of(case, "float16", layout, direction)
+        for direction, (solver, dtype) in product(range(3), (("NvWgmma", "float16"), ("NvTf32", "float32"))):
+            problem = problem_of(case, dtype, layout, direction)
+            if dtype == "float32":
+                problem = parse_find_key(find_key(problem) + b"_tf32")
+            solver = registry.BY_NAME[solver + ("Fwd", "Bwd", "Wrw")[direction]]
             if solver.why_not(handle.device, problem) is None:
                 seen |= {(step.spec.file, step.spec.options) for step in solver.solution(handle.device, problem).steps}
     sizes = {spec: local_memory(*spec) for spec in seen if "SM_90A=1" in spec[1]}

@@ -51,7 +51,8 @@ _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
               "float64": "convfp64"}
-_DETERMINISTIC = 1
+_DETERMINISTIC, _MATH_TYPE = 1, 3  # miopenConvolutionAttrib_t
+_MATH_DEFAULT = 0
 
 
 # Values
@@ -245,6 +246,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         comments.append(f"y {y.dtype}")
     if get_attribute(conv, _DETERMINISTIC):
         comments.append("deterministic")
+    if get_attribute(conv, _MATH_TYPE) == _MATH_DEFAULT and x.dtype == "float32":
+        comments.append("factors may be rounded to 11 bits")
     return commented(" ".join(words), comments)
 
 

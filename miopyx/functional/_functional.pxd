@@ -63,6 +63,7 @@ cdef class Call:
     cdef void* stream
     cdef double factor           # a number that is not what it asks for: plans take any
     cdef bint deterministic      # of several runs, where somebody asks for that
+    cdef bint tf32               # float32 factors of convolutions may be rounded to 11 bits
     cdef double began            # seconds of a clock; 0 where nobody asks how long reading it takes
     cdef bint counted            # among its operator's calls
 

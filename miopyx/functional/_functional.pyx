@@ -550,6 +550,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
                                  numbers(c, 9, spatial) if transposed else None, numbers(c, END_PADS, spatial))
     if c.deterministic:
         set_attribute(conv, "DETERMINISTIC", 1)
+    if c.tf32:
+        set_attribute(conv, "MATH_TYPE", 0)
     kind = c.array[0].type
     if direction != 0:
         lens, order = numbers(c, 15, spatial + 2), order_of(c, 0 if direction == 1 else other)

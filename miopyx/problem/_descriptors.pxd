@@ -40,7 +40,7 @@ cdef class ConvolutionDescriptor(Descriptor):
     cdef int stride[MAX_SPATIAL_DIMS]
     cdef int dilation[MAX_SPATIAL_DIMS]
     cdef int output_pad[MAX_SPATIAL_DIMS]
-    cdef int attribute[3]
+    cdef int attribute[4]
     cdef int find_mode_set          # 0: follow the environment
 
     cdef int set(self, int spatial, const int64_t* pad, const int64_t* stride, const int64_t* dilation, int mode,

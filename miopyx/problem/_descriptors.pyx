@@ -28,6 +28,7 @@ cdef extern from *:
 
 cdef enum:
     TRANSPOSE = 1
+    PEDANTIC = 1           # miopenMathPedantic
 
 
 cdef int type_size(int data_type) noexcept nogil:
@@ -440,7 +441,7 @@ cdef class ConvolutionDescriptor(Descriptor):
         return ((set_convolution, self.spatial, self.pads, self.strides, self.dilations, self.mode, self.end_pads),
                 (set_group_count, self.groups), (set_output_pads, self.spatial, self.output_pads),
                 (set_attribute, 0, self.attribute[0]), (set_attribute, 1, self.attribute[1]),
-                (set_attribute, 2, self.attribute[2]), *mode)
+                (set_attribute, 2, self.attribute[2]), (set_attribute, 3, self.attribute[3]), *mode)
 
     cdef int _start_over(self) noexcept:
         """What a new descriptor has beside its arguments."""
@@ -448,7 +449,7 @@ cdef class ConvolutionDescriptor(Descriptor):
         self.groups = 1
         for i in range(MAX_SPATIAL_DIMS):
             self.output_pad[i] = 0
-        self.attribute[0], self.attribute[1], self.attribute[2] = -1, 0, 1
+        self.attribute[0], self.attribute[1], self.attribute[2], self.attribute[3] = -1, 0, 1, PEDANTIC
         self.find_mode_set = 0
         return 0
 
@@ -621,12 +622,12 @@ def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
     desc.stamp = mx_next_stamp()
 
 
-_ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1))
+_ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1), (0, 1))
 
 
 def set_attribute(ConvolutionDescriptor desc, attr, value):
     cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr"), v = to_int(value, "value")
-    if number < 0 or number > 2:
+    if number < 0 or number >= len(_ATTRIBUTE_LIMITS):
         raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
     low, high = _ATTRIBUTE_LIMITS[number]
     if v < low or v > high:
@@ -636,7 +637,7 @@ def set_attribute(ConvolutionDescriptor desc, attr, value):
 
 def get_attribute(ConvolutionDescriptor desc, attr):
     cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr")
-    if number < 0 or number > 2:
+    if number < 0 or number >= len(_ATTRIBUTE_LIMITS):
         raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
     return desc.attribute[number]
 

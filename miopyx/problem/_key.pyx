@@ -4,6 +4,7 @@ Both are MIOpen's.  "In" and "out" are the problem's: in is x forward, and y (th
 backward directions.  What MIOpen's keys leave out is appended, so that different problems never share a record::
 
     _det            the problem asks for deterministic solvers
+    _tf32           float32 factors may be rounded to 11 bits
     _dim1           one spatial axis; it is written as two with a height of 1
     _si, _sw, _so   strides of in, weights and out, joined by x, where they are not the packed ones of the named layout
     _o              perf keys: lengths of out, joined by x, where they are not those that in implies
@@ -228,6 +229,8 @@ cdef inline int _first_axis(int64_t spatial) noexcept nogil:
 cdef char* _marks(char* out, const mx_conv_problem* p) noexcept nogil:
     if p.deterministic:
         out = _text(out, b"_det")
+    if p.tf32:
+        out = _text(out, b"_tf32")
     if p.spatial == 1:
         out = _text(out, b"_dim1")
     return out
@@ -380,7 +383,7 @@ _NUMBER_OF_TYPE = {
 _NAME = b"(" + b"|".join(_NUMBER_OF_TYPE) + b")"
 _TYPES = _NAME + b"(?:" + _NAME + _NAME + rb")?\Z"
 _LIST = b"([0-9x]+)"
-_END = (b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_dim1)?(?:_o" + _LIST + b")?(?:_si" + _LIST
+_END = (b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_tf32)?(_dim1)?(?:_o" + _LIST + b")?(?:_si" + _LIST
         + b")?(?:_sw" + _LIST + b")?(?:_so" + _LIST + rb")?\Z")
 
 
@@ -478,7 +481,7 @@ cdef class _Reader:
         end = re.match(_END, self.end)
         if end is None:
             self.refuse("unknown direction or suffix")
-        direction, groups, casts, deterministic, one, out, in_strides, w_strides, out_strides = end.groups()
+        direction, groups, casts, deterministic, tf32, one, out, in_strides, w_strides, out_strides = end.groups()
         if casts:
             self.refuse("cast types")
         types = re.match(_TYPES, self.types)
@@ -489,6 +492,7 @@ cdef class _Reader:
         read, other = (&c.x, &c.y) if c.direction == MX_FORWARD else (&c.y, &c.x)
 
         read.type = _NUMBER_OF_TYPE[types[1]]
+        c.tf32 = tf32 is not None and read.type == MX_FLOAT
         c.w.type, other.type = _NUMBER_OF_TYPE[types[2] or types[1]], _NUMBER_OF_TYPE[types[3] or types[1]]
         if c.w.type != c.x.type or (c.y.type != c.x.type and (
                 c.x.type != MX_INT8 or c.y.type != MX_INT32 and c.y.type != MX_FLOAT)):

@@ -223,6 +223,7 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     p.groups = conv.groups
     p.deterministic = conv.attribute[1] if _deterministic() < 0 else _deterministic()
     p.rounding = rounding_of(x.type, conv.attribute[2])  # all types are equal where one is float8
+    p.tf32 = x.type == MX_FLOAT and conv.attribute[3] == 0  # miopenMathDefault
     p.direction = direction
     if transpose:
         if direction == MX_FORWARD:
@@ -297,7 +298,8 @@ cdef class ConvProblem(Problem):
         """What a model may learn from: direction, types, lengths and parameters, by the field's letters."""
         cdef mx_conv_problem* c = &self.c
         values = {"direction": c.direction, "spatial": c.spatial, "groups": c.groups,
-                  "deterministic": c.deterministic, "x_type": c.x.type, "w_type": c.w.type, "y_type": c.y.type}
+                  "deterministic": c.deterministic, "tf32": c.tf32, "x_type": c.x.type, "w_type": c.w.type,
+                  "y_type": c.y.type}
         for names, lengths in (("n c d h w", c.x.len), ("k _ z r s", c.w.len), ("_ _ do ho wo", c.y.len),
                                ("pad_d pad_h pad_w", c.pad), ("stride_d stride_h stride_w", c.step),
                                ("dilation_d dilation_h dilation_w", c.dilation)):

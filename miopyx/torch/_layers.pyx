@@ -351,7 +351,8 @@ cdef int64_t settings(Call c) except -1:
         return <int64_t> _threads() << 8 | c.deterministic
     c.deterministic = c.deterministic or _cudnn_deterministic()
     found = c.deterministic | <int> _cudnn_benchmark() << 1 | <int> _cudnn_enabled() << 2
-    return found | <int> tf32() << 3
+    c.tf32 = tf32()
+    return found | c.tf32 << 3
 
 
 cpdef bint tf32() except -1:

@@ -54,6 +54,7 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t step[3]
         int64_t dilation[3]
         int64_t deterministic
+        int64_t tf32
         int64_t rounding
         mx_tensor x, w, y
 

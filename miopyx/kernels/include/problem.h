@@ -29,6 +29,7 @@ typedef struct {
     mx_int64 step[MX_SPATIAL]; /* convolution strides */
     mx_int64 dilation[MX_SPATIAL];
     mx_int64 deterministic; /* MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC */
+    mx_int64 tf32; /* float32 factors may be rounded to 11 bits: MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE */
     mx_int64 rounding; /* of a float8 result: 0 to nearest even, else at random, and 1 + the seed */
     mx_tensor x, w, y; /* by role, whatever the caller named them: transposed convolutions are folded in */
 } mx_conv_problem;

@@ -74,6 +74,9 @@
 #ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels and gets them through local memory, not from registers */
 #define LOCAL_EPILOGUE 0
 #endif
+#ifndef SCALED /* 1: halves times powers of four, y is float, with the roots of the inverse scales */
+#define SCALED 0
+#endif
 #ifndef AXES /* 2, or 3: neither FLAT nor X_TRANSPOSED then */
 #define AXES 2
 #endif
@@ -172,12 +175,18 @@ static inline int mx_pixel_in_y(int m, const mx_nv_conv *g)
 }
 #endif
 
+static inline int mx_image_of(int m, const MX_PROBLEM *g)
+{
+    return mx_quotient(m, MX_CONV(g)->by_image);
+}
+
 static inline int mx_filter_in_y(int k, const MX_PROBLEM *g)
 {
     return k < MX_CONV(g)->filters ? k * MX_CONV(g)->y_c : -1;
 }
 
 #define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
+#define PERMUTE_PIXELS (SCALED && !CHANNELS_LAST)
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
@@ -185,8 +194,12 @@ static inline int mx_filter_in_y(int k, const MX_PROBLEM *g)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
-    const float beta)
+    __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
+    const float beta
+#if SCALED
+    , __global const float *restrict roots, long roots_offset, const int filter_roots_at
+#endif
+)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
@@ -202,13 +215,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     X += x_offset;
     W += w_offset + g.w_first;
     Y += y_offset + g.y_first;
+#if SCALED
+    roots += roots_offset;
+#endif
     const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
     const uint shared = mx_shared(stages);
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
-    const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
-    /* With PERMUTE_FILTERS the other 16 filters of 32 are 4 rows further on, so their chunks swap with the 4th. */
+    /* With PERMUTE_... the other 16 of 32 rows are 4 rows further on, so their chunks swap with the 4th. */
+    const int x_row0 = PERMUTE_PIXELS ? mx_permuted(row0) : row0;
+    const uint to = shared + x_row0 * ROW_BYTES + ((chunk ^ (x_row0 & 7)) << 4);
     const int w_row0 = PERMUTE_FILTERS ? mx_permuted(row0) : row0;
     const uint w_to = shared + w_row0 * ROW_BYTES + ((chunk ^ (w_row0 & 7)) << 4);
 #if X_TRANSPOSED
@@ -349,8 +366,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY_PIXEL(COPY16, at, i + 3, place_2.z, place_2.w)                                                           \
         place = next, place_2 = next_2;                                                                               \
     }
-#define COPY_PIXEL(COPY16, at, i, place, inside) \
-    COPY16((at) + (i)*ROWS_AT_ONCE * ROW_BYTES, x_from + (place), ((inside)&tap) == tap);
+#define COPY_PIXEL(COPY16, at, i, place, inside)                                                                        \
+    COPY16(((at) ^ (PERMUTE_PIXELS ? (i) % 2 * 64 : 0))                                                                \
+               + (PERMUTE_PIXELS ? (i) / 2 * 32 + (i) % 2 * 4 : (i)*ROWS_AT_ONCE) * ROW_BYTES,                         \
+           x_from + (place), ((inside)&tap) == tap);
 #endif
 #if W_TRANSPOSED
 #define COPY_FILTERS(COPY16, at)                                                                                      \
@@ -466,16 +485,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
-            __global ushort *y = Y + own.phase.y_first + (long)own.group * g.y_g;
+            __global MX_STORED *y = Y + own.phase.y_first + (long)own.group * g.y_g;
             const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);
-            if (alpha == 1 && beta == 0 && ((ulong)y & (2 * VEC - 1)) == 0)
+#if SCALED
+#define MX_ROOTS , roots, roots + filter_roots_at + own.group * g.filters
+#else
+#define MX_ROOTS
+#endif
+            if (alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0)
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, y, m0, n0, &MX_GIVEN, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
 #else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup MX_ROOTS);
 #endif
             else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, false, warpgroup);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, false, warpgroup MX_ROOTS);
         }
     }
 }

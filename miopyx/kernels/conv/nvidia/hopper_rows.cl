@@ -38,6 +38,9 @@
 #ifndef VEC
 #define VEC 1
 #endif
+#ifndef SCALED /* as in conv/nvidia/hopper.cl */
+#define SCALED 0
+#endif
 #ifndef LOCAL_EPILOGUE /* 1: y has contiguous pixels, not its channels */
 #define LOCAL_EPILOGUE 0
 #endif
@@ -76,6 +79,11 @@ static inline int mx_pixel_in_y(int m, const mx_nv_rows *g)
     return inside ? n * g->conv.y_n + p * g->conv.y_h + q * g->conv.y_w : -1;
 }
 
+static inline int mx_image_of(int m, const mx_nv_rows *g)
+{
+    return mx_quotient(m, g->conv.by_image);
+}
+
 static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 {
     return k < g->conv.filters ? k * g->conv.y_c : -1;
@@ -93,7 +101,11 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_rows(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const mx_nv_rows g, const float alpha, const float beta)
+    __global MX_STORED *restrict Y, long y_offset, const mx_nv_rows g, const float alpha, const float beta
+#if SCALED
+    , __global const float *restrict roots, long roots_offset, const int filter_roots_at
+#endif
+)
 {
     __local uint4 ring[PLANES * PLANE_BYTES / 16] __attribute__((aligned(1024)));
     __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
@@ -110,6 +122,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     X += x_offset;
     W += w_offset + g.conv.w_first;
     Y += y_offset + g.conv.y_first;
+#if SCALED
+    roots += roots_offset;
+#define MX_ROOTS , roots, roots + filter_roots_at
+#else
+#define MX_ROOTS
+#endif
     const bool x_aligned = ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
     if (item == 0)
         mx_ring_begin(full, BLOCKS, 128, 4 * CONSUMERS);
@@ -248,14 +266,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at += BP;
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
             const int m0 = (first + tile) * BP;
-            if (alpha == 1 && beta == 0 && ((ulong)Y & (2 * VEC - 1)) == 0)
+            if (alpha == 1 && beta == 0 && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0)
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, Y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
 #else
-                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role);
+                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role MX_ROOTS);
 #endif
             else
-                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, false, role);
+                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, false, role MX_ROOTS);
         }
     }
 }

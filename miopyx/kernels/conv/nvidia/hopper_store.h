@@ -4,11 +4,91 @@
  * of a pixel and a filter, -1 for none: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
  * PERMUTE_FILTERS: of 32 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 8
  * neighbours in y.
+ * SCALED: operands are halves times powers of four (conv/nvidia/tf32_pack.cl) and y is float.  Columns are permuted
+ * whatever they are.  Expects mx_image_of(pixel, problem), too.
  */
 static inline int mx_permuted(int k)
 {
     return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
 }
+
+#if SCALED
+#define MX_STORED float
+#define MX_STORED_VECTOR MX_JOIN(MX_FLOATS_, VEC)
+#define MX_FLOATS_1 float
+#define MX_FLOATS_2 float2
+#define MX_FLOATS_4 float4
+
+/* Eight neighbours in y. */
+typedef union {
+    float each[8];
+    MX_STORED_VECTOR vectors[8 / VEC];
+} mx_floats;
+
+/* As below; *_roots: of the inverse scales of images and of this group's filters. */
+static inline void mx_store_tile(float (*sums)[WN / 2], __global float *y, int m0, int n0, const MX_PROBLEM *g,
+                                 float alpha, float beta, bool plain, int warpgroup,
+                                 __global const float *image_roots, __global const float *filter_roots)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+    int row_at[2 * WG_ROWS]; /* -1: none */
+    float row_root[2 * WG_ROWS];
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++) {
+        const int r = row + i / 2 * 64 + i % 2 * 8;
+        row_at[i] = CHANNELS_LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
+        row_root[i] = 0;
+        if (row_at[i] >= 0)
+            row_root[i] = CHANNELS_LAST ? image_roots[mx_image_of(m0 + r, g)] : filter_roots[n0 + r];
+    }
+    const bool wide = plain || ((ulong)y & (4 * VEC - 1)) == 0;
+#pragma unroll
+    for (int j = 0; j < WN / 2; j += 16) {
+        int at[8 / VEC];
+        float column_root[8];
+#pragma unroll
+        for (int l = 0; l < 8 / VEC; l++) {
+            const int column = j * 2 + (lane & 3) * 8 + l * VEC;
+            at[l] = CHANNELS_LAST ? mx_filter_in_y(n0 + column, g) : mx_pixel_in_y(m0 + column, g);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+                column_root[l * VEC + e] = 0;
+                if (at[l] >= 0) /* VEC divides the pixels of an image */
+                    column_root[l * VEC + e] = CHANNELS_LAST ? filter_roots[n0 + column + e]
+                                                             : image_roots[mx_image_of(m0 + column, g)];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * WG_ROWS; i++) {
+            const float *sum = sums[i / 2] + j + i % 2 * 2;
+            mx_floats run;
+#pragma unroll
+            for (int l = 0; l < 8; l++) {
+                const float root = row_root[i] * column_root[l];
+                run.each[l] = sum[l / 2 * 4 + l % 2] * root * root;
+            }
+#pragma unroll
+            for (int l = 0; l < 8 / VEC; l++)
+                if (row_at[i] >= 0 && at[l] >= 0) {
+                    __global float *to = y + row_at[i] + at[l];
+                    if (!plain)
+#pragma unroll
+                        for (int e = 0; e < VEC; e++)
+                            run.each[l * VEC + e] =
+                                alpha * run.each[l * VEC + e] + (beta != 0 ? beta * to[e] : 0.0f);
+                    if (wide)
+                        *(__global MX_STORED_VECTOR *)to = run.vectors[l];
+                    else
+#pragma unroll
+                        for (int e = 0; e < VEC; e++)
+                            to[e] = run.each[l * VEC + e];
+                }
+        }
+    }
+}
+#else
+#define MX_STORED ushort
 
 static inline uint mx_exchange(uint value, int with)
 {
@@ -116,3 +196,4 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
         }
     }
 }
+#endif

@@ -20,6 +20,9 @@
 #ifndef BN
 #define BN 256
 #endif
+#ifndef SCALED /* 1: X_TYPE is float, what was multiplied was scaled, with the roots of the inverse scales of channels */
+#define SCALED 0
+#endif
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
@@ -36,7 +39,11 @@
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     __global const float *restrict partial, long partial_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
-    const mx_nv_tile_sum g, const float alpha, const float beta)
+    const mx_nv_tile_sum g, const float alpha, const float beta
+#if SCALED
+    , __global const float *restrict roots, long roots_offset, const int filter_roots_at
+#endif
+)
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
@@ -78,6 +85,16 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     const int h = mx_quotient(all, g.by_taps_across), fold = mx_quotient(within, g.by_folded);
     const int w = (all - h * g.taps_across) * mx_quotient(g.reduced, g.by_folded) + fold, c = within - fold * g.folded;
     W += w_offset + (long)(group * g.filters + k) * g.w_k + (long)h * g.w_h + (long)w * g.w_w + (long)c * g.w_c;
+#if SCALED
+    const float unscaled[4] = {sum.x, sum.y, sum.z, sum.w};
+    roots += roots_offset;
+    for (int l = 0; l < 4; l++)
+        if (c + l % 2 < g.channels && k + l / 2 * 8 < g.filters && w < g.taps_w) {
+            const float root = roots[filter_roots_at + group * g.filters + k + l / 2 * 8]
+                               * roots[group * g.channels + c + l % 2];
+            STORE_MIXED(X_TYPE, W, (long)(l / 2 * 8) * g.w_k + l % 2 * g.w_c, unscaled[l] * root * root, alpha, beta);
+        }
+#else
     const float sums[4] = {alpha * sum.x, alpha * sum.y, alpha * sum.z, alpha * sum.w};
     const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0 && (((ulong)W | g.w_k * 2) & 3) == 0;
 #pragma unroll
@@ -95,4 +112,5 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
                     STORE_MIXED(X_TYPE, to, e * g.w_c, sums[l + e], 1, beta);
         }
     }
+#endif
 }

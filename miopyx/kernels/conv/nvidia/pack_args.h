@@ -1,4 +1,4 @@
-/* What the kernels of conv/nvidia/pack.cl and conv/nvidia/pack_bytes.cl take.  from_*, to_*: strides in elements. */
+/* What the kernels of conv/nvidia/pack.cl, conv/nvidia/pack_bytes.cl and conv/nvidia/tf32_pack.cl take.  from_*, to_*: strides in elements. */
 #ifndef MIOPYX_NV_PACK_ARGS_H
 #define MIOPYX_NV_PACK_ARGS_H
 #include "include/divisor.h"
@@ -49,6 +49,20 @@ typedef struct {
     int tile_pixels, blocks; /* pixels of a tile, blocks of 64 channels of all groups */
     mx_divisor by_image, by_row, by_blocks; /* h * w, w, blocks */
 } mx_nv_pixels;
+
+/* sample_scales: the numbers that share a scale.  Scale i has those of an outer and an inner axis at i / inner and
+ * i % inner, along three more; the last of them is the one whose numbers lie closest. */
+typedef struct {
+    int scales, inner, from_outer, from_inner;
+    int planes, rows, columns, from_plane, from_row, from_column;
+    mx_divisor by_inner, by_rows, by_columns;
+} mx_nv_sampled;
+
+/* pack_scaled: pixels, and the scale of one: first + n * by_n + h * by_h + c * by_c, c through all groups. */
+typedef struct {
+    mx_nv_pixels pixels;
+    int tiles, first, by_n, by_h, by_c;
+} mx_nv_scaled;
 
 /* pack_bytes */
 typedef struct {

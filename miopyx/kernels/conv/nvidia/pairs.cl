@@ -1,4 +1,4 @@
-/* Implicit GEMM with float operands as pairs of halves by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
+/* Implicit GEMM with float operands as pairs of halves, or ROUNDED to halves, by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
  *
  *   y[filter][pixel] = sum over K-slices of one tap and 64 channels; conv/nvidia/pairs.h says how floats become pairs
  *
@@ -51,8 +51,8 @@
 #define COLUMNS 128
 #endif
 #define WGMMA MX_JOIN(MX_WGMMA_, COLUMNS)
-#define X_BYTES (2 * BP * ROW_BYTES)
-#define W_BLOCK (2 * BLOCK_BYTES)
+#define X_BYTES (MX_PARTS * BP * ROW_BYTES)
+#define W_BLOCK (MX_PARTS * BLOCK_BYTES)
 #define STAGE_BYTES (X_BYTES + F_BLOCKS * W_BLOCK)
 #define TILES_IN_FLIGHT (STAGES + 1)
 
@@ -260,6 +260,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         const int row = item & 127, turn = role - CONSUMERS;
         const uint to = shared + row * ROW_BYTES, swizzle = row & 7;
         const long x_step = (long)g.x_c * 4;
+        const bool wide = ((ulong)X & 15) == 0;
         mx_loader at;
         float v[64];
         at.tile = get_group_id(0);
@@ -290,6 +291,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     from[2] = from[1] + x_step;                                                                                       \
     from[3] = from[2] + x_step;
 /* Eight channels. */
+#if AT_ONCE == 4
+#define LOAD_SLICE(c)                                                                                                 \
+    if (wide && (c) + 8 <= rest) {                                                                                    \
+        mx_fetch_four(v + (c), &from[0], here);                                                                       \
+        mx_fetch_four(v + (c) + 4, &from[0], here);                                                                   \
+    } else {                                                                                                          \
+        from[1] = from[0] + x_step;                                                                                   \
+        from[2] = from[1] + x_step;                                                                                   \
+        from[3] = from[2] + x_step;                                                                                   \
+        _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
+            v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
+    }
+#else
 #define LOAD_SLICE(c)                                                                                                 \
     if ((c) + 8 <= rest) {                                                                                            \
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
@@ -298,6 +312,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         _Pragma("unroll") for (int l = 0; l < 8; l++)                                                                 \
             v[(c) + l] = mx_fetch(&from[l & 3], 4 * x_step, here && (c) + l < rest);                                  \
     }
+#endif
 #define MOVE()                                                                                                         \
     do                                                                                                                 \
         if (mx_next_slice(&at, &MX_GRID)) {                                                                            \
@@ -333,7 +348,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                                      "[%0], [%1], %2, [%3];"
                                      ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
-                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (W_BLOCK / 16)),
+                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (2 * BLOCK_BYTES / 16)),
                                      "r"(W_BLOCK), "r"(bar) : "memory");
             }
             for (int i = 0; i < PRODUCERS; i++)
@@ -349,15 +364,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             LOCATE();
 #pragma unroll
             for (int c = 0; c < 64; c += 8) {
-                uint2 pairs[4];
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    pairs[l] = mx_pair(v[c + l * 2] * scale, v[c + l * 2 + 1] * scale);
-                const uint chunk = to + stage * STAGE_BYTES + ((c / 8 ^ swizzle) << 4);
-                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk), "r"(pairs[0].x), "r"(pairs[1].x),
-                             "r"(pairs[2].x), "r"(pairs[3].x) : "memory");
-                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk + BP * ROW_BYTES), "r"(pairs[0].y),
-                             "r"(pairs[1].y), "r"(pairs[2].y), "r"(pairs[3].y) : "memory");
+                mx_store_pairs(to + stage * STAGE_BYTES + ((c / 8 ^ swizzle) << 4), BP * ROW_BYTES, v + c, scale);
                 LOAD_SLICE(c)
             }
             mx_barrier_arrive(full + 8 * stage);

@@ -1,4 +1,4 @@
-/* Backward weights with float operands as pairs of halves by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
+/* Backward weights with float operands as pairs of halves, or ROUNDED, by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
  *
  *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
  *
@@ -30,8 +30,8 @@
 #define BM 128
 #define BN 128
 #define DEPTH 64
-#define Y_BYTES (2 * BM * ROW_BYTES)
-#define STAGE_BYTES (Y_BYTES + 2 * BN * ROW_BYTES)
+#define Y_BYTES (MX_PARTS * BM * ROW_BYTES)
+#define STAGE_BYTES (Y_BYTES + MX_PARTS * BN * ROW_BYTES)
 #define CONSUMERS 2
 #define PRODUCERS 2 /* of dy and of x */
 #define THREADS (128 * (CONSUMERS + PRODUCERS))
@@ -78,6 +78,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #else
         const int dh = tap / g.taps_w * g.tap_h + g.first_h, dw = tap % g.taps_w * g.tap_w + g.first_w;
 #endif
+        const bool wide = (((ulong)X | (ulong)Y) & 15) == 0;
         const int rest = of_y ? g.filters - k0 : column < columns ? g.channels - c0 : 0;
         const long step = (long)(of_y ? g.y_c : g.x_c) * 4;
         const uint bias = of_y ? 0 : 28, place = (of_y ? 0 : BM) + warp * 32;
@@ -120,7 +121,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
     pixel += DEPTH;
 #endif
 #define LOAD_SLICE()                                                                                                  \
-    if (rest >= 32) {                                                                                                 \
+    if (AT_ONCE == 4 && wide && rest >= 32) {                                                                         \
+        _Pragma("unroll") for (int i = 0; i < 32; i += 4) {                                                           \
+            float four[4];                                                                                            \
+            mx_fetch_four(four, &from[0], valid[0]);                                                                  \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) a[i + l] = as_uint(four[l]);                                \
+            mx_fetch_four(four, &from[1], valid[1]);                                                                  \
+            _Pragma("unroll") for (int l = 0; l < 4; l++) b[i + l] = as_uint(four[l]);                                \
+        }                                                                                                             \
+    } else if (AT_ONCE == 1 && rest >= 32) {                                                                                                 \
         _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
             a[i] = as_uint(mx_fetch(&from[0], step, valid[0]));                                                       \
             b[i] = as_uint(mx_fetch(&from[1], step, valid[1]));                                                       \
@@ -147,10 +156,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
 #pragma unroll
                 for (int l = 0; l < 4; l++) {
                     const float scale = mx_pair_scale(e[l]);
-                    const uint2 pair = mx_pair(as_float(a[i + l]) * scale, as_float(b[i + l]) * scale);
-                    const uint at = (stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES;
-                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair.x) : "memory");
-                    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + 128 * ROW_BYTES), "r"(pair.y) : "memory");
+                    mx_store_pair((stage_to ^ (i + l & 7) << 4) + (i + l) * ROW_BYTES, 128 * ROW_BYTES,
+                                  as_float(a[i + l]) * scale, as_float(b[i + l]) * scale);
                     inverses[stage][place + i + l] = as_float((e[l] - bias) << 23);
                 }
             }

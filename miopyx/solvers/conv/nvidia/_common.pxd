@@ -9,6 +9,10 @@ from miopyx.solvers.conv._base cimport ConvSolver
 cdef enum:
     ALIGN = 256
     LONGEST = 1 << 16      # terms that one accumulator takes
+    # Two factors rounded to 11 bits, by which they are scaled and brought back, in roundings of a float.
+    ROUNDED = 2 * (1 << 13) + 6
+    STEP = 16              # terms that an instruction adds to its accumulator
+    CUT = 2                # roundings that one such addition counts for: it cuts off what does not fit
     # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.
     MMA_PEAK = 12
     WGMMA_PEAK = 16

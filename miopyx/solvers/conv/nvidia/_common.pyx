@@ -17,8 +17,6 @@ from miopyx.solvers.conv._base cimport (
 
 cdef enum:
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
-    STEP = 16              # terms that an instruction adds to its accumulator
-    CUT = 2                # roundings that one such addition counts for: it cuts off what does not fit
     SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 

@@ -50,6 +50,15 @@ cdef extern from "miopyx/kernels/conv/nvidia/pack_args.h" nogil:
         int tile_pixels, blocks
         mx_divisor by_image, by_row, by_blocks
 
+    ctypedef struct mx_nv_sampled:
+        int scales, inner, from_outer, from_inner
+        int planes, rows, columns, from_plane, from_row, from_column
+        mx_divisor by_inner, by_rows, by_columns
+
+    ctypedef struct mx_nv_scaled:
+        mx_nv_pixels pixels
+        int tiles, first, by_n, by_h, by_c
+
     ctypedef struct mx_nv_bytes:
         int images, groups, pixels, w, channels, reduced
         int from_n, from_g, from_c, from_h, from_w
@@ -69,7 +78,7 @@ cdef struct roles_t:
     const mx_tensor* x
     const mx_tensor* y
     int x_slot, y_slot
-    int64_t channels, filters, reduced       # of a group
+    int64_t groups, channels, filters, reduced  # channels, filters: of a group
     int64_t folded, taps_across              # of packed weights: channels of one tap of w, taps in a row
     narrow_t narrow
     int64_t w_row, w_reduced                 # strides of w along rows and along the reduced axis
@@ -77,9 +86,11 @@ cdef struct roles_t:
     int x_pixels                             # x is transposed: so many contiguous pixels are copied at once, or zero
     bint w_transposed                            # w is transposed: its filters are contiguous
     bint unpacks_y                           # y is computed in the workspace, channels last, and copied out
-    int64_t size                             # bytes of an element
+    int64_t size, y_size                     # bytes of an element
     int64_t x_offset, y_offset, workspace    # of the packed copies, in bytes
     int64_t x_at, y_at                       # of x and y themselves, where their slot is the workspace
+    bint scaled                              # floats are multiplied as halves: conv/nvidia/tf32_pack.cl
+    int64_t scales_offset                    # of images and filters, in bytes
 
 # How backward weights in 16 bits are computed; a split has `split_slices` slices of pixels.
 cdef struct split_k_t:
@@ -92,6 +103,8 @@ cdef struct split_k_t:
     int tile
     int64_t tiles, splits, split_slices  # with wgmma `splits` may be zero: persistent work-groups
     int64_t groups, slots             # with wgmma: of work-items, parts
+    bint scaled                       # floats are multiplied as halves: conv/nvidia/tf32_pack.cl
+    int64_t scales_offset             # of channels and filters, in bytes
 
 # What any direction but backward weights counts first: launches, megabytes of copies, of x, of y, of y turned round.
 cdef struct packing_terms_t:
@@ -106,7 +119,7 @@ cdef class _NvImplicitGemm(_NvSolver):
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g)
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, double* terms) noexcept
     cdef void count_packing(self, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
-    cdef list packing(self, const mx_conv_problem* p, const roles_t* r)
+    cdef list packing(self, Device dev, const mx_conv_problem* p, const roles_t* r)
 
 
 cdef class NvImplicitGemmFwd(_NvImplicitGemm):
@@ -140,5 +153,7 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
 cdef double megabytes(const mx_tensor* t) noexcept nogil
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil
 cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept nogil
+cdef int64_t scales_bytes(int64_t count) noexcept nogil
+cdef void set_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g) noexcept nogil
 cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g)
 cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g)

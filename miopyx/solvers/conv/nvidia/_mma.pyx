@@ -104,11 +104,18 @@ cdef void set_narrow(mx_nv_conv* g, const narrow_t* n) noexcept nogil:
     g.x_n = g.x_h * g.h
 
 
+cdef int64_t scales_bytes(int64_t count) noexcept nogil:
+    """What conv/nvidia/tf32_pack.cl keeps of so many scales."""
+    return up((3 * count + 1) * 4, ALIGN)
+
+
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     cdef roles_t r
-    cdef int64_t multiple = 4 if p.w.type == MX_FLOAT else 8
+    cdef bint scaled = wgmma and p.w.type == MX_FLOAT
+    cdef int64_t multiple = 4 if p.w.type == MX_FLOAT and not scaled else 8
     memset(&r, 0, sizeof(r))
-    r.size = 4 if p.w.type == MX_FLOAT else 2
+    r.scaled, r.y_size = scaled, 4 if p.w.type == MX_FLOAT else 2
+    r.size = 2 if scaled else r.y_size
     if p.direction == MX_FORWARD:
         r.x, r.y, r.x_slot, r.y_slot = &p.x, &p.y, SLOT_X, SLOT_Y
         r.channels, r.filters = p.w.len[1], p.w.len[0] // p.groups
@@ -117,7 +124,7 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
         r.x, r.y, r.x_slot, r.y_slot = &p.y, &p.x, SLOT_Y, SLOT_X
         r.channels, r.filters = p.w.len[0] // p.groups, p.w.len[1]
         r.w_row, r.w_reduced = p.w.stride[1], p.w.stride[0]
-    r.reduced = up(r.channels, multiple)
+    r.groups, r.reduced = p.groups, up(r.channels, multiple)
     # In place, 16 bytes are copied at a time: every stride is a multiple of them.
     r.packs_w = (r.w_reduced != 1 or r.channels != r.reduced
                  or (r.w_row | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % multiple != 0)
@@ -129,7 +136,10 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
                           and (r.w_reduced | stride_of(&p.w, 0) | stride_of(&p.w, 3) | stride_of(&p.w, 4)) % 8 == 0)
         r.packs_w = r.packs_w and not r.w_transposed
     r.folded, r.taps_across = r.reduced, p.w.len[4]
-    if wgmma and p.direction == MX_FORWARD:
+    if scaled:
+        r.packs_x = r.packs_w = True
+        r.x_pixels, r.w_transposed = 0, False
+    elif wgmma and p.direction == MX_FORWARD:
         r.narrow = narrow_of(p, True)
     if r.narrow.used:
         r.packs_x = r.packs_w = True
@@ -143,8 +153,11 @@ cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil:
     elif r.packs_x:
         r.workspace += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * p.groups * r.reduced * r.size, ALIGN)
     # Every second pixel of 16 bits is slow to store, but not with its channels beside it.
-    r.unpacks_y = (wgmma and r.y.stride[1] != 1 and (r.filters >= 8 or is_volume(p)) and p.direction == MX_BACKWARD_DATA
-                   and p.step[0] * p.step[1] * p.step[2] > 1)
+    r.unpacks_y = (wgmma and not scaled and r.y.stride[1] != 1 and (r.filters >= 8 or is_volume(p))
+                   and p.direction == MX_BACKWARD_DATA and p.step[0] * p.step[1] * p.step[2] > 1)
+    if scaled:
+        r.scales_offset = r.workspace
+        r.workspace += scales_bytes(r.x.len[0] + p.groups * r.filters)
     r.y_offset = r.workspace
     if r.unpacks_y:
         r.workspace += up(r.y.len[0] * r.y.len[3] * r.y.len[4] * up(r.y.len[1], 8) * r.size, ALIGN)
@@ -289,7 +302,7 @@ cdef tuple operand_args(const roles_t* r, mx_nv_conv* g):
     return (
         Arg.slot_of(SLOT_WORKSPACE if r.packs_x else r.x_slot, <int> r.size, r.x_offset if r.packs_x else r.x_at),
         Arg.slot_of(SLOT_WORKSPACE if r.packs_w else SLOT_W, <int> r.size),
-        Arg.slot_of(SLOT_WORKSPACE if r.unpacks_y else r.y_slot, <int> r.size, r.y_offset if r.unpacks_y else r.y_at),
+        Arg.slot_of(SLOT_WORKSPACE if r.unpacks_y else r.y_slot, <int> r.y_size, r.y_offset if r.unpacks_y else r.y_at),
         struct_arg(g, sizeof(g[0])),
     ) + ((Arg.real(1, False), Arg.real(0, False)) if r.unpacks_y or r.y_slot == SLOT_WORKSPACE
          else (Arg.alpha(False), Arg.beta(False)))
@@ -423,7 +436,7 @@ cdef class _NvImplicitGemm(_NvSolver):
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
         return _multiply(p, r, g)
 
-    cdef list packing(self, const mx_conv_problem* p, const roles_t* r):
+    cdef list packing(self, Device dev, const mx_conv_problem* p, const roles_t* r):
         steps, tensors = [], []
         if r.packs_w and r.size == 2 and not r.narrow.used and _taps_are_a_run(&p.w):
             tensors.append(_pixels_of_weights(p, r))
@@ -460,7 +473,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
         if r.narrow.used:
             set_narrow(&g, &r.narrow)
         p = &read
-        return Solution(self.packing(p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
+        return Solution(self.packing(dev, p, &r) + [self.multiply(dev, p, &r, &g)], r.workspace)
 
 
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
@@ -498,7 +511,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         """All steps."""
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, r, g)
-        return self.packing(p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
+        return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
 
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
         """Fill `g` with each phase of the stride, return how many there are."""
@@ -544,10 +557,13 @@ cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept n
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
         s.contiguous_pixels = min(contiguous_pixels(p, &p.x), contiguous_pixels(p, &p.y))
+    if wgmma and p.w.type == MX_FLOAT:
+        s.scaled = s.packs_x = s.packs_y = True
+        s.contiguous_pixels = 0
     s.packs_x, s.packs_y = s.packs_x and s.contiguous_pixels == 0, s.packs_y and s.contiguous_pixels == 0
     s.reduced = up(p.w.len[1], 8)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    if wgmma:
+    if wgmma and not s.scaled:
         s.narrow = narrow_of(p, False)
     if s.narrow.used:
         s.packs_x, s.reduced = True, s.narrow.reduced
@@ -558,6 +574,9 @@ cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept n
     s.partial_offset = s.y_offset
     if s.packs_y:
         s.partial_offset += up(p.y.len[0] * p.y.len[3] * p.y.len[4] * p.groups * up(filters, 8) * 2, ALIGN)
+    if s.scaled:
+        s.scales_offset = s.partial_offset
+        s.partial_offset += scales_bytes(p.groups * p.w.len[1] + p.w.len[0])
     return s
 
 
@@ -591,8 +610,8 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     return s
 
 
-cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g):
-    """The steps that pack x and dy; fills g with the problem."""
+cdef void set_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g) noexcept nogil:
+    """Fill g with the problem."""
     cdef mx_nv_conv y
     memset(g, 0, sizeof(g[0]))
     memset(&y, 0, sizeof(y))
@@ -602,9 +621,15 @@ cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_c
     set_taps(g, p)
     set_x(&y, &p.y, g.filters, up(g.filters, 8) if s.packs_y else 0)
     g.y_g, g.y_n, g.y_c, g.y_h, g.y_w = y.x_g, y.x_n, y.x_c, y.x_h, y.x_w
-    steps, tensors = [], []
     if s.narrow.used:
         set_narrow(g, &s.narrow)
+
+
+cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_conv* g):
+    """The steps that pack x and dy; fills g with the problem."""
+    set_split_k(p, s, g)
+    steps, tensors = [], []
+    if s.narrow.used:
         steps.append(pack_narrow(p, &s.narrow, s.x_offset))
     elif s.packs_x:
         tensors.append(_pixels_of(&p.x, SLOT_X, p.groups, p.w.len[1], s.x_offset))

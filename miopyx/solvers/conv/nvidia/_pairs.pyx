@@ -16,9 +16,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
 from ._common cimport (
-    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma, is_volume,
-    mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y, sum_partial,
-    taps_of, taps_t, tensor_cores, volume,
+    ALIGN, LONGEST, NO_ROOM, ROUNDED, WGMMA_PEAK, _NvSolver, both, deep, divides, divisor, folded, has_wgmma,
+    is_volume, mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_phase, set_taps, set_x, set_y,
+    sum_partial, taps_of, taps_t, tensor_cores, volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -67,20 +67,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_args.h" nogil:
         mx_divisor by_plane, by_step_d
         uint64_t met_d
 
-# What a direction reads and writes, and the sizes of one group: backward data reads dy and writes dx.
-cdef struct sides_t:
-    const mx_tensor* x
-    const mx_tensor* y
-    int x_slot, y_slot
-    int64_t channels, filters
-    int64_t w_row, w_reduced                 # strides of w along the filters and along the channels
-    bint joins                               # y is computed in the workspace, phase by phase
-    int64_t packs, planes, workspace         # bytes before them, and all
-    uint64_t[3] met                          # phases along each axis that have taps
-    int64_t phase_planes, phase_rows, phase_columns, phase_bytes  # of y that a phase computes, if it joins
-
-
-cdef sides_t _sides(const mx_conv_problem* p) noexcept nogil:
+cdef sides_t sides_of(const mx_conv_problem* p) noexcept nogil:
     cdef sides_t s
     cdef int64_t phase, joined = 1, met
     cdef int axis
@@ -154,7 +141,7 @@ cdef int64_t _taps(const mx_nv_conv* g) noexcept nogil:
     return both(g.taps_h) * g.taps_w
 
 
-cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases) noexcept:
+cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases, bint rounded) noexcept:
     cdef tiles_t t
     cdef const mx_nv_conv* g = &o.g
     cdef int64_t down = ceil_div(g.pixels, TILE) * g.groups * phases, slices = 0
@@ -164,18 +151,18 @@ cdef tiles_t _tiles(Device dev, const mx_nv_pairs* o, int phases) noexcept:
         slices += _taps(&o[i].g) * g.reduced // DEPTH
     t.few, t.many, t.slices = down * ceil_div(g.filters, 64), down * ceil_div(g.filters, 128), slices / <double> phases
     t.widely = True
-    many = _microseconds(dev, &t)
+    many = _microseconds(dev, &t, rounded)
     t.widely = False
-    t.widely = many <= _microseconds(dev, &t)
+    t.widely = many <= _microseconds(dev, &t, rounded)
     return t
 
 
-cdef double _microseconds(Device dev, const tiles_t* t) noexcept:
+cdef double _microseconds(Device dev, const tiles_t* t, bint rounded) noexcept:
     """Of all rounds: each has slices, a beginning and an end."""
     cdef int64_t units = max(1, dev.compute_units)
     if t.widely:
-        return ceil_div(t.many, units) * (1.6 * t.slices + 2.4)
-    return ceil_div(t.few, units) * (1.15 * t.slices + 1.7)
+        return ceil_div(t.many, units) * ((1.2 if rounded else 1.6) * t.slices + 2.4)
+    return ceil_div(t.few, units) * ((1.0 if rounded else 1.15) * t.slices + 1.7)
 
 
 cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcept nogil:
@@ -188,17 +175,28 @@ cdef void _most_taps_first(const mx_nv_pairs* o, int phases, int* order) noexcep
         order[j] = i
 
 
-cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to):
+cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
+    """Whether four contiguous channels of floats begin at multiples of 16 bytes, where the tensor does."""
+    return (channels % 4 == 0 and t.stride[1] == 1
+            and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
+
+
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_nv_pairs* o, int phases, int64_t to,
+                    bint rounded):
     """`to`: where y begins in the workspace, in bytes, if it is there.  `phases` of equal grids, with their planes."""
     cdef const mx_nv_conv* g = &o.g
     cdef int[MAX_PHASES] order
     cdef int64_t units = max(1, dev.compute_units)
-    cdef tiles_t t = _tiles(dev, o, phases)
+    cdef tiles_t t = _tiles(dev, o, phases, rounded)
     cdef int i
     cdef int64_t rows = g.p & 0xffff, planes = g.p >> 16, every = 1
     cdef bint even = divides(2, g, False)
     cdef mx_nv_deep_pairs v
     defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
+    if rounded:
+        defines["ROUNDED"], defines["STAGES"] = 1, 2 * defines["STAGES"]
+        if _by_fours(s.x, g.channels):
+            defines["AT_ONCE"] = 4
     problem = struct_arg(o, sizeof(o[0]))
     if planes > 0:
         if p.direction == MX_BACKWARD_DATA:
@@ -246,11 +244,11 @@ cdef double _megabytes(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * <double> (t.len[3] * t.len[4]) * 4e-6
 
 
-cdef void _count(Device dev, const mx_nv_pairs* o, int phases, double* terms) noexcept:
+cdef void _count(Device dev, const mx_nv_pairs* o, int phases, double* terms, bint rounded) noexcept:
     """Add a launch's rounds of tiles over the compute units and their slices."""
     cdef data_terms_t* t = <data_terms_t*> terms
     cdef const mx_nv_conv* g = &o.g
-    cdef tiles_t tiles = _tiles(dev, o, phases)
+    cdef tiles_t tiles = _tiles(dev, o, phases, rounded)
     cdef int64_t units = max(1, dev.compute_units), rounds = ceil_div(tiles.many if tiles.widely else tiles.few, units)
     t.launch += 1
     if tiles.widely:
@@ -266,10 +264,14 @@ cdef void _count(Device dev, const mx_nv_pairs* o, int phases, double* terms) no
 
 
 cdef class _NvPairs(_NvSolver):
+    cdef bint rounded      # takes hi alone of each pair, where the problem allows that
+
     def __cinit__(self):
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        if self.rounded and not p.tf32:
+            return "factors are not to be rounded"
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs wgmma"
         if p.w.type != MX_FLOAT:
@@ -285,16 +287,20 @@ cdef class _NvPairs(_NvSolver):
 
     cdef int64_t products(self, const mx_conv_problem* p) noexcept:
         """Of an element of the output, at least, padding aside."""
-        return _sides(p).channels  # the same of a volume that is not folded
+        return sides_of(p).channels  # the same of a volume that is not folded
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_conv_problem f = folded(p)
-        return _sides(&f).workspace
+        return sides_of(&f).workspace
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        return _NvSolver.roundings(self, dev, p) + (ROUNDED if self.rounded else 0)
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         # Slices have 64 channels where the solvers by mma.sync have 4.
-        return WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH) * min(1.0, s.filters / 64.0)
+        return ((1.5 if self.rounded else 1) * WGMMA_PEAK * s.channels / <double> up(s.channels, DEPTH)
+                * min(1.0, s.filters / 64.0))
 
 
 cdef class NvPairsFwd(_NvPairs):
@@ -304,10 +310,10 @@ cdef class NvPairsFwd(_NvPairs):
         cdef data_terms_t* t = <data_terms_t*> terms
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        _count(dev, &o, 1, terms)
+        _count(dev, &o, 1, terms, self.rounded)
         t.launch += 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.x), _megabytes(&p.y)
 
@@ -317,10 +323,10 @@ cdef class NvPairsFwd(_NvPairs):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs o = _operands(p, &s)
         set_taps(&o.g, p)
-        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 1, 0)], s.workspace)
+        return Solution([_pack(p, &s), _multiply(dev, p, &s, &o, 1, 0, self.rounded)], s.workspace)
 
 
 cdef int _phases(const mx_conv_problem* p, const sides_t* s, const mx_nv_pairs* whole, mx_nv_pairs* o) noexcept nogil:
@@ -341,12 +347,12 @@ cdef int _phases(const mx_conv_problem* p, const sides_t* s, const mx_nv_pairs* 
     return count
 
 
-cdef bint _at_once(Device dev, const mx_conv_problem* p, mx_nv_pairs* o, int count) noexcept:
+cdef bint _at_once(Device dev, const mx_conv_problem* p, mx_nv_pairs* o, int count, bint rounded) noexcept:
     """Whether `count` phases, of one size, are one launch: of a volume, or where their tiles share rounds.
 
     Then those of two axes become a volume's.
     """
-    cdef tiles_t t = _tiles(dev, o, count), one
+    cdef tiles_t t = _tiles(dev, o, count, rounded), one
     cdef double apart = 0
     cdef int i
     if (count == 1 or p.x.len[2] % p.step[0] != 0 or plane_rows(&p.x) % p.step[1] != 0
@@ -355,9 +361,9 @@ cdef bint _at_once(Device dev, const mx_conv_problem* p, mx_nv_pairs* o, int cou
     if is_volume(p):
         return True
     for i in range(count):
-        one = _tiles(dev, &o[i], 1)
-        apart += _microseconds(dev, &one)
-    if _microseconds(dev, &t) > SHARED * apart:
+        one = _tiles(dev, &o[i], 1, rounded)
+        apart += _microseconds(dev, &one, rounded)
+    if _microseconds(dev, &t, rounded) > SHARED * apart:
         return False
     for i in range(count):
         _deepen(&o[i].g)
@@ -370,7 +376,7 @@ cdef void _deepen(mx_nv_conv* g) noexcept nogil:
     g.first_h, g.tap_h = deep(0, g.first_h), deep(1, g.tap_h)
 
 
-cdef Step _join(const mx_conv_problem* p, const sides_t* s):
+cdef Step join_of_phases(const mx_conv_problem* p, const sides_t* s):
     cdef mx_nv_deep_phases v
     cdef mx_nv_phases g
     cdef dict defines = {}
@@ -415,15 +421,15 @@ cdef class NvPairsBwd(_NvPairs):
         cdef data_terms_t* t = <data_terms_t*> terms
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_pairs[MAX_PHASES] o
         cdef int i, count = _phases(p, &s, &whole, o)
-        if _at_once(dev, p, o, count):
-            _count(dev, o, count, terms)
+        if _at_once(dev, p, o, count, self.rounded):
+            _count(dev, o, count, terms, self.rounded)
         else:
             for i in range(count):
-                _count(dev, &o[i], 1, terms)
+                _count(dev, &o[i], 1, terms, self.rounded)
         t.launch += 2 if s.joins else 1
         t.packed, t.x, t.y = s.planes * 1e-6, _megabytes(&p.y), _megabytes(&p.x)
         t.planes = (s.workspace - s.planes) * 1e-6
@@ -431,7 +437,7 @@ cdef class NvPairsBwd(_NvPairs):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef sides_t s = _sides(p)
+        cdef sides_t s = sides_of(p)
         cdef mx_nv_pairs whole = _operands(p, &s)
         cdef mx_nv_conv* g = &whole.g
         cdef mx_nv_pairs[MAX_PHASES] o
@@ -443,13 +449,13 @@ cdef class NvPairsBwd(_NvPairs):
             g.y_n, g.y_g = <int> p.x.len[1] * g.y_c, <int> s.filters * g.y_c
         steps = [_pack(p, &s)]
         count = _phases(p, &s, &whole, o)
-        if _at_once(dev, p, o, count):
-            steps.append(_multiply(dev, p, &s, o, count, to))
+        if _at_once(dev, p, o, count, self.rounded):
+            steps.append(_multiply(dev, p, &s, o, count, to, self.rounded))
         else:
             for i in range(count):
-                steps.append(_multiply(dev, p, &s, &o[i], 1, to + i * s.phase_bytes))
+                steps.append(_multiply(dev, p, &s, &o[i], 1, to + i * s.phase_bytes, self.rounded))
         if s.joins:
-            steps.append(_join(p, &s))
+            steps.append(join_of_phases(p, &s))
         return Solution(steps, s.workspace)
 
 
@@ -458,7 +464,7 @@ cdef struct splits_t:
     int64_t reduced, columns, tiles, splits, split_slices
 
 
-cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
+cdef splits_t _split(Device dev, const mx_conv_problem* p, bint rounded) noexcept:
     """The splits that should take least time: each takes 4 us to begin and end, and is written and read."""
     cdef splits_t s
     cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
@@ -470,7 +476,7 @@ cdef splits_t _split(Device dev, const mx_conv_problem* p) noexcept:
     cdef int64_t least = ceil_div(slices * DEPTH, LONGEST)
     for splits in range(least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2))) + 1):
         each = ceil_div(slices, splits)
-        cost = (s.tiles * splits + units - 1) // units * (each * 2.3 + 4)
+        cost = (s.tiles * splits + units - 1) // units * (each * (1.6 if rounded else 2.3) + 4)
         cost += splits * p.w.len[0] * s.columns * 8 / 3e6
         if best < 0 or cost < best:
             best, s.split_slices = cost, each
@@ -489,7 +495,7 @@ cdef class NvPairsWrw(_NvPairs):
         cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef splits_t s = _split(dev, p)
+        cdef splits_t s = _split(dev, p, self.rounded)
         cdef int64_t units = max(1, dev.compute_units), rounds = (s.tiles * s.splits + units - 1) // units
         t.launch, t.rounds, t.slices = 2, rounds, rounds * s.split_slices
         t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
@@ -500,17 +506,17 @@ cdef class NvPairsWrw(_NvPairs):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef mx_conv_problem f = folded(p)
-        cdef splits_t s = _split(dev, &f)
+        cdef splits_t s = _split(dev, &f, self.rounded)
         return s.splits * p.w.len[0] * s.columns * 4
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return (WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], 64)
+        return ((1.5 if self.rounded else 1) * WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], 64)
                 * min(1.0, p.w.len[0] // p.groups / 128.0))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
-        cdef splits_t s = _split(dev, p)
+        cdef splits_t s = _split(dev, p, self.rounded)
         cdef mx_nv_conv g
         cdef mx_nv_volume v
         memset(&g, 0, sizeof(g))
@@ -519,7 +525,9 @@ cdef class NvPairsWrw(_NvPairs):
         set_x(&g, &p.x, p.w.len[1], 0)
         set_y(&g, &p.y, g.filters)
         set_taps(&g, p)
-        defines, problem = {}, struct_arg(&g, sizeof(g))
+        defines, problem = {"ROUNDED": 1, "STAGES": 6} if self.rounded else {}, struct_arg(&g, sizeof(g))
+        if self.rounded and _by_fours(&p.x, g.channels) and _by_fours(&p.y, g.filters):
+            defines["AT_ONCE"] = 4
         if is_volume(p):
             v = volume(&g, &p.x, &p.y)
             defines["AXES"], problem = 3, struct_arg(&v, sizeof(v))
@@ -530,3 +538,24 @@ cdef class NvPairsWrw(_NvPairs):
                  (THREADS * s.tiles * s.splits,), (THREADS,)),
             sum_partial(p, s.splits, 0, s.columns, 1, s.reduced),
         ], self.workspace_bytes(dev, p))
+
+
+cdef class NvHalvesFwd(NvPairsFwd):
+    """NvPairsFwd with one product for three, where factors may be rounded."""
+
+    def __cinit__(self):
+        self.id, self.name, self.rounded = 1198, "NvHalvesFwd", True
+
+
+cdef class NvHalvesBwd(NvPairsBwd):
+    """NvPairsBwd with one product for three, where factors may be rounded."""
+
+    def __cinit__(self):
+        self.id, self.name, self.rounded = 1199, "NvHalvesBwd", True
+
+
+cdef class NvHalvesWrw(NvPairsWrw):
+    """NvPairsWrw with one product for three, where factors may be rounded."""
+
+    def __cinit__(self):
+        self.id, self.name, self.rounded = 1200, "NvHalvesWrw", True

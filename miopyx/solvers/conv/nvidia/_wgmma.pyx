@@ -129,7 +129,7 @@ cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     memset(&o, 0, sizeof(o))
     if g.filters == 1 or g.filters > 64 or g.groups != 1 or g.p >> 16:
         return o
-    o.local_epilogue = g.y_c != 1
+    o.local_epilogue = g.y_c != 1 and not r.scaled
     o.filters = 32 if g.filters <= 32 and not r.w_transposed else 64
     if r.narrow.used:
         if not r.narrow.whole_rows:
@@ -166,11 +166,11 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> tiles, <int> each
     args[3] = struct_arg(&rows, sizeof(rows))
     spec = KernelSpec(
-        "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=type_token(p.w.type),
-        VEC=widest(g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
+        "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=_multiplied(p),
+        VEC=_widest(r, g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
         PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths,
-        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue))
-    return Step(spec, tuple(args), (ceil_div(tiles, each) * 640,), (640,))
+        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **_scaled(r.scaled))
+    return Step(spec, tuple(args) + _roots(r), (ceil_div(tiles, each) * 640,), (640,))
 
 
 cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
@@ -195,7 +195,7 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
-    cdef bint shared = _shared(g), local_epilogue = not last and both(g.p) * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef double cost
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
@@ -227,17 +227,17 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
 cdef struct data_terms_t:
     double launch, packed, x, y, turned, counted, rounds, row_positions, row_depths, narrow, shared, unrounded, across
 
-cdef tuple DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths",
-                         "narrow", "shared", "unrounded", "across")
+DATA_TERMS = ("launch", "packed", "x", "y", "turned", "counted", "rounds", "row_positions", "row_depths", "narrow",
+              "shared", "unrounded", "across")
 # Likewise of backward weights: slices and ends of tiles in microseconds by the table of tiles.
 cdef struct weights_terms_t:
     double launch, counted, rounds, packed, x, y, parts, splits, narrow
 
-cdef tuple WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
+WEIGHTS_TERMS = ("launch", "counted", "rounds", "packed", "x", "y", "parts", "splits", "narrow")
 
 
-cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
-                        double* terms) noexcept:
+cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
+                       double* terms) noexcept:
     """Add a launch: what its tiles take by the table of choices, or its positions."""
     cdef data_terms_t* t = <data_terms_t*> terms
     cdef rows_t whole
@@ -265,6 +265,33 @@ cdef void _count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, 
         t.across += best.cost
 
 
+cdef str _multiplied(const mx_conv_problem* p):
+    """The type of 16 bits whose products are added up."""
+    return "half" if p.w.type == MX_FLOAT else type_token(p.w.type)
+
+
+cdef int64_t _widest(const roles_t* r, const mx_nv_conv* g, bint last) noexcept nogil:
+    """Elements of y that are stored at once: 16 bytes at most."""
+    return min(16 // r.y_size, widest(g, last))
+
+
+cdef dict _scaled(bint scaled):
+    return {"SCALED": 1} if scaled else {}
+
+
+cdef tuple _roots(const roles_t* r):
+    """Where the roots of the inverse scales are, of images and then of filters, if operands are scaled."""
+    cdef int64_t images = r.x.len[0]
+    if not r.scaled:
+        return ()
+    return roots_args(r.scales_offset, images, images + r.groups * r.filters)
+
+
+cdef tuple roots_args(int64_t scales, int64_t first, int64_t all_scales):
+    """`first` scales are of the first tensor; `scales`: where all begin in the workspace, in bytes."""
+    return Arg.slot_of(SLOT_WORKSPACE, 4, scales + 8 * all_scales), Arg.int32(first)
+
+
 cdef dict _axes(const mx_nv_conv* g):
     return {"AXES": 3} if g.p >> 16 else {}
 
@@ -282,7 +309,7 @@ cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g
     return struct_arg(&v, sizeof(v))
 
 
-cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
+cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef rows_t whole
     if phases == 1:
@@ -292,13 +319,13 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t slices = _slices(g)
     cdef int64_t down, across, vector = 8
-    cdef bint shared = _shared(g), local_epilogue = not last and both(g.p) * g.q % 64 != 0
+    cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef int i
     cdef chosen_t best = _choose(dev, r, g, phases)
     cdef int chosen = best.choice
     cdef mx_nv_tiles order
     for i in range(phases):
-        vector = min(vector, widest(&g[i], last))
+        vector = min(vector, _widest(r, &g[i], last))
     # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
     cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
@@ -307,13 +334,13 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
     warpgroups = 1 if CHOICES[chosen].ping_pong else 2
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
-        "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(p.w.type), CHANNELS_LAST=int(last),
+        "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=_multiplied(p), CHANNELS_LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, PHASES=phases,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best.stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
-        LOCAL_EPILOGUE=int(local_epilogue), **_axes(g),
+        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **_axes(g),
     )
     down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
     across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
@@ -328,7 +355,7 @@ cdef Step _multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* 
         args = args[:3] + (_volume(p, r, g),) + args[4:]
     # The kernel has room for the phases that there are.
     args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    return Step(spec, args, (best.groups * 384,), (384,))
+    return Step(spec, args + _roots(r), (best.groups * 384,), (384,))
 
 
 cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
@@ -432,7 +459,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
                     double* terms) noexcept:
-        _count_hopper(dev, p, r, g, 1, terms)
+        count_hopper(dev, p, r, g, 1, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
@@ -474,11 +501,11 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         r.x_slot, r.x_at = SLOT_WORKSPACE, r.workspace
         g = operands(&o, &r)
         set_taps(&g, &o)
-        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(&o, &r)
+        return Solution([_gather_pixels(dev, p, &read, r.x_at)] + self.packing(dev, &o, &r)
                         + [self.multiply(dev, &o, &r, &g)], self.workspace_bytes(dev, p))
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-        return _multiply_hopper(dev, p, r, g)
+        return multiply_hopper(dev, p, r, g)
 
 
 # Backward data of few channels: all phases of the stride are filters of one convolution.
@@ -533,13 +560,13 @@ cdef Step _scatter_pixels(Device dev, const mx_conv_problem* p, int64_t at):
                     (Arg.alpha(False), Arg.beta(False)))
 
 
-cdef bint _at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
+cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil:
     """Whether phases of one size are one launch; two axes and few filters may go by rows, phase by phase."""
     return (1 < count <= MAX_PHASES and (g.filters > 64 or is_volume(p)) and p.x.len[2] % p.step[0] == 0
             and plane_rows(&p.x) % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0)
 
 
-cdef void _sort_phases(mx_nv_conv* g, int count) noexcept nogil:
+cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil:
     """Those with most taps first."""
     cdef mx_nv_conv moved
     cdef int i, j
@@ -577,15 +604,15 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
                     double* terms) noexcept:
-        _count_hopper(dev, p, r, g, 1, terms)
+        count_hopper(dev, p, r, g, 1, terms)
 
     cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
                            double* terms) noexcept:
-        if not _at_once(p, g, count):
+        if not at_once(p, g, count):
             NvImplicitGemmBwd.count_phases(self, dev, p, r, g, count, terms)
             return
-        _sort_phases(g, count)
-        _count_hopper(dev, p, r, g, count, terms)
+        sort_phases(g, count)
+        count_hopper(dev, p, r, g, count, terms)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef data_terms_t* t = <data_terms_t*> terms
@@ -606,7 +633,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         else:
             r = self.roles(p)
             g = _merged_operands(p, &r, &m)
-            _count_hopper(dev, p, &r, &g, 1, terms)
+            count_hopper(dev, p, &r, &g, 1, terms)
             t.launch += 3 if r.packs_x else 2
             t.packed = r.y_offset * 1e-6
             t.x, t.y = megabytes(&p.y), megabytes(&p.x)
@@ -645,13 +672,13 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return r
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
-        return _multiply_hopper(dev, p, r, g)
+        return multiply_hopper(dev, p, r, g)
 
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
-        if not _at_once(p, g, count):
+        if not at_once(p, g, count):
             return NvImplicitGemmBwd.multiply_phases(self, dev, p, r, g, count)
-        _sort_phases(g, count)
-        return [_multiply_hopper(dev, p, r, g, count)]
+        sort_phases(g, count)
+        return [multiply_hopper(dev, p, r, g, count)]
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p), met
@@ -691,7 +718,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
                       (up(items, 256),), (256,))]
         if r.packs_x:
             steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
-        steps.append(_multiply_hopper(dev, p, &r, &g))
+        steps.append(multiply_hopper(dev, p, &r, &g))
         steps.append(Step(
             KernelSpec("conv/nvidia/pack.cl", "scatter_phases", X_TYPE=token),
             (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), struct_arg(&x, sizeof(x)),
@@ -700,7 +727,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return Solution(steps, r.workspace)
 
 
-cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
+cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the split-K of the pixels that should take least time.
 
     Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
@@ -744,6 +771,25 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     return s
 
 
+cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
+    cdef weights_terms_t* t = <weights_terms_t*> terms
+    cdef const tile_t* tile = &TILES[s.tile]
+    cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
+    t.launch = (2 + 2 * s.scaled + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+                + (s.x_slot == SLOT_WORKSPACE))
+    if s.narrow.used:
+        t.narrow = rounds * s.split_slices * tile.slice
+    else:
+        t.counted = rounds * s.split_slices * tile.slice
+    t.rounds = rounds * tile.end
+    t.packed = s.partial_offset * 1e-6
+    if s.x_slot == SLOT_WORKSPACE:
+        t.packed += 2 * megabytes(&p.x)
+    t.x, t.y = megabytes(&p.x), megabytes(&p.y)
+    t.parts = s.slots * tile.down * <double> tile.across * 4e-6
+    t.splits = s.splits
+
+
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
@@ -752,24 +798,9 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = self.split_k(dev, &read)
-        cdef const tile_t* tile = &TILES[s.tile]
-        cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
-        t.launch = (2 + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
-                    + (s.x_slot == SLOT_WORKSPACE))
-        if s.narrow.used:
-            t.narrow = rounds * s.split_slices * tile.slice
-        else:
-            t.counted = rounds * s.split_slices * tile.slice
-        t.rounds = rounds * tile.end
-        t.packed = s.partial_offset * 1e-6
-        if s.x_slot == SLOT_WORKSPACE:
-            t.packed += 2 * megabytes(&read.x)
-        t.x, t.y = megabytes(&read.x), megabytes(&read.y)
-        t.parts = s.slots * tile.down * <double> tile.across * 4e-6
-        t.splits = s.splits
+        count_weights(dev, &read, &s, terms)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
@@ -779,9 +810,9 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef mx_conv_problem o
         cdef split_k_t s
         if not _gathers(p):
-            return _split_k_of(dev, p)
+            return split_k_of(dev, p)
         o = _gathered(p)
-        s = _split_k_of(dev, &o)
+        s = split_k_of(dev, &o)
         s.x_slot, s.x_offset = SLOT_WORKSPACE, s.workspace
         s.workspace += _packed_bytes(&o.x)
         return s
@@ -790,30 +821,34 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = self.split_k(dev, &read)
         cdef mx_nv_conv g
-        cdef mx_nv_volume v
-        cdef const tile_t* tile = &TILES[s.tile]
         steps = []
         if s.x_slot == SLOT_WORKSPACE:
             steps.append(_gather_pixels(dev, p, &read, s.x_offset))
             read = _gathered(&read)
         steps += pack_for_split_k(&read, &s, &g)
-        token = type_token(p.w.type)
-        spec = KernelSpec(
-            "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=token, BM=tile.down,
-            BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
-            FLAT=int(not s.contiguous_pixels and _flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
-            DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-            X_THROUGH_L1=int(s.narrow.used), **_axes(&g), **TILE_DEFINES[s.tile])
-        args = split_k_args(&s, &g)
-        if g.p >> 16:
-            v = volume(&g, &read.x, &read.y)
-            args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
-        steps.append(Step(spec, args, (tile.threads * s.groups,), (tile.threads,)))
-        steps.append(_sum_tiles(&read, &s, tile))
+        steps.append(multiply_weights(&read, &s, &g))
+        steps.append(sum_tiles_of(&read, &s))
         return Solution(steps, s.workspace)
 
 
-cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile):
+cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
+    cdef const tile_t* tile = &TILES[s.tile]
+    cdef mx_nv_volume v
+    spec = KernelSpec(
+        "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=_multiplied(p), BM=tile.down,
+        BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
+        FLAT=int(not s.contiguous_pixels and _flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+        DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
+        X_THROUGH_L1=int(s.narrow.used), **_axes(g), **TILE_DEFINES[s.tile])
+    args = split_k_args(s, g)
+    if g.p >> 16:
+        v = volume(g, &p.x, &p.y)
+        args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
+    return Step(spec, args, (tile.threads * s.groups,), (tile.threads,))
+
+
+cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
+    cdef const tile_t* tile = &TILES[s.tile]
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
@@ -830,10 +865,13 @@ cdef Step _sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t*
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     g.by_down, g.by_across, g.by_reduced = divisor(g.down), divisor(g.across), divisor(s.reduced)
     g.by_folded, g.by_taps_across, g.by_split_slices = divisor(folded), divisor(taps_across), divisor(s.split_slices)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 2), struct_arg(&g, sizeof(g)),
-            Arg.alpha(False), Arg.beta(False))
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 4 if s.scaled else 2),
+            struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
+    if s.scaled:
+        args += roots_args(s.scales_offset, p.groups * p.w.len[1], p.groups * p.w.len[1] + p.w.len[0])
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares)
+                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares,
+                      **_scaled(s.scaled))
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 

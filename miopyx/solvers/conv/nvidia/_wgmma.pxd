@@ -1,0 +1,20 @@
+"""What solvers that multiply floats as halves take over from those of 16 bits."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport Device, Step
+from miopyx.values._types cimport mx_conv_problem
+from ._common cimport mx_nv_conv
+from ._mma cimport roles_t, split_k_t
+
+cdef tuple DATA_TERMS, WEIGHTS_TERMS     # what count_hopper and count_weights count
+
+cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept
+cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
+                       double* terms) noexcept
+cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=*)
+cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil
+cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
+cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
+cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g)
+cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s)

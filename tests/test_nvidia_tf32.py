@@ -1,0 +1,260 @@
+"""Floats rounded to halves where a convolution allows TF32: every element against float64, and how near TF32 that is.
+
+The solvers need wgmma; other devices skip their tests.  Inputs, bounds and poison are solver_checks'.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from cases_reader import conv_case
+from solver_checks import OUTPUT, Example, check, check_twice, descriptors, plan, problem_of
+
+import miopyx
+from miopyx import ConvolutionDescriptor
+from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
+from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
+
+ATTRIBUTE = miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE
+FAMILIES = ("NvTf32", "NvHalves")
+SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, groups
+    "odd images": conv_case(5, 64, 72, (7, 7), (3, 3), (1, 1)),
+    "odd images, 1x1": conv_case(9, 128, 320, (7, 7), (1, 1), (0, 0)),
+    "long sums of odd images": conv_case(3, 512, 64, (7, 7), (3, 3), (1, 1)),
+    "odd channels": conv_case(3, 65, 67, (7, 7), (3, 3), (1, 1)),
+    "17 channels": conv_case(1, 17, 65, (7, 9), (3, 3), (1, 1), (2, 2)),
+    "images of 4 times an odd number": conv_case(3, 64, 264, (14, 14), (1, 1), (0, 0)),
+    "the same, 3x3": conv_case(2, 72, 130, (14, 14), (3, 3), (1, 1)),
+    "of 2 times": conv_case(2, 64, 96, (6, 5), (3, 3), (1, 1)),
+    "1x1 with a stride": conv_case(2, 64, 128, (28, 28), (1, 1), (0, 0), (2, 2)),
+    "uneven strides": conv_case(2, 72, 64, (15, 16), (1, 1), (0, 0), (3, 2)),
+    "3x3 with a stride": conv_case(2, 64, 96, (12, 10), (3, 3), (1, 1), (2, 2)),
+    "a stride to 64 channels of odd images": conv_case(2, 64, 96, (11, 9), (3, 3), (1, 1), (2, 2)),
+    "a stride to many channels": conv_case(2, 136, 64, (8, 12), (3, 3), (1, 1), (2, 2)),
+    "64 channels": conv_case(2, 64, 64, (16, 20), (3, 3), (1, 1)),
+    "64 channels, odd images": conv_case(3, 64, 40, (9, 13), (3, 3), (1, 1)),
+    "groups": conv_case(2, 128, 64, (9, 9), (3, 3), (1, 1), (1, 1), (1, 1), 4),
+    "groups, 1x1 with a stride": conv_case(2, 128, 64, (8, 12), (1, 1), (0, 0), (2, 2), (1, 1), 2),
+    "dilation": conv_case(3, 96, 64, (6, 6), (3, 3), (2, 2), (1, 1), (2, 2)),
+    "single pixels": conv_case(33, 64, 65, (1, 1), (1, 1), (0, 0)),
+    "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
+}
+VOLUMES = {  # of NvHalves
+    "3x3x3": conv_case(2, 64, 72, (4, 8, 6), (3, 3, 3), (1, 1, 1)),
+    "strides": conv_case(2, 65, 96, (6, 8, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "1x1x1": conv_case(3, 64, 128, (4, 6, 8), (1, 1, 1), (0, 0, 0)),
+}
+PLAIN = conv_case(3, 72, 80, (6, 8), (3, 3), (1, 1))
+POINTWISE = conv_case(3, 72, 80, (6, 8), (1, 1), (0, 0))
+LAYOUTS = ("packed", "channels last")
+
+
+@pytest.fixture
+def gpu(handle):
+    example = allowed(Example(PLAIN, "float32", "packed", np.random.default_rng(0), handle))
+    if registry.BY_NAME["NvTf32Fwd"].why_not(handle.device, example.problem(0)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    return handle
+
+
+@pytest.fixture(params=range(3))
+def direction(request):
+    return request.param
+
+
+@pytest.fixture(params=FAMILIES)
+def solver(request, direction):
+    return registry.BY_NAME[request.param + ("Fwd", "Bwd", "Wrw")[direction]]
+
+
+def allowed(example: Example) -> Example:
+    """The example with factors that may be rounded."""
+    miopyx.miopenSetConvolutionAttribute(example.conv, ATTRIBUTE, miopyx.miopenMathDefault)
+    return example
+
+
+def inputs(example: Example, direction: int) -> list[np.ndarray]:
+    return [data for i, data in enumerate(example.data) if i != OUTPUT[direction]]
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded", "channels last"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape(gpu, host, rng, solver, name, layout, direction):
+    example = allowed(Example(SHAPES[name], "float32", layout, rng, host, copied=True))
+    if solver.why_not(gpu.device, example.problem(direction)) == "gaps between the rows of a filter":
+        assert name == "groups"
+        pytest.skip("no such strides")
+    check_twice(gpu, example, direction, solver, rng)
+    check(gpu, allowed(Example(SHAPES[name], "float32", layout, rng, host, shift=1, copied=True)), direction, solver,
+          rng)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", VOLUMES)
+def test_every_volume(gpu, host, rng, solver, name, layout, direction):
+    example = allowed(Example(VOLUMES[name], "float32", layout, rng, host, copied=True))
+    if solver.name.startswith("NvTf32"):
+        assert solver.why_not(gpu.device, example.problem(direction)) == "three spatial axes"
+    else:
+        check_twice(gpu, example, direction, solver, rng)
+
+
+def nearest(values: np.ndarray) -> np.ndarray:
+    """Round to TF32, 11 bits, halves away from zero, as cvt.rna.tf32.f32 does."""
+    return ((values.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def norms(example: Example, direction: int, got: np.ndarray) -> tuple[float, float]:
+    """The norm of the error beside that of the result, and what rounding to TF32 alone makes of it."""
+    want = example.truth(direction)
+    rounded = Example(example.case, "float32", example.layout, np.random.default_rng(0), example.host)
+    rounded.data = [nearest(data) for data in example.data]
+    size = np.linalg.norm(want)
+    return np.linalg.norm(got - want) / size, np.linalg.norm(rounded.truth(direction) - want) / size
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_errors_are_those_of_tf32(gpu, host, rng, solver, layout, direction):
+    example = allowed(Example(SHAPES["the same, 3x3"], "float32", layout, rng, host))
+    ours, theirs = norms(example, direction, example.run(gpu, direction, solver))
+    assert 1e-5 < theirs < 5e-4
+    assert ours <= 1.1 * theirs
+
+
+def scaled(example: Example, direction: int, rng: np.random.Generator, most: int) -> None:
+    """Give each image and each filter, or each channel of backward weights, a size of its own; 2^-most to 2^most."""
+    x, w, y = example.data
+    for data, axis in ((x, 0), (w, 0)) if direction == 0 else ((y, 0), (w, 1)) if direction == 1 else ((x, 1), (y, 1)):
+        shape = [data.shape[axis] if i == axis else 1 for i in range(4)]
+        data *= 2.0 ** rng.integers(-most, most + 1, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("most", [20, 60])
+def test_images_and_channels_of_any_size(gpu, host, rng, solver, most, layout, direction):
+    for case in (PLAIN, POINTWISE):
+        example = allowed(Example(case, "float32", layout, rng, host))
+        scaled(example, direction, rng, most)
+        check(gpu, example, direction, solver, rng)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sizes_whose_product_alone_fits(gpu, host, rng, solver, layout, direction):
+    """What is multiplied has 2^110 and 2^-110, whichever comes first."""
+    for size in (-110, 110):
+        example = allowed(Example(PLAIN, "float32", layout, rng, host))
+        for data, exponent in zip(inputs(example, direction), (size, -size), strict=True):
+            data *= np.float32(2.0**exponent)
+        check(gpu, example, direction, solver, rng)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_large_number_that_samples_miss(gpu, host, rng, solver, which, layout, direction):
+    """What shares its scale has an error relative to it, all else none of it."""
+    for size in (2.0**6, 2.0**10, 2.0**40, 2.0**100):
+        case = conv_case(3, 72, 80, (30, 32), (3, 3), (1, 1))
+        example = allowed(Example(case, "float32", layout, rng, host))
+        first, second = inputs(example, direction)[::1 if direction == 0 else -1]
+        data, other = (first, second) if which == 0 else (second, first)
+        place = np.unravel_index(rng.integers(data.size), data.shape)
+        data[place] = size
+        got, want = example.run(gpu, direction, solver), example.truth(direction)
+        limit = (solver.error_bound(gpu.device, example.problem(direction))
+                 * example.truth(direction, absolute=True))
+        # Scales are of images and of filters, or channels, which are the output's first and second axis.
+        row = place[((0, 0), (0, 1), (1, 1))[direction][which]]
+        limit[(slice(None),) * which + (row,)] += 2.0**-32 * size * example.terms[direction] * np.abs(other).max()
+        assert (np.abs(got - want) <= limit).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_zeros_and_the_smallest_numbers(gpu, host, rng, solver, layout, direction):
+    for which in (0, 1):
+        for size in (0.0, 2.0**-140 if solver.name.startswith("NvTf32") else 2.0**-90):
+            example = allowed(Example(PLAIN, "float32", layout, rng, host))
+            inputs(example, direction)[which][:] *= np.float32(size)
+            check(gpu, example, direction, solver, rng)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", [PLAIN, POINTWISE], ids=["3x3", "1x1"])
+def test_inf_and_nan(gpu, host, rng, solver, case, layout, direction):
+    """They reach what depends on them; by NvTf32 all results of a filter, whose Inf meets padding, are NaN."""
+    for value in (np.inf, -np.inf, np.nan):
+        for which in (0, 1):
+            example = allowed(Example(case, "float32", layout, rng, host))
+            flat = inputs(example, direction)[which].reshape(-1)
+            flat[rng.integers(0, flat.size, 2)] = value
+            with np.errstate(invalid="ignore"):
+                want = example.truth(direction)
+            got = example.run(gpu, direction, solver)
+            assert not np.isfinite(got[~np.isfinite(want)]).any()
+            if case is POINTWISE or solver.name.startswith("NvHalves"):
+                np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+                np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+            finite = np.isfinite(got)
+            assert finite.any()
+            assert np.isfinite(want[finite]).all()
+            np.testing.assert_allclose(got[finite], want[finite], atol=0.1 + 1e-3 * np.abs(want[finite]).max())
+
+
+# Of any device
+
+
+def test_the_attribute():
+    conv = ConvolutionDescriptor((1, 1))
+    assert miopyx.miopenGetConvolutionAttribute(conv, ATTRIBUTE) == miopyx.miopenMathPedantic
+    same = ConvolutionDescriptor((1, 1))
+    miopyx.miopenSetConvolutionAttribute(conv, "MATH_TYPE", miopyx.miopenMathDefault)
+    assert miopyx.miopenGetConvolutionAttribute(conv, ATTRIBUTE) == miopyx.miopenMathDefault
+    assert conv != same
+    again = pickle.loads(pickle.dumps(conv))
+    assert again == conv
+    assert hash(again) == hash(conv)
+    assert miopyx.miopenGetConvolutionAttribute(again, ATTRIBUTE) == miopyx.miopenMathDefault
+    for value in (-1, 2):
+        with pytest.raises(miopyx.BadParmError):
+            miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, value)
+    miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, miopyx.miopenMathPedantic)
+    assert conv == same
+
+
+def test_keys_differ(direction):
+    strict = problem_of(PLAIN, "float32", direction=direction)
+    conv = PLAIN.conv()
+    miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, miopyx.miopenMathDefault)
+    free = ConvProblem(direction, *descriptors(PLAIN, "float32"), conv)
+    assert b"tf32" not in find_key(strict)
+    assert find_key(free) == find_key(strict) + b"_tf32"
+    assert perf_key(free) == perf_key(strict) + b"_tf32"
+    assert parse_find_key(find_key(free)).key == free.key != strict.key
+    assert parse_perf_key(perf_key(free)).key == free.key
+    assert find_key(ConvProblem(direction, *descriptors(PLAIN, "float16"), conv)) == find_key(
+        problem_of(PLAIN, "float16", direction=direction))
+
+
+def test_strict_problems_are_refused(gpu, solver, direction):
+    why = solver.why_not(gpu.device, problem_of(PLAIN, direction=direction))
+    assert why == "factors are not to be rounded"
+
+
+def test_bounds_are_those_of_two_rounded_factors(gpu, host, rng, solver, direction):
+    bound = solver.error_bound(
+        gpu.device, allowed(Example(PLAIN, "float32", "packed", rng, host)).problem(direction))
+    assert 2.0**-10 < bound < 1.2 * 2.0**-10
+    assert math.isfinite(bound)
+
+
+def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
+    case = conv_case(32, 256, 512, (14, 14), (3, 3), (1, 1))
+    conv = case.conv()
+    for value, names in ((miopyx.miopenMathDefault, ("NvTf32", "NvHalves")), (miopyx.miopenMathPedantic, ("NvPairs",))):
+        miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, value)
+        for direction in range(3):
+            taken = plan(gpu, direction, descriptors(case, "float32"), conv).solver.name
+            assert taken.startswith(names), (direction, taken)

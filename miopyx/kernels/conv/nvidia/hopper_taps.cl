@@ -4,29 +4,21 @@
  *   partial[split][group][filter][(i, j, c)] = sum over the split's positions of dy[position][filter]
  *                                              * x[position + i * tap_h * pitch + j * tap_w][c]
  *
- *              64 channels a tap            A work-group computes one tile of BLOCKS * 64 filters x ROWS times three taps
- *   filters  +-------+-------+-------+      of 64 channels, for `split_slices` K-slices of 64 positions of an image.
- *            | j     | j + 1 | j + 2 |      First warpgroups: consumers, 64 filters x three taps each, where there are.
- *            +-------+-------+-------+      Last warpgroup: the producer.
+ *                64 channels a tap          A work-group computes one tile of 64 filters x three rows of the filter, which
+ *   64 filters +-----+-----+-----+          have three taps each, of 64 channels, for `split_slices` K-slices of 64
+ *              | j=0 | j=1 | j=2 |          positions of an image.
+ *              +-----+-----+-----+          Warpgroups 0 to 2: consumers, a row each, where there are.
+ *                                           Warpgroup 3: the producer.
  *
  * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels.
  * A matrix of three taps begins at the first one's row; the next tap's 64 channels are tap_w rows further on, which is
  * the matrix's leading dimension: a row is in local memory once.
- * Grid: one axis, local THREADS, global THREADS * tiles down * tiles across * groups * splits.
+ * Grid: one axis, local 512, global 512 * tiles down * tiles across * groups * splits.
  * Local memory: a ring of STAGES slices, swizzled: chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage.
- * Bound by: the second-level cache and tensor cores, about equally.
+ * Bound by: the producers' instructions, and then the second-level cache.
  */
 #ifndef X_TYPE
 #define X_TYPE half
-#endif
-#ifndef BLOCKS /* of 64 filters; ROWS * BLOCKS is 4 at most */
-#define BLOCKS 2
-#endif
-#ifndef ROWS /* of three taps; more than one only of filters with three taps across */
-#define ROWS 2
-#endif
-#ifndef STAGES
-#define STAGES (212 / (8 * BLOCKS + 9 * ROWS))
 #endif
 #ifndef AXES /* 2 or 3 */
 #define AXES 2
@@ -37,15 +29,17 @@
 #include "conv/nvidia/volume.h"
 #include "conv/nvidia/hopper_taps_args.h"
 
+#define STAGES 6
+#define ROWS 3
 #define TAPS 3
 #define BN (TAPS * 64)
-#define BM (BLOCKS * 64)
+#define BM 64
 #define DEPTH 64
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (DEPTH * ROW_BYTES)
 #define X_BYTES ((DEPTH + 8) * ROW_BYTES) /* with the halo of two taps */
-#define STAGE_BYTES (BLOCKS * BLOCK_BYTES + ROWS * X_BYTES)
-#define CONSUMERS (BLOCKS * ROWS)
+#define STAGE_BYTES (BLOCK_BYTES + ROWS * X_BYTES)
+#define CONSUMERS ROWS
 #define THREADS (128 * (CONSUMERS + 1))
 #define STEP_UNITS (16 * ROW_BYTES >> 4)
 
@@ -74,29 +68,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     __local ulong barriers[2 * STAGES]; /* full, empty */
     const mx_nv_conv g = o.volume.conv;
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, warp = item >> 5 & 3;
-    const int tap_rows = MX_BOTH(g.taps_h) * o.tap_groups;
-    MX_SPLIT_K_TILE(o.y_chunks * 64, (tap_rows + ROWS - 1) / ROWS * o.x_chunks * BN, g.groups);
-    const int chunk = n0 / BN % o.x_chunks, taps_at = n0 / BN / o.x_chunks * ROWS; /* of all rows of three taps */
-    const int tap_row = taps_at / o.tap_groups, tap_w0 = (taps_at - tap_row * o.tap_groups) * TAPS;
+    const int tap_rows = MX_BOTH(g.taps_h);
+    MX_SPLIT_K_TILE(g.filters, (tap_rows + ROWS - 1) / ROWS * o.x_chunks * BN, g.groups);
+    const int chunk = n0 / BN % o.x_chunks, tap_row = n0 / BN / o.x_chunks * ROWS;
     const int images = g.pixels / (MX_BOTH(g.p) * g.q);
     const int first = split * split_slices, own = min(split_slices, images * o.slices - first);
-    const int y_blocks = min(BLOCKS, o.y_chunks - m0 / 64), x_blocks = min(ROWS, tap_rows - taps_at);
+    const int present = min(ROWS, tap_rows - tap_row);
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
 
     if (item == 0)
-        mx_ring_begin(full, STAGES, 128, 4 * y_blocks * x_blocks);
+        mx_ring_begin(full, STAGES, 128, 4 * present);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
-#if CONSUMERS > 2
         MX_WG_FEWER(56);
-#endif
         /* Always 16-byte unit item % 8 of a row, of rows item / 8 + i * ROWS_AT_ONCE. */
         const int unit = item & 7, row0 = (item & 127) >> 3;
         const uint to = shared + row0 * ROW_BYTES + ((unit ^ (row0 & 7)) << 4);
-        const int filters_left = g.filters - m0 - unit * 8;
-        const bool in_channels = chunk * 64 + unit * 8 < g.channels;
-        const int w0 = g.first_w + tap_w0 * g.tap_w;
+        const bool in_filters = m0 + unit * 8 < g.filters, in_channels = chunk * 64 + unit * 8 < g.channels;
         int d0[ROWS], h0[ROWS]; /* of each row of taps */
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -105,7 +94,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             h0[r] = MX_ROW(g.first_h) + tap_h * MX_ROW(g.tap_h);
         }
         const int x_rows = DEPTH + (TAPS - 1) * g.tap_w;
-        const bool wraps = o.tap_groups > 1; /* the first tap may be a row further on */
         const bool aligned = (((ulong)(X + x_offset) | (ulong)(Y + y_offset)) & 15) == 0;
         int n = first / o.slices, slice = first - n * o.slices, stage = 0, parity = 1;
         X += x_offset + (long)group * g.x_g + chunk * 64 + unit * 8;
@@ -118,24 +106,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define COPY_SLICE(COPY)                                                                                               \
     _Pragma("unroll") for (int l = 0; l < 5; l++) {                                                                    \
         const int at_row = row0 + l * ROWS_AT_ONCE, position = slice * DEPTH + at_row;                                 \
-        int row = mx_quotient(position, o.by_pitch), q = position - row * o.pitch;                                     \
-        int plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                           \
+        const int row = mx_quotient(position, o.by_pitch), q = position - row * o.pitch, w = q + g.first_w;            \
+        const int plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                     \
         if (l < 4)                                                                                                     \
-            _Pragma("unroll") for (int b = 0; b < BLOCKS; b++)                                                         \
-                if (b < y_blocks)                                                                                      \
-                    COPY(at + b * BLOCK_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                                          \
-                         y_image + (Y_SLAB(plane) + p * g.y_h + q * g.y_w + b * 64),                                   \
-                         plane < MX_DEEP(g.p) & p < MX_ROW(g.p) & q < g.q & b * 64 < filters_left);                    \
-        if (wraps) {                                                                                                   \
-            row = mx_quotient(position + tap_w0 * g.tap_w, o.by_pitch);                                                \
-            q = position - row * o.pitch;                                                                              \
-            plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                           \
-        }                                                                                                              \
+            COPY(at + l * ROWS_AT_ONCE * ROW_BYTES, y_image + (Y_SLAB(plane) + p * g.y_h + q * g.y_w),                 \
+                 plane < MX_DEEP(g.p) & p < MX_ROW(g.p) & q < g.q & in_filters);                                       \
         if (l < 4 || at_row < x_rows)                                                                                  \
             _Pragma("unroll") for (int r = 0; r < ROWS; r++)                                                           \
-                if (r < x_blocks) {                                                                                    \
-                    const int d = plane + d0[r], h = p + h0[r], w = q + w0;                                            \
-                    COPY(at + BLOCKS * BLOCK_BYTES + r * X_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                       \
+                if (r < present) {                                                                                     \
+                    const int d = plane + d0[r], h = p + h0[r];                                                        \
+                    COPY(at + BLOCK_BYTES + r * X_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                                \
                          x_image + (X_SLAB(d) + h * g.x_h + w * g.x_w),                                                \
                          (AXES == 2 || (uint)d < (uint)MX_DEEP(g.h)) & (uint)h < (uint)MX_ROW(g.h)                     \
                              & (uint)w < (uint)g.w & in_channels);                                                     \
@@ -155,14 +135,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }
         return;
     }
-#if CONSUMERS > 2
-    MX_WG_MORE(CONSUMERS == 3 ? 144 : 112);
-#endif
-    const int y_block = role % BLOCKS, x_block = role / BLOCKS;
-    if (y_block >= y_blocks || x_block >= x_blocks)
+    MX_WG_MORE(144);
+    if (role >= present)
         return;
-    const ulong a = mx_wg_matrix(shared + y_block * BLOCK_BYTES, BLOCK_BYTES);
-    const ulong b = mx_wg_matrix(shared + BLOCKS * BLOCK_BYTES + x_block * X_BYTES, g.tap_w * ROW_BYTES);
+    const ulong a = mx_wg_matrix(shared, BLOCK_BYTES);
+    const ulong b = mx_wg_matrix(shared + BLOCK_BYTES + role * X_BYTES, g.tap_w * ROW_BYTES);
     float sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; j++)
@@ -199,15 +176,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     for (int j = 0; j < BN / 2; j++)
         MX_WG_HOLD(sums[j]);
 
-    const int row = m0 + y_block * 64 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
-    const int taps = min(TAPS, g.taps_w - tap_w0), tap0 = (tap_row + x_block) * g.taps_w + tap_w0;
-    const int reduced = o.x_chunks * 64, columns = MX_BOTH(g.taps_h) * g.taps_w * reduced;
+    const int row = m0 + warp * 16 + (lane >> 2), pair = (lane & 3) * 2;
+    const int reduced = o.x_chunks * 64, columns = MX_BOTH(g.taps_h) * TAPS * reduced;
     partial += partial_offset + ((long)split * g.groups + group) * g.filters * columns;
 #pragma unroll
     for (int j = 0; j < BN / 2; j += 2) {
-        const int k = row + (j & 2) * 4, tap = j / 32;
-        __global float *to = partial + (long)k * columns + (tap0 + tap) * reduced + chunk * 64 + j / 4 % 8 * 8 + pair;
-        if (k >= g.filters || tap >= taps)
+        const int k = row + (j & 2) * 4, tap = (tap_row + role) * TAPS + j / 32;
+        __global float *to = partial + (long)k * columns + tap * reduced + chunk * 64 + j / 4 % 8 * 8 + pair;
+        if (k >= g.filters)
             continue;
         if (((ulong)partial & 7) == 0)
             *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);

@@ -10,9 +10,8 @@
 
 typedef struct {
     mx_nv_volume volume; /* of two axes `conv` alone */
-    int pitch, plane_rows, x_chunks, y_chunks; /* chunks of 64 channels of a group */
+    int pitch, plane_rows, x_chunks; /* chunks of 64 channels of a group */
     int slices, last_steps; /* of an image; a slice is 4 steps of 16 positions, the last one of an image `last_steps` */
-    int tap_groups; /* of three taps in a row of the filter */
     mx_divisor by_pitch, by_plane; /* by_plane: plane_rows, with the pads of x */
 } mx_nv_taps;
 #endif

@@ -117,10 +117,15 @@ static inline void mx_pack(__global const float *from, __global const uint *larg
 {
     const int item = get_local_id(0), warp = item >> 5, lane = item & 31;
     MX_OWN(s);
+    uint value = 0;
+#pragma unroll 4
+    for (int i = item >> 6; i < largest_parts; i += 4)
+        value = max(value, largest[(all * largest_parts + i) * 64 + (item & 63)]);
+    block_of[item] = as_float(value);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (item < 64) {
-        uint value = 0;
-        for (int i = 0; i < largest_parts; i++)
-            value = max(value, largest[(all * largest_parts + i) * 64 + item]);
+        for (int i = 64; i < 256; i += 64)
+            value = max(value, as_uint(block_of[item + i]));
         const uint e = max(value >> 23, 29u);
         scales[item] = mx_pair_scale(e);
         if (part == 0)

@@ -141,7 +141,7 @@ cdef layout_t _plan(Device dev, const mx_conv_problem* p, mx_nv_pair_taps* o, mx
     pack.pitch, pack.by_pitch = o.pitch, divisor(o.pitch)
     pack.plane_rows, pack.by_plane = <int> all_rows, divisor(all_rows)
     o.x_chunks, o.y_chunks = pack.x.chunks, pack.y.chunks
-    _share(dev, pack, 2)
+    _share(dev, pack, 4)
     pack.largest_parts[0], pack.largest_parts[1] = pack.x.parts, pack.y.parts
     s.columns = o.x_chunks * CHUNK * taps_d * taps_h * g.taps_w
     _split(dev, p, o, &s)

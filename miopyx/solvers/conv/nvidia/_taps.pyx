@@ -16,27 +16,20 @@ cdef enum:
     CHUNK = 64             # channels, or filters, of a row in local memory
     DEPTH = 64             # positions of a slice
     K_STEP = 16
-    TAPS = 3               # of a row of a tile
+    TAPS = 3               # of a row of the filter
     TAP_LIMIT = 4          # of the dilation along a row: X_BYTES of conv/nvidia/hopper_taps.cl
-    TILES = 6
+    ROWS = 3               # of taps that a tile has
+    THREADS = 512
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_taps_args.h" nogil:
     ctypedef struct mx_nv_taps:
         mx_nv_volume volume
-        int pitch, plane_rows, x_chunks, y_chunks
+        int pitch, plane_rows, x_chunks
         int slices, last_steps
-        int tap_groups
         mx_divisor by_pitch, by_plane
-
-# Blocks of 64 filters and rows of three taps.
-cdef struct tile_t:
-    int blocks, rows
-
-cdef tile_t[TILES] SIZES = [tile_t(2, 2), tile_t(4, 1), tile_t(3, 1), tile_t(1, 3), tile_t(1, 2), tile_t(2, 1)]
 
 # Tiles, splits of `each` slices, and columns with whole chunks a tap.
 cdef struct split_t:
-    tile_t tile
     int64_t tiles, splits, each, columns
 
 
@@ -60,8 +53,7 @@ cdef mx_nv_taps _operands(const mx_conv_problem* p) noexcept nogil:
     o.plane_rows = <int> (rows + (plane_rows(&p.w) - 1) * p.dilation[1])
     o.by_plane = divisor(o.plane_rows)
     o.pitch, o.by_pitch = g.q + (g.taps_w - 1) * g.tap_w, divisor(g.q + (g.taps_w - 1) * g.tap_w)
-    o.x_chunks, o.y_chunks = <int> ceil_div(channels, CHUNK), <int> ceil_div(filters, CHUNK)
-    o.tap_groups = <int> ceil_div(g.taps_w, TAPS)
+    o.x_chunks = <int> ceil_div(channels, CHUNK)
     positions = up(((p.y.len[2] - 1) * o.plane_rows + rows - 1) * o.pitch + g.q, K_STEP)
     o.slices = <int> ceil_div(positions, DEPTH)
     o.last_steps = <int> (positions - (o.slices - 1) * DEPTH) // K_STEP
@@ -69,36 +61,25 @@ cdef mx_nv_taps _operands(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef split_t _split(Device dev, const mx_conv_problem* p, const mx_nv_taps* o) noexcept:
-    """The tile and splits that should take least time: each takes 4 us to begin and end, and is written and read."""
+    """The splits that should take least time: each takes 4 us to begin and end, and is written and read."""
     cdef split_t s
-    cdef tile_t tile
-    cdef int64_t units = max(1, dev.compute_units), slices = p.y.len[0] * o.slices, least, tiles, splits, each
-    cdef int64_t tap_rows = p.w.len[3] * o.tap_groups, y, x
-    cdef double cost, slice_time, best = -1
+    cdef int64_t units = max(1, dev.compute_units), slices = p.y.len[0] * o.slices, least, splits, each
+    cdef double cost, best = -1
     memset(&s, 0, sizeof(s))
     s.columns = o.x_chunks * CHUNK * p.w.len[3] * p.w.len[4]
+    s.tiles = ceil_div(p.w.len[0] // p.groups, CHUNK) * ceil_div(p.w.len[3], ROWS) * o.x_chunks * p.groups
     least = max(1, ceil_div(slices * DEPTH, LONGEST))
-    for tile in SIZES:
-        if tile.rows > 1 and o.tap_groups > 1:
-            continue
-        y, x = ceil_div(o.y_chunks, tile.blocks), ceil_div(tap_rows, tile.rows)
-        tiles = y * x * o.x_chunks * p.groups
-        # What a slice brings from the second-level cache on average, 8 KB a block of filters and 9 a row of taps, or
-        # the products of both, if these take longer.
-        slice_time = max(0.03 * (8.0 * o.y_chunks / y + 9.0 * tap_rows / x),
-                         0.23 * o.y_chunks * tap_rows / <double> (y * x))
-        for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(slices, 2))) + 1):
-            each = ceil_div(slices, splits)
-            cost = ceil_div(tiles * splits, units) * (each * slice_time + 4)
-            cost += splits * p.w.len[0] * s.columns * 8 / 3e6
-            if best < 0 or cost < best:
-                best, s.tile, s.tiles, s.each = cost, tile, tiles, each
+    for splits in range(least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2))) + 1):
+        each = ceil_div(slices, splits)
+        cost = ceil_div(s.tiles * splits, units) * (each * 1.05 + 4) + splits * p.w.len[0] * s.columns * 8 / 3e6
+        if best < 0 or cost < best:
+            best, s.each = cost, each
     s.splits = ceil_div(slices, s.each)
     return s
 
 
 cdef class NvTapsWrw(_NvSolver):
-    """Backward weights in 16 bits by wgmma, channels last: three neighbouring taps share pixels, split-K."""
+    """Backward weights of three taps across, in 16 bits by wgmma, channels last: taps share pixels, split-K."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1202, "NvTapsWrw", MX_BACKWARD_WEIGHTS
@@ -115,7 +96,7 @@ cdef class NvTapsWrw(_NvSolver):
         cdef mx_conv_problem f = folded(p)
         if f.step[0] != 1 or f.step[1] != 1 or f.step[2] != 1:
             return "a stride"
-        if f.w.len[4] < TAPS:
+        if f.w.len[4] != TAPS or f.w.len[3] < 2:
             return "filter size"
         if f.dilation[2] > TAP_LIMIT:
             return "a large dilation"
@@ -136,19 +117,17 @@ cdef class NvTapsWrw(_NvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return (WGMMA_PEAK * p.w.len[1] / <double> up(p.w.len[1], CHUNK)
-                * min(1.0, p.w.len[0] // p.groups / 128.0))
+                * min(1.0, p.w.len[0] // p.groups / <double> CHUNK))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem f = folded(p)
         p = &f
         cdef mx_nv_taps o = _operands(p)
         cdef split_t s = _split(dev, p, &o)
-        cdef int64_t threads = 128 * (s.tile.blocks * s.tile.rows + 1)
         spec = KernelSpec("conv/nvidia/hopper_taps.cl", "conv_nvidia_hopper_taps", SM_90A=1,
-                          X_TYPE=type_token(p.w.type), BLOCKS=s.tile.blocks, ROWS=s.tile.rows,
-                          **({"AXES": 3} if is_volume(p) else {}))
+                          X_TYPE=type_token(p.w.type), **({"AXES": 3} if is_volume(p) else {}))
         args = (Arg.slot_of(SLOT_X, 2), Arg.slot_of(SLOT_Y, 2), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&o, sizeof(o)), Arg.int32(s.each))
-        return Solution([Step(spec, args, (threads * s.tiles * s.splits,), (threads,)),
+        return Solution([Step(spec, args, (THREADS * s.tiles * s.splits,), (THREADS,)),
                          sum_partial(p, s.splits, 0, s.columns, 1, o.x_chunks * CHUNK)],
                         s.splits * p.w.len[0] * s.columns * 4)

@@ -10,8 +10,11 @@ import math
 
 import pytest
 from cases_reader import ConvCase, conv_case
-from solver_checks import Example, check, problem_of
+from solver_checks import Example, check, descriptors, problem_of
 
+import miopyx
+from miopyx import ConvolutionDescriptor
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.conv.nvidia import _common, _small
 
@@ -30,6 +33,7 @@ CASES = [  # with types and layouts
     (conv_case(9, 32, 32, (15, 18), (5, 5), (2, 2), groups=32), "float16", "channels last"),
     (conv_case(5, 16, 64, (32, 32), (4, 4), (0, 0), (4, 4)), "float32", "packed"),
     (conv_case(7, 64, 64, (16, 15), (3, 3), (1, 1)), "int8", "channels last"),
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float32, TF32", "packed"),
 ]
 
 
@@ -37,10 +41,21 @@ def elements(case: ConvCase) -> list[int]:
     return [math.prod(lens) for lens in case.all_lens]
 
 
-def takes(solver, device, number: int) -> bool:
+def problem(solver, number: int) -> ConvProblem:
     case, dtype, layout = CASES[number]
-    return (dtype != "int8" or solver.direction == 0) and (
-        solver.why_not(device, problem_of(case, dtype, layout, solver.direction)) is None)
+    return ConvProblem(solver.direction, *descriptors(case, dtype.split(",")[0], layout), conv(number))
+
+
+def conv(number: int) -> ConvolutionDescriptor:
+    made = CASES[number][0].conv()
+    if "TF32" in CASES[number][1]:
+        miopyx.miopenSetConvolutionAttribute(made, "MATH_TYPE", miopyx.miopenMathDefault)
+    return made
+
+
+def takes(solver, device, number: int) -> bool:
+    return (CASES[number][1] != "int8" or solver.direction == 0) and (
+        solver.why_not(device, problem(solver, number)) is None)
 
 
 @pytest.fixture
@@ -57,14 +72,15 @@ def test_runs_of_images(handle, host, rng, limit, solver):
     done = 0
     for number in numbers:
         case, dtype, layout = CASES[number]
-        problem = problem_of(case, dtype, layout, solver.direction)
-        at_once = len(solver.solution(handle.device, problem).steps)
+        at_once = len(solver.solution(handle.device, problem(solver, number)).steps)
         x, w, y = elements(case)
         for part in (2, 3, 4):  # copies count, too, and those of weights are no smaller for fewer images
             limit(max(w + 1, max(x, y) * part // 5))
-            if solver.why_not(handle.device, problem) is None:
-                assert len(solver.solution(handle.device, problem).steps) >= 2 * at_once, problem
-                check(handle, Example(case, dtype, layout, rng, host), solver.direction, solver, rng)
+            if takes(solver, handle.device, number):
+                assert len(solver.solution(handle.device, problem(solver, number)).steps) >= 2 * at_once, case
+                example = Example(case, dtype.split(",")[0], layout, rng, host)
+                example.conv = conv(number)
+                check(handle, example, solver.direction, solver, rng)
                 done += 1
                 break
         limit()
@@ -75,10 +91,10 @@ def test_one_image_that_is_too_large(handle, limit):
     refused = set()
     for solver in SOLVERS:
         case = conv_case(1, 64, 64, (16, 16), (3, 3), (1, 1))
-        problem = problem_of(case, "float32", "packed", solver.direction)
-        if solver.why_not(handle.device, problem) is None:
+        one = problem_of(case, "float32", "packed", solver.direction)
+        if solver.why_not(handle.device, one) is None:
             limit(elements(case)[0])
-            refused.add(solver.why_not(handle.device, problem))
+            refused.add(solver.why_not(handle.device, one))
             limit()
     if not refused:
         pytest.skip("needs an NVIDIA GPU")

@@ -28,6 +28,9 @@ cdef enum:
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
     TAP_LIMIT = 4          # of the dilation along a row: X_ROWS of conv/nvidia/pairs_taps.cl
 
+# Of a slice's time, what one with half of its consumers saves.
+cdef double HALF = 0.38
+
 cdef extern from "miopyx/kernels/conv/nvidia/pairs_taps_args.h" nogil:
     ctypedef struct mx_nv_packed:
         int images, groups, channels, chunks
@@ -53,8 +56,16 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_taps_args.h" nogil:
 # Tiles, splits of `each` slices, and where things are in the workspace, in bytes.
 cdef struct layout_t:
     int64_t rows                             # of three taps that a tile has, with 128 filters or 64
-    int64_t tiles, splits, each, columns
+    int64_t tiles, halves, splits, each, columns
     int64_t largest, inverses, x_packed, y_packed, workspace
+
+
+# What takes time, as TERMS names it: rounds of tiles over the compute units and their slices, the last one's of a tile
+# with half of its consumers not counted in full; megabytes.
+cdef struct cost_terms_t:
+    double launch, rounds, slices, parts, x, y
+
+cdef tuple TERMS = ("launch", "rounds", "slices", "parts", "x", "y")
 
 
 cdef mx_nv_packed _packed(const mx_tensor* t, int64_t groups, int64_t channels, int64_t positions) noexcept nogil:
@@ -101,10 +112,10 @@ cdef void _split(Device dev, const mx_conv_problem* p, const mx_nv_pair_taps* o,
         halves *= o.x_chunks * p.groups
         for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(all_slices, 2))) + 1):
             each = ceil_div(all_slices, splits)
-            cost = ceil_div(tiles * splits, units) * (each * (1.7 - 0.64 * halves / tiles) + 4)
+            cost = ceil_div(tiles * splits, units) * (1.7 * each * (1 - HALF * halves / tiles) + 4)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
             if best < 0 or cost < best:
-                best, s.rows, s.tiles, s.each = cost, rows, tiles, each
+                best, s.rows, s.tiles, s.halves, s.each = cost, rows, tiles, halves, each
     s.splits = ceil_div(all_slices, s.each)
 
 
@@ -159,7 +170,19 @@ cdef class NvPairTapsWrw(_NvSolver):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1201, "NvPairTapsWrw", MX_BACKWARD_WEIGHTS
-        self.dynamic = False  # its times are in no cost table yet: Find measures it
+        self.cost_names = TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef cost_terms_t* t = <cost_terms_t*> terms
+        cdef mx_conv_problem f = folded(p)
+        cdef mx_nv_pair_taps o
+        cdef mx_nv_pack_taps pack
+        cdef layout_t s = _plan(dev, &f, &o, &pack)
+        t.launch, t.rounds = 4, ceil_div(s.tiles * s.splits, max(1, dev.compute_units))
+        t.slices = t.rounds * s.each * (1 - HALF * s.halves / s.tiles)
+        t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
+        t.x = p.x.len[0] * p.groups * <double> o.x_chunks * o.x_positions * CHUNK * 4e-6
+        t.y = p.x.len[0] * p.groups * <double> o.y_chunks * o.y_positions * CHUNK * 4e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):

@@ -10,7 +10,7 @@ from ._common cimport (
     LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores, volume,
 )
-from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, stride_of, type_token
+from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, spatial_size, stride_of, type_token
 
 cdef enum:
     CHUNK = 64             # channels, or filters, of a row in local memory
@@ -31,6 +31,13 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_taps_args.h" nogil:
 # Tiles, splits of `each` slices, and columns with whole chunks a tap.
 cdef struct split_t:
     int64_t tiles, splits, each, columns
+
+
+# What takes time, as TERMS names it: rounds of tiles over the compute units and their slices; megabytes.
+cdef struct cost_terms_t:
+    double launch, rounds, slices, parts, x, y
+
+cdef tuple TERMS = ("launch", "rounds", "slices", "parts", "x", "y")
 
 
 cdef bint _whole(const mx_tensor* t) noexcept nogil:
@@ -83,7 +90,18 @@ cdef class NvTapsWrw(_NvSolver):
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1202, "NvTapsWrw", MX_BACKWARD_WEIGHTS
-        self.dynamic = False  # its times are in no cost table yet: Find measures it
+        self.cost_names = TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef cost_terms_t* t = <cost_terms_t*> terms
+        cdef mx_conv_problem f = folded(p)
+        cdef mx_nv_taps o = _operands(&f)
+        cdef split_t s = _split(dev, &f, &o)
+        t.launch, t.rounds = 2, ceil_div(s.tiles * s.splits, max(1, dev.compute_units))
+        t.slices = t.rounds * s.each
+        t.parts = s.splits * p.w.len[0] * <double> s.columns * 4e-6
+        t.x = p.x.len[0] * p.x.len[1] * <double> spatial_size(&p.x) * 2e-6
+        t.y = p.y.len[0] * p.y.len[1] * <double> spatial_size(&p.y) * 2e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):

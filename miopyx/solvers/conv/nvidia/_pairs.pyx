@@ -195,8 +195,8 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const sides_t* s, mx_n
     defines = {"BF": 128, "STAGES": 3} if t.widely else {"BF": 64, "STAGES": 4}
     if rounded:
         defines["ROUNDED"], defines["STAGES"] = 1, 2 * defines["STAGES"]
-        if _by_fours(s.x, g.channels):
-            defines["AT_ONCE"] = 4
+    if _by_fours(s.x, g.channels):
+        defines["AT_ONCE"] = 4
     problem = struct_arg(o, sizeof(o[0]))
     if planes > 0:
         if p.direction == MX_BACKWARD_DATA:
@@ -526,7 +526,7 @@ cdef class NvPairsWrw(_NvPairs):
         set_y(&g, &p.y, g.filters)
         set_taps(&g, p)
         defines, problem = {"ROUNDED": 1, "STAGES": 6} if self.rounded else {}, struct_arg(&g, sizeof(g))
-        if self.rounded and _by_fours(&p.x, g.channels) and _by_fours(&p.y, g.filters):
+        if _by_fours(&p.x, g.channels) and _by_fours(&p.y, g.filters):
             defines["AT_ONCE"] = 4
         if is_volume(p):
             v = volume(&g, &p.x, &p.y)

@@ -1,4 +1,4 @@
-/* What the kernels of conv/nvidia/pack.cl, conv/nvidia/pack_bytes.cl and conv/nvidia/tf32_pack.cl take.  from_*, to_*: strides in elements. */
+/* What conv/nvidia/pack.cl, pack_bytes.cl and tf32_pack.cl take.  from_*, to_*: strides in elements. */
 #ifndef MIOPYX_NV_PACK_ARGS_H
 #define MIOPYX_NV_PACK_ARGS_H
 #include "include/divisor.h"

@@ -1,4 +1,5 @@
-/* Implicit GEMM with float operands as pairs of halves, or ROUNDED to halves, by wgmma: y = alpha * x w + beta * y.  Needs SM_90A.
+/* Implicit GEMM with float operands as pairs of halves, or ROUNDED to halves, by wgmma: y = alpha * x w + beta * y.
+ * Needs SM_90A.
  *
  *   y[filter][pixel] = sum over K-slices of one tap and 64 channels; conv/nvidia/pairs.h says how floats become pairs
  *
@@ -348,7 +349,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                                      "[%0], [%1], %2, [%3];"
                                      ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
-                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (2 * BLOCK_BYTES / 16)),
+                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (BLOCK_BYTES / 8)),
                                      "r"(W_BLOCK), "r"(bar) : "memory");
             }
             for (int i = 0; i < PRODUCERS; i++)

@@ -244,8 +244,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
         for (int j = 0; j < BN / 2; j++) {
             const int k = row + (j & 2) * 4, column = j / 4 * 8 + pair + (j & 1), c = chunk * 64 + column % 64;
             if (k < g.filters && column / 64 < taps && c < g.channels && !(fabs(copy[j]) < INFINITY))
-                copy[j] = mx_exactly(X + x_offset + (long)group * g.x_g, Y + y_offset + (long)group * g.y_g, MX_GIVEN, k, c,
-                                     tap0 + column / 64, pixel, pixel_end);
+                copy[j] = mx_exactly(X + x_offset + (long)group * g.x_g, Y + y_offset + (long)group * g.y_g, MX_GIVEN,
+                                     k, c, tap0 + column / 64, pixel, pixel_end);
         }
 #pragma unroll
         for (int j = 0; j < BN / 2; j++)

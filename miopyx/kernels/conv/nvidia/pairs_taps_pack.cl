@@ -178,5 +178,6 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void pairs_pack(
                 g.largest_parts[0], &g, X_LAST, 28, scales, block);
     else
         mx_pack(Y + y_offset, largest + x_chunks * g.largest_parts[0] * 64, inverses + x_chunks * 64,
-                mx_packed(y_packed + y_packed_offset), g.y, number - of_x, g.largest_parts[1], &g, Y_LAST, 0, scales, block);
+                mx_packed(y_packed + y_packed_offset), g.y, number - of_x, g.largest_parts[1], &g, Y_LAST, 0, scales,
+                block);
 }

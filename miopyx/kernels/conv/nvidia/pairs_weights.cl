@@ -1,4 +1,5 @@
-/* Backward weights with float operands as pairs of halves, or ROUNDED, by wgmma: partial sums of split-K over pixels.  Needs SM_90A.
+/* Backward weights with float operands as pairs of halves, or ROUNDED, by wgmma: partial sums of split-K over pixels.
+ * Needs SM_90A.
  *
  *   partial[split][group][filter][(i, j, c)] = sum over the split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]
  *
@@ -129,7 +130,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             mx_fetch_four(four, &from[1], valid[1]);                                                                  \
             _Pragma("unroll") for (int l = 0; l < 4; l++) b[i + l] = as_uint(four[l]);                                \
         }                                                                                                             \
-    } else if (AT_ONCE == 1 && rest >= 32) {                                                                                                 \
+    } else if (AT_ONCE == 1 && rest >= 32) {                                                                          \
         _Pragma("unroll") for (int i = 0; i < 32; i++) {                                                              \
             a[i] = as_uint(mx_fetch(&from[0], step, valid[0]));                                                       \
             b[i] = as_uint(mx_fetch(&from[1], step, valid[1]));                                                       \

@@ -116,6 +116,9 @@ def run(path: Path, side: str, options: argparse.Namespace, only: list[str] | No
             except subprocess.TimeoutExpired:
                 os.killpg(pytest.pid, signal.SIGKILL)
                 said = "ended early"
+        if said != "ended early" and pytest.returncode not in {0, 1, 5}:  # 5: no tests
+            print(said[-3000:])
+            said = "ended early"
         if not report.exists():
             sys.exit(f"{path.name}, {side}: pytest ended with {pytest.returncode}\n{said[-3000:]}")
         outcomes, problems = {}, [[0, 0, 0]]
@@ -141,7 +144,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
     worse = 0
-    for path in options.files:
+    for path in map(Path.resolve, options.files):
         enabled, closing = run(path, "measured" if options.measured else "ours", options)
         worse += "early" in closing
         counts = collections.Counter(outcome for outcome, *_ in enabled.values())

@@ -24,7 +24,7 @@ from miopyx.solvers import registry
 NAMES = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 DTYPE = {name: np.dtype(getattr(ml_dtypes, name)) for name in NAMES}
 NEAREST, STOCHASTIC = 0, 1
-ROUNDING = 13  # where an mx_conv_problem says how results are rounded, in words of 64 bits
+ROUNDING = 14  # where an mx_conv_problem says how results are rounded, in words of 64 bits
 
 
 def every_code(name):

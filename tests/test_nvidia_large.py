@@ -76,6 +76,10 @@ def test_runs_of_images(handle, host, rng, limit, solver):
         x, w, y = elements(case)
         for part in (2, 3, 4):  # copies count, too, and those of weights are no smaller for fewer images
             limit(max(w + 1, max(x, y) * part // 5))
+            if solver.direction == 2 and "float32" not in dtype:
+                assert not takes(solver, handle.device, number), "16 bits would be rounded after each run"
+                done += 1
+                break
             if takes(solver, handle.device, number):
                 assert len(solver.solution(handle.device, problem(solver, number)).steps) >= 2 * at_once, case
                 example = Example(case, dtype.split(",")[0], layout, rng, host)

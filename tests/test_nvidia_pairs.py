@@ -218,3 +218,16 @@ def test_sums_of_few_products_go_another_way(pairs):
     y = TensorDescriptor("float32", (2, 64, 8, 8))
     why = registry.BY_NAME["NvPairsFwd"].why_not(pairs.device, ConvProblem(0, x, w, y, ConvolutionDescriptor()))
     assert why == "too few products for pairs of halves"
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["dy", "x"])
+def test_a_value_that_only_some_sums_meet(pairs, host, rng, which):
+    """Pixels beside a huge one have the precision of floats in sums that do not meet it."""
+    for exponent in (10, 20, 27, 34, 127):
+        problem = Problem(pairs, "3x3", rng, "NvPairTapsWrw")
+        dy, x = problem.operands(2)
+        one, other = (dy, x) if which == 0 else (x, dy)
+        one[0, 0, 0, 0] = 2.0**exponent
+        other[0, :, :2, :2] = 0
+        error = np.abs(problem.run(2) - problem.truth(host, 2))
+        assert (error <= bound(problem, host, 2)).all(), exponent

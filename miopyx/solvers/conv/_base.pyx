@@ -101,6 +101,8 @@ cdef class ConvSolver(Solver):
         return None
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
+        if _struct_of(dev, problem).x.len[0] == 0:
+            return 0
         answer = self.offer(dev, problem)
         # The formula stands where the solver refuses, too: records of other devices are compared with it.
         return self.workspace_bytes(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (

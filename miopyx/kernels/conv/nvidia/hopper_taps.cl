@@ -110,15 +110,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int plane = PLANE_OF(row), p = IN_PLANE(row, plane);                                                     \
         if (l < 4)                                                                                                     \
             COPY(at + l * ROWS_AT_ONCE * ROW_BYTES, y_image + (Y_SLAB(plane) + p * g.y_h + q * g.y_w),                 \
-                 plane < MX_DEEP(g.p) & p < MX_ROW(g.p) & q < g.q & in_filters);                                       \
+                 (plane < MX_DEEP(g.p)) & (p < MX_ROW(g.p)) & (q < g.q) & in_filters);                                 \
         if (l < 4 || at_row < x_rows)                                                                                  \
             _Pragma("unroll") for (int r = 0; r < ROWS; r++)                                                           \
                 if (r < present) {                                                                                     \
                     const int d = plane + d0[r], h = p + h0[r];                                                        \
                     COPY(at + BLOCK_BYTES + r * X_BYTES + l * ROWS_AT_ONCE * ROW_BYTES,                                \
                          x_image + (X_SLAB(d) + h * g.x_h + w * g.x_w),                                                \
-                         (AXES == 2 || (uint)d < (uint)MX_DEEP(g.h)) & (uint)h < (uint)MX_ROW(g.h)                     \
-                             & (uint)w < (uint)g.w & in_channels);                                                     \
+                         (AXES == 2 || (uint)d < (uint)MX_DEEP(g.h)) & ((uint)h < (uint)MX_ROW(g.h))                   \
+                             & ((uint)w < (uint)g.w) & in_channels);                                                   \
                 }                                                                                                      \
     }
             if (aligned) {

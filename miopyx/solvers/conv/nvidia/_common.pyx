@@ -94,7 +94,9 @@ cdef class _NvSolver(ConvSolver):
         cdef int64_t images
         if why is None:
             return ConvSolver.consider(self, dev, problem)
-        if not (why is TOO_LARGE or why is NO_ROOM):
+        # A sum of weights in 16 bits would be rounded, or overflow, after each run.
+        if not (why is TOO_LARGE or why is NO_ROOM) or (
+                self.direction == MX_BACKWARD_WEIGHTS and problem.c.w.type != MX_FLOAT):
             return why
         images = self.run_of_images(dev, &problem.c)
         if images == 0:
@@ -124,17 +126,6 @@ cdef class _NvSolver(ConvSolver):
         rest = p.x.len[0] % images
         run = _images_of(p, rest if rest else images)
         return images if self.refuse(dev, &run) is None else 0
-
-    cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
-        """Each run of images adds to weights that are there."""
-        cdef int64_t images
-        if p.direction != MX_BACKWARD_WEIGHTS or max(span(&p.x), span(&p.y)) < _most_elements // 4:
-            return 1
-        try:
-            images = self.run_of_images(dev, p)
-        except Exception:
-            return 1
-        return <int> ceil_div(p.x.len[0], images) if images else 1
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         """In 16 bits one accumulator takes all steps; float32 adds up sums of slices of at least STEP terms."""

@@ -2,7 +2,7 @@
 
 As in `_pairs` a float is a pair of halves, but x and dy are packed once for all taps, with the pads of x, and each
 channel has one scale: down to 2^-17 of the channel's largest that keeps 22 bits, and below it the error stays under
-2^-40 of the largest.
+2^-40 of the largest.  Channels whose largest is far above their middle are computed product by product, slowly.
 """
 
 from libc.stdint cimport int64_t
@@ -25,6 +25,7 @@ cdef enum:
     BM = 128               # with one row of taps
     THREADS = 384
     PACK_THREADS = 256
+    SEEN_BYTES = 12        # mx_seen of conv/nvidia/pairs_taps_pack.cl
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
     TAP_LIMIT = 4          # of the dilation along a row: X_ROWS of conv/nvidia/pairs_taps.cl
 
@@ -157,7 +158,7 @@ cdef layout_t _plan(Device dev, const mx_conv_problem* p, mx_nv_pair_taps* o, mx
     s.columns = o.x_chunks * CHUNK * taps_d * taps_h * g.taps_w
     _split(dev, p, o, &s)
     s.largest = up(s.splits * p.w.len[0] * s.columns * 4, ALIGN)
-    s.inverses = s.largest + up(_work_groups(pack) * CHUNK * 4, ALIGN)
+    s.inverses = s.largest + up(_work_groups(pack) * CHUNK * SEEN_BYTES, ALIGN)
     s.x_packed = s.inverses + up((pack.x.chunks + pack.y.chunks) * p.groups * CHUNK * 4, ALIGN)
     # Packed copies begin at a multiple of 16 bytes, wherever the workspace does.
     s.y_packed = s.x_packed + p.x.len[0] * p.groups * o.x_chunks * of_x * CHUNK * 4
@@ -169,7 +170,7 @@ cdef class NvPairTapsWrw(_NvSolver):
     """Backward weights in float32 by wgmma on packed pairs of halves: three neighbouring taps share pixels, split-K."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1201, "NvPairTapsWrw", MX_BACKWARD_WEIGHTS
+        self.id, self.name, self.direction = 1186, "NvPairTapsWrw", MX_BACKWARD_WEIGHTS
         self.cost_names = TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:

@@ -89,7 +89,7 @@ cdef class NvTapsWrw(_NvSolver):
     """Backward weights of three taps across, in 16 bits by wgmma, channels last: taps share pixels, split-K."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1202, "NvTapsWrw", MX_BACKWARD_WEIGHTS
+        self.id, self.name, self.direction = 1187, "NvTapsWrw", MX_BACKWARD_WEIGHTS
         self.cost_names = TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:

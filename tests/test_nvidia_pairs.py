@@ -81,6 +81,7 @@ SHARED = {
     "the largest dilation": conv_case(2, 64, 64, (11, 20), (3, 5), (1, 8), (1, 1), (1, 4)),
     "groups": conv_case(2, 128, 192, (9, 8), (3, 3), (1, 1), groups=2),
     "narrow groups": conv_case(3, 96, 48, (9, 8), (3, 3), (1, 1), groups=3),
+    "many weights": conv_case(2, 264, 250, (4, 3), (3, 3), (1, 1)),
     "small images": conv_case(40, 64, 64, (4, 4), (3, 3), (1, 1)),
     "one row": conv_case(5, 64, 64, (1, 130), (1, 3), (0, 1)),
     "3x3x3": conv_case(2, 64, 64, (4, 7, 9), (3, 3, 3), (1, 1, 1)),

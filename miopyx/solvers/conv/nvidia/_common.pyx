@@ -17,6 +17,7 @@ from miopyx.solvers.conv._base cimport (
 
 cdef enum:
     MOST_TAPS = 27         # of conv/nvidia/sum.cl, whose local memory holds them
+    TURNED = 1 << 19       # weights from which on partial sums are turned in local memory
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits
     SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
@@ -335,8 +336,9 @@ cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, 
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     args = (Arg.slot_of(SLOT_WORKSPACE, 4, offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
             struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
-    # Few splits of large weights are bound by the stores.
-    if c == 1 and 1 < taps <= MOST_TAPS and p.w.stride[4] < p.w.stride[1] and shares == 1:
+    # Few splits of large weights are bound by the stores; small ones by what is under way at once.
+    if (c == 1 and 1 < taps <= MOST_TAPS and p.w.stride[4] < p.w.stride[1] and shares == 1
+            and weight_count(p) >= TURNED):
         return Step(KernelSpec("conv/nvidia/sum.cl", "sum_partial_turned", X_TYPE=type_token(p.w.type)), args,
                     (p.w.len[0] * ceil_div(p.w.len[1], 64) * 256,), (256,))
     return Step(KernelSpec("conv/nvidia/sum.cl", "sum_partial", X_TYPE=type_token(p.w.type), SHARES=shares), args,

@@ -12,6 +12,10 @@ there.  Several machines' or GPUs' files may be put into one folder.
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
 benchmark mode, without TF32 but in the modes tf32-..., of which `--tf32` runs both: there we may round factors, too.
+
+The part of the limit is the least time that a layer can take by the time that it took: its operations and its bytes
+at the rates that limits.py measures first (FOLDER/limits.json).  Workspaces: the largest of ours, and cuDNN's there, of
+the layers where ours is larger than cuDNN's and than 256 MB; there should be none.
 """
 
 from __future__ import annotations
@@ -37,8 +41,19 @@ MODES = (
     ("grouped-float16-nhwc", "grouped", 64, "float16", "nhwc", False),
     ("small-float32-nchw", "small", 1, "float32", "nchw", True),
     ("small-float16-nhwc", "small", 1, "float16", "nhwc", True),
+    ("modern-float32-nchw", "modern", 16, "float32", "nchw", False),
+    ("modern-float16-nhwc", "modern", 16, "float16", "nhwc", False),
+    ("modern-bfloat16-nhwc", "modern", 16, "bfloat16", "nhwc", False),
+    ("odd-float32-nchw", "odd", 64, "float32", "nchw", False),
+    ("odd-float16-nhwc", "odd", 64, "float16", "nhwc", False),
+    ("volumes-float32-ncdhw", "volumes", 2, "float32", "nchw", False),
+    ("volumes-bfloat16-ndhwc", "volumes", 2, "bfloat16", "nhwc", False),
+    ("volumes-bfloat16-ncdhw", "volumes", 2, "bfloat16", "nchw", False),
+    ("signals-float32-ncw", "signals", 16, "float32", "nchw", False),
+    ("signals-float16-ncw", "signals", 16, "float16", "nchw", False),
 )
 NAMES = [mode[0] for mode in MODES]
+WORKSPACE = 256 << 20  # bytes that a solver may always take
 
 
 def run(folder: Path, mode: tuple, device: str | None, runs: int) -> None:
@@ -74,18 +89,35 @@ def together(runs: list[list[dict]]) -> list[dict]:
     return rows
 
 
+def part_of_limit(row: dict, limits: dict[str, float], rate: float) -> float:
+    """Return the least time for a row's operations and bytes by the time that it took."""
+    return max(row["flops"] / rate, row["bytes"] / limits["copy"]) / row["miopyx"]
+
+
+def beyond(rows: list[dict]) -> str:
+    """Return the largest workspace, and cuDNN's there, of the layers where ours is larger than it may be."""
+    worst = max((row for row in rows if row.get("workspace", 0) > max(row.get("torch_workspace", 0), WORKSPACE)),
+                key=lambda row: row["workspace"], default=None)
+    return f"{worst['workspace'] >> 20} ({worst['torch_workspace'] >> 20}) MB" if worst else "none"
+
+
 def table(folder: Path) -> None:
     mean = statistics.geometric_mean
-    print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | largest error | cuDNN's |")
-    print("| --- " * 10 + "|")
+    path = folder / "limits.json"
+    limits = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | of the limit | workspace | largest "
+          "error | cuDNN's |")
+    print("| --- " * 12 + "|")
     for name in NAMES:
         path = folder / f"{name}.json"
         if not path.exists():
             continue
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        told = json.loads(path.read_text(encoding="utf-8"))
+        rows, unit = told["rows"], "tf32" if name.startswith("tf32") else told["dtype"]
         by = {way: [row for row in rows if row["direction"] == way] for way in ("forward", "data", "weights")}
 
-        def line(label: str, end: str, by: dict[str, list[dict]] = by, rows: list[dict] = rows) -> str:
+        def line(label: str, end: str, by: dict[str, list[dict]] = by, rows: list[dict] = rows,
+                 unit: str = unit) -> str:
             ours, theirs = f"miopyx{end}", f"torch{end}"
             means = (f"{mean([row[theirs] / row[ours] for row in same]):.2f}" for same in by.values())
             rates = (" / ".join(f"{mean([row['flops'] / row[side] * 1e-12 for row in same]):.1f}"
@@ -93,7 +125,10 @@ def table(folder: Path) -> None:
             errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values())
                       for side in ("error", "torch_error"))
             least = min(row[theirs] / row[ours] for row in rows)
-            return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, *errors]) + " |"
+            parts = "" if limits is None or "bytes" not in rows[0] else " / ".join(
+                f"{mean([part_of_limit(row, limits, limits[unit]) for row in same]):.2f}" for same in by.values())
+            return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, parts,
+                               beyond(rows), *errors]) + " |"
 
         print(line(name, ""))
         if "torch_sync" in rows[0]:
@@ -115,6 +150,9 @@ def main() -> None:
     wanted = [name for name in NAMES if name.startswith("tf32")] if options.tf32 else options.modes.split(",")
     if not set(wanted) <= set(NAMES):
         parser.error("no such mode")
+    limits = options.folder / "limits.json"
+    if not options.table and not limits.exists():
+        subprocess.run([sys.executable, str(Path(__file__).with_name("limits.py")), "--json", str(limits)], check=True)
     for mode in MODES if not options.table else ():
         if mode[0] in wanted:
             run(options.folder, mode, options.device, options.runs)

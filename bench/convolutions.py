@@ -42,7 +42,8 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from cases_reader import ConvCase, case_of_line
 
 LAYERS = Path(__file__).parent / "convolutions.txt"
-LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "grouped", "fft", "small")
+LISTS = ("resnet50", "vgg16", "googlenet", "densenet121", "inception3", "extra", "depthwise", "grouped", "fft", "small",
+         "modern", "odd", "volumes", "signals", "sd-unet", "unet3d")
 NAMES = {"F": "forward", "B": "data", "W": "weights"}
 ROLES = {"F": ("xwy", "wxy"), "B": ("ywx", "ywx"), "W": ("yxw", "yxw")}  # as plans take tensors, and as queries do
 OUTPUTS = {"F": "y", "B": "x", "W": "w"}
@@ -144,6 +145,16 @@ class Peer:
             self.kept["W"] = aten.convolution_backward(y, x, w, None, *geometry, (False, True, False))[1]
 
         self.runs = {"F": forward, "B": data_gradient, "W": weights_gradient}
+
+    def workspace(self, direction: str) -> int:
+        """Return the bytes that a call takes on CUDA beside its result."""
+        cuda = self.side.torch.cuda
+        self.kept.pop(direction, None)
+        self.side.finish()
+        before = cuda.memory_allocated()
+        cuda.reset_peak_memory_stats()
+        self.runs[direction]()
+        return cuda.max_memory_allocated() - before - self.kept[direction].nbytes
 
     def result(self, direction: str):
         """Compute it and return it in float64."""
@@ -265,8 +276,11 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
             names = ("miopyx", "torch")
             waited = seconds_of_calls([(sides[name], finish[name]) for name in names])
             extra |= dict(zip((f"{name}_sync" for name in names), waited, strict=True))
+        if on_cuda:
+            extra["torch_workspace"] = peer.workspace(direction)
         yield {
-            "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products, "solver": winner,
+            "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products,
+            "bytes": sum(map(math.prod, layer.all_lens)) * ours.width, "solver": winner, "workspace": plan.workspace,
             "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
             "torch_best": min(times[1]), "error": errors[0], "torch_error": errors[1], **extra,
         }

@@ -677,7 +677,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("op", choices=["conv", *OPS, "all"])
     parser.add_argument("--list", default="all", help="resnet50, googlenet, alexnet or all; of conv resnet50, vgg16, "
-                        "googlenet, densenet121, inception3, extra, depthwise, grouped, fft, small or all")
+                        "googlenet, densenet121, inception3, extra, depthwise, grouped, fft, small, modern, odd, "
+                        "volumes, signals, sd-unet, unet3d or all")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])

@@ -165,12 +165,22 @@ def test_runs_are_put_together(bench):
 
 
 def test_the_table_beside_cudnn(tmp_path, bench, capsys):
-    row = {"flops": 2e9, "miopyx": 1e-3, "error": 1e-7, "torch_error": 2e-7, "miopyx_sync": 2e-3}
+    row = {"flops": 2e9, "bytes": 4e8, "miopyx": 1e-3, "error": 1e-7, "torch_error": 2e-7, "miopyx_sync": 2e-3}
     rows = [{**row, "direction": way, "torch": factor * 1e-3, "torch_sync": factor * 1e-3}
             for way in ("forward", "data", "weights") for factor in (1.0, 4.0)]
-    (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"rows": rows}))
+    rows[0] |= {"workspace": 300 << 20, "torch_workspace": 400 << 20}
+    (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"dtype": "float32", "rows": rows}))
+    # Half of the time for the operations; then a quarter for the bytes, where operations take none.
+    for rate, copy, part in ((4e12, 1e13, "0.50"), (1e15, 1.6e12, "0.25")):
+        (tmp_path / "limits.json").write_text(json.dumps({"float32": rate, "copy": copy}))
+        bench("beside_cudnn").table(tmp_path)
+        lines = capsys.readouterr().out.splitlines()
+        assert len({line.count("|") for line in lines}) == 1
+        assert lines[2] == ("| small-float32-nchw | 2 | 2.00 | 2.00 | 2.00 | 1.00 | 2.0 / 2.0 / 2.0 | "
+                            f"1.0 / 1.0 / 1.0 | {part} / {part} / {part} | none | "
+                            "1.0e-07 / 1.0e-07 / 1.0e-07 | 2.0e-07 / 2.0e-07 / 2.0e-07 |")
+        assert lines[3].startswith("| small-float32-nchw, waited for | 2 | 1.00 | 1.00 | 1.00 | 0.50 |")
+    rows[1] |= {"workspace": 500 << 20, "torch_workspace": 400 << 20}
+    (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"dtype": "float32", "rows": rows}))
     bench("beside_cudnn").table(tmp_path)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2] == ("| small-float32-nchw | 2 | 2.00 | 2.00 | 2.00 | 1.00 | 2.0 / 2.0 / 2.0 | 1.0 / 1.0 / 1.0 | "
-                        "1.0e-07 / 1.0e-07 / 1.0e-07 | 2.0e-07 / 2.0e-07 / 2.0e-07 |")
-    assert lines[3].startswith("| small-float32-nchw, waited for | 2 | 1.00 | 1.00 | 1.00 | 0.50 |")
+    assert "| 500 (400) MB |" in capsys.readouterr().out

@@ -28,7 +28,8 @@ def convolutions():
 def test_the_lists(convolutions):
     counts = {name: len({layer.text for layer in convolutions.layers(name, 4, [])}) for name in convolutions.LISTS}
     assert counts == {"resnet50": 23, "vgg16": 9, "googlenet": 49, "densenet121": 66, "inception3": 45, "extra": 15,
-                      "depthwise": 19, "grouped": 5, "fft": 13, "small": 5}
+                      "depthwise": 19, "grouped": 5, "fft": 13, "small": 5, "modern": 19, "odd": 8, "volumes": 10,
+                      "signals": 8, "sd-unet": 35, "unet3d": 23}
     for name in convolutions.LISTS:
         for layer in convolutions.layers(name, 4, []):
             assert min(layer.y_lens) > 0

@@ -39,6 +39,7 @@ from pathlib import Path
 ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
                "MALLOC_TOP_PAD_": "500000000"}
 LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
+FILLED = 1 << 30       # bytes at once: NVIDIA's driver writes beside a buffer when it fills one of more than 4 GB
 SMALL = 1e6            # bytes, below which launches are what counts
 BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
 SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call
@@ -166,7 +167,9 @@ class Ours:
 
         queue = miopyx.miopenGetStream(self.handle)
         buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
-        cl.enqueue_fill_buffer(queue, buffer, element, 0, size)
+        step = FILLED // element.size * element.size
+        for start in range(0, size, step):
+            cl.enqueue_fill_buffer(queue, buffer, element, start, min(step, size - start))
         return buffer
 
     def finish(self) -> None:

@@ -103,6 +103,15 @@ def test_pixels_shared_by_taps(handle, host, rng, name, layout):
     check_twice(handle, example, 2, registry.BY_NAME["NvPairTapsWrw"], rng)
 
 
+@pytest.mark.parametrize(("channels", "filters"), [(1, 1), (8, 64), (64, 8)])
+def test_few_channels_are_not_padded_to_whole_chunks(handle, channels, filters):
+    solver = registry.BY_NAME["NvPairTapsWrw"]
+    if solver.why_not(handle.device, problem_of(SHARED["3x3"], direction=2)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    case = conv_case(4, 8 * channels, 8 * filters, (14, 14), (5, 5), (2, 2), groups=8)
+    assert solver.why_not(handle.device, problem_of(case, direction=2)) == "few channels a group"
+
+
 class Problem:
     """One convolution in float32 with its operands, and what the host path makes of them in float64."""
 

@@ -38,6 +38,8 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "dilation": conv_case(3, 96, 64, (6, 6), (3, 3), (2, 2), (1, 1), (2, 2)),
     "single pixels": conv_case(3, 64, 65, (1, 1), (1, 1), (0, 0)),
     "many pixels, 1x1": conv_case(131, 264, 256, (8, 9), (1, 1), (0, 0)),
+    "640 filters": conv_case(8, 96, 640, (40, 11), (3, 3), (1, 1)),
+    "192 filters": conv_case(5, 200, 192, (45, 71), (3, 3), (1, 1)),
 }
 # Of backward weights where taps share pixels; images, channels, filters, pixels, filter, pad, stride, dilation, groups.
 SHARED = {
@@ -121,6 +123,16 @@ def every_way(gpu, host, rng, case, layout, direction):
     check_twice(gpu, Example(case, "float16", layout, rng, host, copied=True), direction, solver, rng)
     for dtype, shift in (("float16", 1), ("bfloat16", 0)):
         check(gpu, Example(case, dtype, layout, rng, host, shift=shift, copied=True), direction, solver, rng)
+
+
+@pytest.mark.long
+def test_groups_that_write_whole_tiles_on_their_way(gpu, host, rng):
+    """Between those whose partial sums are added up: 170 tiles of 40 slices, of which a group takes 52."""
+    case, solver = conv_case(10, 432, 1232, (16, 16), (3, 3), (1, 1)), SOLVERS[2]
+    steps = solver.solution(gpu.device, problem_of(case, "float16", "channels last", 2)).steps
+    assert all("DIRECT=1" in step.spec.options for step in steps)
+    assert "PERSISTENT=1" in steps[0].spec.options
+    check(gpu, Example(case, "float16", "channels last", rng, host, shift=1, copied=True), 2, solver, rng)
 
 
 @pytest.mark.parametrize("direction", range(3))

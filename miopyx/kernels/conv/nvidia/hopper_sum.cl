@@ -1,7 +1,8 @@
 /* The sum of the partial sums of conv/nvidia/hopper_weights.cl, in order: dw = alpha * sum + beta * dw.
  *
  *   partial[slot][WG_ROWS][BN / 8][work-item][4]; a tile's slots are `tiles` slots from one to the next, `splits` of
- *   them, or next to each other where `splits` is zero (PERSISTENT).
+ *   them, or next to each other where `splits` is zero (PERSISTENT).  DIRECT: the second slot of the group that the tile
+ *   begins in, then the first one of each group behind it; a tile of one group is in dw already.
  *
  *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring fours of sums
  *                each share adds up its slots in order, then share 0 adds up the shares.
@@ -25,6 +26,9 @@
 #endif
 #ifndef WG_ROWS
 #define WG_ROWS 1
+#endif
+#ifndef DIRECT /* 1: `splits` is zero */
+#define DIRECT 0
 #endif
 #ifndef SHARES /* 1 to 8; many partial sums need many work-items for each element */
 #define SHARES 1
@@ -54,22 +58,23 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
     const int k = (tile - above * g.down) * BM + item / 128 * (WG_ROWS * 64) + i / (BN / 8) * 64 + item / 32 % 4 * 16
                   + item % 32 / 4;
     const int column = (above - group * g.across) * BN + i % (BN / 8) * 8 + item % 4 * 2;
-    const bool inside = k < g.filters && column < g.columns;
+    bool inside = k < g.filters && column < g.columns;
     float4 sum = (float4)(0, 0, 0, 0);
     if (inside) {
         int first = tile, count = g.splits;
         if (count == 0) {
             const int begin = mx_quotient(tile * g.slices, g.by_split_slices);
-            first = begin + tile;
+            first = DIRECT ? 2 * begin : begin + tile;
             count = mx_quotient((tile + 1) * g.slices - 1, g.by_split_slices) - begin + 1;
+            inside = !DIRECT || count > 1;
         }
-        const long step = (long)(g.splits ? g.tiles : 1) * FOURS;
+        const long step = (long)(DIRECT ? 2 : g.splits ? g.tiles : 1) * FOURS;
         const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
         __global const float4 *from =
             (__global const float4 *)(partial + partial_offset) + (long)first * FOURS + i * ITEMS + item;
 #pragma unroll 4
         for (int split = share * own; split < end; split++)
-            sum += from[split * step];
+            sum += from[split * step + (DIRECT && split == 0 ? FOURS : 0)];
     }
 #if SHARES > 1
     shares[share][get_local_id(0) % WIDTH] = sum;

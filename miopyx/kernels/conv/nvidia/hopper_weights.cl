@@ -1,5 +1,5 @@
-/* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels.  Needs
- * SM_90A.
+/* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels, or whole
+ * ones.  Needs SM_90A.
  *
  *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]; columns: `reduced` channels a tap
  *
@@ -13,6 +13,8 @@
  * partial[slot][WG_ROWS][BN / 8][work-item][4], in the order of the consumers' registers (MX_WGMMA), one slot for each
  * group and tile it works on: slot is the group's number, plus the tile's if PERSISTENT.  conv/nvidia/hopper_sum.cl
  * adds them up.
+ * DIRECT: a group that has all slices of a tile writes alpha * sum + beta * dw, filters w_k apart, columns next to each
+ * other.  With PERSISTENT a group has two slots then: where a tile ends in it that began before, and where one begins.
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
  * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
  * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
@@ -50,6 +52,9 @@
 #endif
 #ifndef STAGES
 #define STAGES 4
+#endif
+#ifndef DIRECT
+#define DIRECT 0
 #endif
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
@@ -132,9 +137,44 @@ static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const 
 #define MX_GIVEN g
 #endif
 
+#if DIRECT
+/* A tile's sums to dw, whose `filters` and `columns` from the tile's first on are inside. */
+static inline void mx_store_weights(float (*sums)[WN / 2], __global ushort *to, int row, int filters, int columns,
+                                    int w_k, float alpha, float beta)
+{
+    const int column = (get_local_id(0) & 3) * 2;
+    const bool plain = alpha == 1 && beta == 0 && ((ulong)to & 3) == 0;
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++) {
+        const int k = row + i / 2 * 64 + i % 2 * 8;
+        __global ushort *own = to + (long)k * w_k + column;
+        if (k >= filters)
+            continue;
+#pragma unroll
+        for (int j = 0; j < WN / 8; j++) {
+            const float *sum = sums[i / 2] + j * 4 + i % 2 * 2;
+            if (j * 8 + column >= columns) /* a multiple of 8 */
+                continue;
+            if (plain) {
+                uint word;
+                MX_ROUND_PAIR(word, sum[0], sum[1]);
+                *(__global uint *)(own + j * 8) = word;
+            } else {
+                STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, j * 8, sum[0], alpha, beta);
+                STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, j * 8 + 1, sum[1], alpha, beta);
+            }
+        }
+    }
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
-    __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices)
+    __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices
+#if DIRECT
+    , __global ushort *restrict W, long w_offset, const int w_k, const float alpha, const float beta
+#endif
+)
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
@@ -300,7 +340,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 MX_WG_HOLD(sums[i][j]);
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
-            const long slot = PERSISTENT ? number + tile : number;
+#if DIRECT
+            if (!PERSISTENT || own == slices) {
+                const int group = tile / (down * across);
+                mx_store_weights(sums, W + w_offset + (long)(group * g.filters + m0) * w_k + n0, row, g.filters - m0,
+                                 columns - n0, w_k, alpha, beta);
+                continue;
+            }
+#endif
+            const long slot = DIRECT ? 2 * number + (first == 0) : PERSISTENT ? number + tile : number;
             __global float4 *to = (__global float4 *)(partial + partial_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)

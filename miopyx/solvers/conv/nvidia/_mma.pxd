@@ -103,6 +103,7 @@ cdef struct split_k_t:
     int tile
     int64_t tiles, splits, split_slices  # with wgmma `splits` may be zero: persistent work-groups
     int64_t groups, slots             # with wgmma: of work-items, parts
+    bint direct                       # with wgmma: a group that has all of a tile's pixels writes it to dw
     bint scaled                       # floats are multiplied as halves: conv/nvidia/tf32_pack.cl
     int64_t scales_offset             # of channels and filters, in bytes
 

@@ -27,6 +27,7 @@ cdef enum:
     PACK_THREADS = 256
     SEEN_BYTES = 12        # mx_seen of conv/nvidia/pairs_taps_pack.cl
     LEAST = 16             # products of a sum: a product alone may be off by three times float's last place
+    LEAST_CHANNELS = 16    # and filters, of a group: fewer would be packed as 64
     TAP_LIMIT = 4          # of the dilation along a row: X_ROWS of conv/nvidia/pairs_taps.cl
 
 # Of a slice's time, what one with half of its consumers saves.
@@ -192,6 +193,8 @@ cdef class NvPairTapsWrw(_NvSolver):
             return "data type"
         if p.y.len[0] * p.y.len[2] * p.y.len[3] * p.y.len[4] < LEAST:
             return "too few products for pairs of halves"
+        if min(p.w.len[1], p.w.len[0] // p.groups) < LEAST_CHANNELS:
+            return "few channels a group"
         why = refuse_sizes(p, 0, True)
         if why is not None:
             return why

@@ -41,7 +41,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 
 cdef enum:
     WEIGHT_TILES = 8
-    CHOICES_COUNT = 9
+    CHOICES_COUNT = 11
     MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
     GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
@@ -95,6 +95,8 @@ cdef enum:
     T128X64
     T256X64
     T192X256
+    T128X192
+    T192X128
     T64X256_RESIDENT
     T64X128_RESIDENT
     T128X128_RESIDENT
@@ -106,6 +108,8 @@ CHOICES[T128X128] = choice_t(128, 128, 1, 0, 0.43, 0.74)
 CHOICES[T128X64] = choice_t(128, 64, 1, 0, 0.35, 0.6)
 CHOICES[T256X64] = choice_t(256, 64, 0, 0, 0.55, 1.0)
 CHOICES[T192X256] = choice_t(192, 256, 0, 0, 1.01, 3.25)
+CHOICES[T128X192] = choice_t(128, 192, 0, 0, 0.59, 1.5)
+CHOICES[T192X128] = choice_t(192, 128, 0, 0, 0.56, 1.5)
 CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
 CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
@@ -206,6 +210,8 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
             continue
         if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two
+        if (i == T128X192 or i == T192X128) and not last:
+            continue  # a warpgroup has 64 rows of the product, and these share none
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
         stages = _stages(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
@@ -326,12 +332,13 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     cdef mx_nv_tiles order
     for i in range(phases):
         vector = min(vector, _widest(r, &g[i], last))
-    # 128 work-items multiply up to 192 rows of up to 256 columns; 128 more copy.
+    # 128 work-items multiply up to 192 rows of up to 256 columns, of 192 x 128 64 rows; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
     cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
                       and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
     rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
-    warpgroups = 1 if CHOICES[chosen].ping_pong else 2
+    warpgroups = 1 if CHOICES[chosen].ping_pong else 3 if chosen == T192X128 else 2
+    threads = 128 * ((2 if CHOICES[chosen].ping_pong else warpgroups) + 1)
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=_multiplied(p), CHANNELS_LAST=int(last),
@@ -355,7 +362,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         args = args[:3] + (_volume(p, r, g),) + args[4:]
     # The kernel has room for the phases that there are.
     args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    return Step(spec, args + _roots(r), (best.groups * 384,), (384,))
+    return Step(spec, args + _roots(r), (best.groups * threads,), (threads,))
 
 
 cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
@@ -727,18 +734,28 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         return Solution(steps, r.workspace)
 
 
+cdef bint _columns_in_a_row(const mx_conv_problem* p, const split_k_t* s) noexcept nogil:
+    """Whether a filter of dw is a row of what is multiplied, whose pairs can be stored at once."""
+    cdef const int64_t* stride = p.w.stride
+    return (p.w.type != MX_FLOAT and not s.narrow.used and s.reduced == p.w.len[1] and stride_of(&p.w, 1) == 1
+            and (p.w.len[4] == 1 or stride[4] == s.reduced)
+            and (p.w.len[3] == 1 or stride[3] == s.reduced * p.w.len[4])
+            and (p.w.len[2] == 1 or stride[2] == s.reduced * p.w.len[4] * p.w.len[3]))
+
+
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the split-K of the pixels that should take least time.
 
     Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
-    that they should fit into the L2.  Partial sums are written and read.
+    that they should fit into the L2.  Partial sums are written and read; a group that has a whole tile needs none.
     """
     cdef split_k_t s = split_k_operands(p, True), t
     cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH), units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once, least = ceil_div(slices * DEPTH, LONGEST)
     cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
     cdef double cost, best = -1, part, end
+    cdef bint in_a_row = _columns_in_a_row(p, &s)
     cdef int i
     t = s
     for i in range(WEIGHT_TILES):
@@ -753,7 +770,8 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
             t.split_slices = ceil_div(slices, splits)
             t.splits = ceil_div(slices, t.split_slices)
             t.groups = number * t.splits
-            t.slots = t.groups
+            t.direct = in_a_row and t.splits == 1
+            t.slots = 0 if t.direct else t.groups
             cost = max(ceil_div(t.groups, at_once) * (t.split_slices * TILES[i].slice + end),
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
@@ -762,7 +780,8 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
             t.split_slices = (number * slices + at_once - 1) // at_once
             t.splits = 0
             t.groups = (number * slices + t.split_slices - 1) // t.split_slices
-            t.slots = t.groups + number
+            t.direct = in_a_row and t.split_slices >= slices
+            t.slots = 2 * t.groups if t.direct else t.groups + number
             cost = max(t.split_slices * TILES[i].slice + (t.split_slices // slices + 2) * end,
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
@@ -771,11 +790,16 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     return s
 
 
+cdef bint _adds_up(const split_k_t* s) noexcept nogil:
+    """Whether a launch adds up partial sums."""
+    return s.splits != 1 or not s.direct
+
+
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
     cdef weights_terms_t* t = <weights_terms_t*> terms
     cdef const tile_t* tile = &TILES[s.tile]
     cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
-    t.launch = (2 + 2 * s.scaled + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
+    t.launch = (1 + _adds_up(s) + 2 * s.scaled + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
                 + (s.x_slot == SLOT_WORKSPACE))
     if s.narrow.used:
         t.narrow = rounds * s.split_slices * tile.slice
@@ -827,8 +851,13 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
             read = _gathered(&read)
         steps += pack_for_split_k(&read, &s, &g)
         steps.append(multiply_weights(&read, &s, &g))
-        steps.append(sum_tiles_of(&read, &s))
+        if _adds_up(&s):
+            steps.append(sum_tiles_of(&read, &s))
         return Solution(steps, s.workspace)
+
+
+cdef dict _direct(const split_k_t* s):
+    return {"DIRECT": 1} if s.direct else {}
 
 
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
@@ -839,11 +868,15 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
         FLAT=int(not s.contiguous_pixels and _flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-        X_THROUGH_L1=int(s.narrow.used), **_axes(g), **TILE_DEFINES[s.tile])
+        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **_axes(g), **TILE_DEFINES[s.tile])
     args = split_k_args(s, g)
+    if not _adds_up(s):
+        args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums
     if g.p >> 16:
         v = volume(g, &p.x, &p.y)
         args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
+    if s.direct:
+        args += (Arg.slot_of(SLOT_W, 2), Arg.int32(stride_of(&p.w, 0)), Arg.alpha(False), Arg.beta(False))
     return Step(spec, args, (tile.threads * s.groups,), (tile.threads,))
 
 
@@ -871,7 +904,7 @@ cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
         args += roots_args(s.scales_offset, p.groups * p.w.len[1], p.groups * p.w.len[1] + p.w.len[0])
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
                       BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares,
-                      **_scaled(s.scaled))
+                      **_scaled(s.scaled), **_direct(s))
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 

@@ -11,7 +11,16 @@ import pickle
 import numpy as np
 import pytest
 from cases_reader import conv_case
-from solver_checks import OUTPUT, Example, check, check_twice, descriptors, plan, problem_of
+from solver_checks import (
+    OUTPUT,
+    Example,
+    check,
+    check_twice,
+    configurations_of,
+    descriptors,
+    plan,
+    problem_of,
+)
 
 import miopyx
 from miopyx import ConvolutionDescriptor
@@ -94,6 +103,33 @@ def test_every_shape(gpu, host, rng, solver, name, layout, direction):
     check_twice(gpu, example, direction, solver, rng)
     check(gpu, allowed(Example(SHAPES[name], "float32", layout, rng, host, shift=1, copied=True)), direction, solver,
           rng)
+
+
+TILED = {  # of NvWgmmaTf32: few filters and slices, so that w stays in local memory, and many; groups; phases
+    "64 filters": conv_case(3, 40, 64, (12, 20), (1, 1), (0, 0)),
+    "256 filters": conv_case(2, 64, 256, (12, 14), (1, 1), (0, 0)),
+    "many filters, odd images": conv_case(5, 36, 300, (7, 9), (1, 1), (0, 0)),
+    "3x3": conv_case(2, 36, 260, (7, 8), (3, 3), (1, 1)),
+    "3x3 of odd channels": conv_case(2, 19, 130, (9, 8), (3, 3), (1, 1)),
+    "a stride, equal phases": conv_case(2, 132, 200, (8, 10), (3, 3), (1, 1), (2, 2)),
+    "uneven strides": conv_case(2, 132, 140, (9, 11), (3, 4), (1, 2), (2, 3)),
+    "a stride and dilation": conv_case(2, 68, 96, (13, 12), (3, 3), (2, 2), (2, 2), (3, 3)),
+    "groups": conv_case(2, 3 * 20, 3 * 132, (6, 8), (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    "three channels": conv_case(2, 3, 64, (23, 24), (7, 7), (3, 3), (2, 2)),
+    "many slices": conv_case(1, 416, 128, (5, 6), (3, 3), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded", "channels last"])
+@pytest.mark.parametrize("name", TILED)
+def test_every_tile(gpu, host, rng, name, layout):
+    tiles = set()
+    for way, solver in enumerate((registry.BY_NAME["NvWgmmaTf32Fwd"], registry.BY_NAME["NvWgmmaTf32Bwd"])):
+        example = allowed(Example(TILED[name], "float32", layout, rng, host, copied=True))
+        for config in configurations_of(solver, gpu.device, example.problem(way)):
+            check(gpu, example, way, solver, rng, config)
+            tiles.add(config)
+    assert len(tiles) >= 2
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

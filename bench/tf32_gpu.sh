@@ -1,0 +1,6 @@
+#!/bin/bash
+# From the project's root on a machine with an H100: correctness, then every tile beside cuDNN.
+set -u
+export MIOPEN_COMPILE_PARALLEL_LEVEL=12
+python -P -m pytest -q -n 12 tests/test_nvidia_tf32.py --device cuda:0 --long 2>&1 | tail -15
+python -P bench/tiles.py --json "${OUT:-/tmp}/tf32-tiles.json" 2>&1 | tail -110

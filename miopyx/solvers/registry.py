@@ -19,8 +19,20 @@ from .conv.gpu import _depthwise
 from .conv.gpu import _implicit as _gpu_implicit
 from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
-from .conv.nvidia import _few, _grouped, _int8, _mma, _pairs, _pairs_taps, _patches, _small, _taps, _tf32
-from .conv.nvidia import _tf32_direct, _wgmma
+from .conv.nvidia import (
+    _few,
+    _grouped,
+    _int8,
+    _mma,
+    _pairs,
+    _pairs_taps,
+    _patches,
+    _small,
+    _taps,
+    _tf32,
+    _tf32_direct,
+    _wgmma,
+)
 from .layers import _activation, _batchnorm, _bias, _empty, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (

@@ -52,8 +52,8 @@ CHOICES[7] = choice_t(128, 128, 1, 1, 0.40, 0.9)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
-# What takes time: launches, megabytes of rounded filters, of x and of y, microseconds by the table of choices, rounds of
-# tiles, megabytes of x copied float by float, of y stored float by float.
+# What takes time: launches, megabytes of rounded filters, of x and of y, microseconds by the table of choices, rounds
+# of tiles, megabytes of x copied float by float, of y stored float by float.
 cdef struct terms_t:
     double launch, packed, x, y, counted, rounds, gathered, single
 

@@ -344,7 +344,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
 
 
 cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil:
-    """Of a launch, with `down` tiles of the same filters and `across` of the same pixels; offsets of phases are from `g`."""
+    """Of a launch, with `down` tiles of the same filters, `across` of the same pixels; phases are relative to `g`."""
     cdef mx_nv_tiles order
     cdef int i
     memset(&order, 0, sizeof(order))

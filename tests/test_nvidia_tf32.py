@@ -292,7 +292,7 @@ def test_bounds_are_those_of_two_rounded_factors(gpu, host, rng, solver, directi
 def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
     case = conv_case(32, 256, 512, (14, 14), (3, 3), (1, 1))
     conv = case.conv()
-    for value, names in ((miopyx.miopenMathDefault, FAMILIES), (miopyx.miopenMathPedantic, ("NvPairs",))):
+    for value, names in ((miopyx.miopenMathDefault, FAMILIES), (miopyx.miopenMathPedantic, ("NvPair",))):
         miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, value)
         for direction in range(3):
             taken = plan(gpu, direction, descriptors(case, "float32"), conv).solver.name

@@ -22,7 +22,7 @@ from miopyx.runtime import programs
 HERE = Path(__file__).parent
 # Not test_nvidia_pack and test_nvidia_pairs_plainly, which run on OpenCL's CPUs as they are.
 FILES = [f"test_nvidia_{name}.py" for name in (
-    "depthwise", "few", "grouped", "large", "pairs", "patches", "small", "wgmma")]
+    "depthwise", "few", "grouped", "large", "pairs", "patches", "small", "tf32", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "depthwise", "functional", "implicit_gpu", "int8", "lrn", "pooling", "pooling_beyond",
     "softmax", "solvers", "tensor_ops", "winograd_gpu")]
@@ -124,12 +124,9 @@ def expanded(text):
                      for line in text.splitlines())
 
 
-@pytest.mark.parametrize("text", KERNELS)
-def test_what_is_wrong_is_seen(programs_folder, monkeypatch, text):
-    """By the library alone, called as the stub calls it."""
-    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
-    path = nvidia_emulator.library(expanded(HEAD % text).encode(), [])
-    x, y = np.arange(128, dtype=np.float32), np.full(128, -1, np.float32)
+def launch(text, y, x):
+    """Run a program's kernel f(y, x) once, by the library alone, called as the stub calls it; return what is said."""
+    path = nvidia_emulator.library(expanded(text).encode(), [])
     ranges = [(a.ctypes.data, a.nbytes) for a in (x, y)]
     mapped = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(
         lambda at, size: any(begin <= at and at + size <= begin + length for begin, length in ranges))
@@ -138,8 +135,61 @@ def test_what_is_wrong_is_seen(programs_folder, monkeypatch, text):
     said = ctypes.create_string_buffer(512)
     sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
     wrong = ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said))
-    found = said.value.decode() if wrong else "" if (y == x[::-1]).all() else "differs"
+    return said.value.decode() if wrong else ""
+
+
+@pytest.mark.parametrize("text", KERNELS)
+def test_what_is_wrong_is_seen(programs_folder, monkeypatch, text):
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    x, y = np.arange(128, dtype=np.float32), np.full(128, -1, np.float32)
+    found = launch(HEAD % text, y, x) or ("" if (y == x[::-1]).all() else "differs")
     assert (KERNELS[text] in found) if KERNELS[text] else not found, found
+
+
+# y (64 x 64) = a b of floats, x[0..511] and rows of eight from there on.
+FLOATS = """
+#define X_TYPE float
+#define SM_90A 1
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/wgmma_tf32.h"
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void f(__global float *y, __global const float *x)
+{
+    __local float b[64 * 32] __attribute__((aligned(1024)));
+    const int item = get_local_id(0), row = item / 32 * 16 + item %% 32 / 4;
+    for (int i = item; i < 64 * 8; i += 128)
+        b[i / 8 * 32 + (i %% 8 / 4 ^ i / 8 %% 8) * 4 + i %% 4] = x[512 + i];
+    uint a[4];
+    float sums[32];
+    for (int i = 0; i < 4; i++)
+        a[i] = %s(as_uint(x[(row + i %% 2 * 8) * 8 + item %% 4 + i / 2 * 4]));
+    for (int i = 0; i < 32; i++)
+        sums[i] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    MX_TF32_64(sums, a, mx_wg_matrix(mx_shared(b), 0));
+    for (int i = 0; i < 32; i++)
+        y[(row + i %% 4 / 2 * 8) * 64 + i / 4 * 8 + item %% 4 * 2 + i %% 2] = sums[i];
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_wgmma_of_floats_cuts_them(programs_folder, monkeypatch, rounds):
+    """As the hardware does, from registers and from local memory: a kernel that does not round is seen by its error."""
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(1024).astype(np.float32), np.full((64, 64), np.nan, np.float32)
+    x[:4] = (1 + 2.0**-11, -1 - 2.0**-11, 1 + 2.0**-12, np.float32(np.inf))
+    x[4] = 3e38
+    assert not launch(FLOATS % ("mx_nearest" if rounds else ""), y, x)
+    bits = x.view(np.uint32)
+    cut = (bits & np.uint32(0xFFFFE000)).view(np.float32)
+    nearest = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    a, b = (nearest if rounds else cut)[:512].reshape(64, 8), cut[512:].reshape(64, 8)
+    with np.errstate(invalid="ignore"):
+        want = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_allclose(y, want.astype(np.float32), rtol=1e-6, atol=1e-6)
 
 
 def test_an_instruction_that_is_not_known_is_named():

@@ -19,12 +19,26 @@ from .conv.gpu import _depthwise
 from .conv.gpu import _implicit as _gpu_implicit
 from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
-from .conv.nvidia import _few, _grouped, _int8, _mma, _pairs, _pairs_taps, _patches, _small, _taps, _tf32, _wgmma
+from .conv.nvidia import (
+    _few,
+    _grouped,
+    _int8,
+    _mma,
+    _pairs,
+    _pairs_taps,
+    _patches,
+    _small,
+    _taps,
+    _tf32,
+    _tf32_direct,
+    _wgmma,
+)
 from .layers import _activation, _batchnorm, _bias, _empty, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(), _taps.NvTapsWrw(),
     _tf32.NvTf32Fwd(), _tf32.NvTf32Bwd(), _tf32.NvTf32Wrw(),
+    _tf32_direct.NvWgmmaTf32Fwd(), _tf32_direct.NvWgmmaTf32Bwd(),
     _pairs.NvHalvesFwd(), _pairs.NvHalvesBwd(), _pairs.NvHalvesWrw(),
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(), _pairs_taps.NvPairTapsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),

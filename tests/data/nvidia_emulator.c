@@ -235,6 +235,11 @@ static uint16_t bfloat_from(float value)
     return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 static float tf32_of(uint32_t bits) { return float_of(bits & 0xffffe000u); }
+static uint32_t tf32_from(float value) /* halves away from zero */
+{
+    const uint32_t bits = bits_of(value);
+    return value != value ? 0x7fffffff : (bits & 0x7fffffff) == 0x7f800000 ? bits : (bits + 0x1000) & 0xffffe000u;
+}
 #define F32(c) (*(float *)&(c))
 #define U32(c) (*(uint32_t *)&(c))
 #define U16(c) (*(uint16_t *)&(c))
@@ -406,12 +411,27 @@ static char *wgmma_element(uint64_t matrix, int transposed, int r, int k, int si
         at ^= (at >> 7 & 7) << 4;
     return local_at(begin + ((at - begin) & (ALL_LOCAL - 1)), size);
 }
-/* d of 64 x n floats, in cells 0 to n / 2 - 1, then a and b. */
+/* d (64 x n floats, in cells 0 to n / 2 - 1 of the work-items of a warpgroup) = or += left right, of `depth`. */
+static double wgmma_left[64][16], wgmma_right[16][256];
+static void wgmma_products(meeting *m, int n, int keep, int depth)
+{
+    for (int r = 0; r < 64; r++)
+        for (int c0 = 0; c0 < n; c0 += 8) {
+            double sums[8] = {0};
+            for (int k = 0; k < depth; k++)
+                for (int c = 0; c < 8; c++)
+                    sums[c] += wgmma_left[r][k] * wgmma_right[k][c0 + c];
+            for (int c = 0; c < 8; c++) {
+                cell *at = &m->operands[r / 16 * 32 + r % 8 * 4 + c / 2][c0 / 2 + r % 16 / 8 * 2 + c % 2];
+                F32(*at) = (float)((keep ? F32(*at) : 0) + sums[c]);
+            }
+        }
+}
+/* Then come matrices a and b. */
 static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_b, int type)
 {
     static const char what[] = "wgmma";
     meeting *m = &warpgroups[self->id / WARPGROUP];
-    static double left[64][16], right[16][256];
     if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
         return;
     const uint64_t of_a = m->operands[0][n / 2], of_b = m->operands[0][n / 2 + 1];
@@ -421,24 +441,35 @@ static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_
     for (int k = 0; k < 16; k++) {
         for (int r = 0; r < 64; r++) {
             const uint16_t bits = *(uint16_t *)wgmma_element(of_a, transposed_a, r, k, 2);
-            left[r][k] = type == HALF ? half_of(bits) : bfloat_of(bits);
+            wgmma_left[r][k] = type == HALF ? half_of(bits) : bfloat_of(bits);
         }
         for (int c = 0; c < n; c++) {
             const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
-            right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
+            wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
         }
     }
-    for (int r = 0; r < 64; r++)
-        for (int c0 = 0; c0 < n; c0 += 8) {
-            double sums[8] = {0};
-            for (int k = 0; k < 16; k++)
-                for (int c = 0; c < 8; c++)
-                    sums[c] += left[r][k] * right[k][c0 + c];
-            for (int c = 0; c < 8; c++) {
-                cell *at = &m->operands[r / 16 * 32 + r % 8 * 4 + c / 2][c0 / 2 + r % 16 / 8 * 2 + c % 2];
-                F32(*at) = (float)((keep ? F32(*at) : 0) + sums[c]);
-            }
-        }
+    wgmma_products(m, n, keep, 16);
+    go_on(m);
+}
+/* Then come four numbers of a, and matrix b.  What is below TF32 in either is cut. */
+static void nv_wgmma_tf32(cell *b, int n, int keep)
+{
+    static const char what[] = "wgmma.tf32";
+    meeting *m = &warpgroups[self->id / WARPGROUP];
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
+        return;
+    const uint64_t of_b = m->operands[0][n / 2 + 4];
+    for (int i = 0; i < WARPGROUP; i++) {
+        if (m->operands[i][n / 2 + 4] != of_b)
+            fail("wgmma: work-items of a warpgroup name different matrices");
+        for (int j = 0; j < 4; j++)
+            wgmma_left[i / 32 * 16 + i % 32 / 4 + j % 2 * 8][i % 4 + j / 2 * 4] =
+                tf32_of(U32(m->operands[i][n / 2 + j]));
+    }
+    for (int k = 0; k < 8; k++)
+        for (int c = 0; c < n; c++)
+            wgmma_right[k][c] = tf32_of(*(uint32_t *)wgmma_element(of_b, 0, c, k, 4));
+    wgmma_products(m, n, keep, 8);
     go_on(m);
 }
 

@@ -150,3 +150,11 @@ static inline void mx_copy_elements(uint to, __global const ushort *from, bool v
         hi = ((value) + 0x1000u) & 0xffffe000u;                                     \
         lo = as_uint((as_float(value) - as_float(hi)) * (1.0f + 0x1.8p-12f));       \
     } while (0)
+
+/* A float's bits rounded to TF32, halves away from zero. */
+static inline uint mx_nearest(uint bits)
+{
+    uint nearest;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(nearest) : "f"(as_float(bits)));
+    return nearest;
+}

@@ -133,7 +133,7 @@ cdef list _pack(Device dev, _Floats x, _Floats other, int64_t scales):
     ]
 
 
-cdef str _refuse(Device dev, const mx_conv_problem* p):
+cdef str refuse_tf32(Device dev, const mx_conv_problem* p):
     """Why no direction takes the problem, or None."""
     if not p.tf32:
         return "factors are not to be rounded"
@@ -176,7 +176,7 @@ cdef class NvTf32Fwd(NvImplicitGemmFwd):
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = _refuse(dev, p)
+        cdef str why = refuse_tf32(dev, p)
         if why is None and p.w.len[1] * spatial_size(&p.w) < LEAST:
             why = "few products in a sum"
         return NvImplicitGemmFwd.refuse(self, dev, p) if why is None else why
@@ -218,7 +218,7 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = _refuse(dev, p)
+        cdef str why = refuse_tf32(dev, p)
         if (why is None and p.groups > 1 and p.w.len[3] > 1 and p.w.len[4] > 1
                 and p.w.stride[3] != p.w.len[4] * p.w.stride[4]):
             why = "gaps between the rows of a filter"
@@ -301,7 +301,7 @@ cdef class NvTf32Wrw(NvImplicitGemmWrw):
         self.cost_names = WEIGHTS_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef str why = _refuse(dev, p)
+        cdef str why = refuse_tf32(dev, p)
         if why is None and p.y.len[0] * spatial_size(&p.y) < LEAST:
             why = "few products in a sum"
         return NvImplicitGemmWrw.refuse(self, dev, p) if why is None else why

@@ -4,8 +4,21 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Device, Step
 from miopyx.values._types cimport mx_conv_problem
-from ._common cimport mx_nv_conv
+from ._common cimport mx_divisor, mx_nv_conv
 from ._mma cimport roles_t, split_k_t
+
+cdef enum:
+    MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
+    GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
+
+cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
+    ctypedef struct mx_nv_phase:
+        int taps_h, taps_w, first_h, first_w, w_first, y_first
+
+    ctypedef struct mx_nv_tiles:
+        int tiles, across, down
+        mx_divisor by_tiles, by_across, by_down
+        mx_nv_phase phases[16]
 
 cdef tuple DATA_TERMS, WEIGHTS_TERMS     # what count_hopper and count_weights count
 
@@ -18,3 +31,5 @@ cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g)
 cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s)
+cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil
+cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups) noexcept nogil

@@ -18,14 +18,6 @@ from ._common cimport (
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
-    ctypedef struct mx_nv_phase:
-        int taps_h, taps_w, first_h, first_w, w_first, y_first
-
-    ctypedef struct mx_nv_tiles:
-        int tiles, across, down
-        mx_divisor by_tiles, by_across, by_down
-        mx_nv_phase phases[16]
-
     ctypedef struct mx_nv_rows:
         mx_nv_conv conv
         int images, rows, pitch
@@ -42,8 +34,6 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 cdef enum:
     WEIGHT_TILES = 8
     CHOICES_COUNT = 11
-    MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
-    GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
@@ -351,12 +341,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     )
     down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
     across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
-    order.tiles, order.across, order.down = <int> (down * across * g.groups), <int> across, <int> down
-    order.by_tiles, order.by_across, order.by_down = divisor(order.tiles), divisor(across), divisor(down)
-    for i in range(phases):
-        order.phases[i].taps_h, order.phases[i].taps_w = g[i].taps_h, g[i].taps_w
-        order.phases[i].first_h, order.phases[i].first_w = g[i].first_h, g[i].first_w
-        order.phases[i].w_first, order.phases[i].y_first = g[i].w_first - g.w_first, g[i].y_first - g.y_first
+    order = order_of_tiles(g, phases, down, across)
     args = operand_args(r, g)
     if g.p >> 16:
         args = args[:3] + (_volume(p, r, g),) + args[4:]
@@ -365,9 +350,31 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     return Step(spec, args + _roots(r), (best.groups * threads,), (threads,))
 
 
+cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil:
+    """Of a launch, with `down` tiles of the same filters, `across` of the same pixels; phases are relative to `g`."""
+    cdef mx_nv_tiles order
+    cdef int i
+    memset(&order, 0, sizeof(order))
+    order.tiles, order.across, order.down = <int> (down * across * g.groups), <int> across, <int> down
+    order.by_tiles, order.by_across, order.by_down = divisor(order.tiles), divisor(across), divisor(down)
+    for i in range(phases):
+        order.phases[i].taps_h, order.phases[i].taps_w = g[i].taps_h, g[i].taps_w
+        order.phases[i].first_h, order.phases[i].first_w = g[i].first_h, g[i].first_w
+        order.phases[i].w_first, order.phases[i].y_first = g[i].w_first - g.w_first, g[i].y_first - g.y_first
+    return order
+
+
 cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
                      int64_t groups) noexcept nogil:
-    """How long the group takes that has most to do, when groups take tiles in turn."""
+    cdef double[MAX_PHASES] each
+    cdef int i
+    for i in range(phases):
+        each[i] = _slices(&g[i]) * c.slice + c.end
+    return time_of_rounds(each, phases, tiles, groups)
+
+
+cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups) noexcept nogil:
+    """How long the group takes that has most to do, when groups take tiles in turn, which take `each` in a phase."""
     cdef double longest = 0, own
     cdef int64_t group, before, after
     cdef int i
@@ -375,7 +382,7 @@ cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t
         own, before = 0, 0
         for i in range(phases):
             after = ((i + 1) * tiles - group + groups - 1) // groups
-            own += (after - before) * (_slices(&g[i]) * c.slice + c.end)
+            own += (after - before) * each[i]
             before = after
         longest = max(longest, own)
     return longest

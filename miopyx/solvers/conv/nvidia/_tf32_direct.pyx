@@ -1,0 +1,332 @@
+"""Convolution of float32 on TF32 by Hopper's wgmma, straight from the tensors, where the problem allows that.
+
+A launch rounds the filters and brings them into the kernel's order; x is read as it lies, whatever its strides.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Solution, Step, struct_arg
+from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
+from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
+from ._common cimport CUT, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, set_taps
+from ._mma cimport (
+    NvImplicitGemmBwd, NvImplicitGemmFwd, contiguous_pixels, megabytes, only_read, operand_args, operands, roles_of,
+    roles_t,
+)
+from ._tf32 cimport refuse_tf32
+from ._wgmma cimport (
+    GROUP_BYTES, MAX_PHASES, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, time_of_rounds,
+)
+
+cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
+    ctypedef struct mx_nv_tf32_filters:
+        int groups, filters, channels
+        int blocks, count
+        int from_g, from_k, from_c, from_h, from_w
+        mx_divisor by_rows
+        int to[16]
+        mx_nv_phase phases[16]
+
+cdef enum:
+    DEPTH = 32             # numbers of K in a slice
+    ADDED = 8              # products that an instruction adds to a sum
+    CHOICES_COUNT = 8
+
+# A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice and a whole tile take
+# in microseconds, as predicted from the clocks of the tensor cores and of local memory.
+cdef struct choice_t:
+    int pixels, filters, ping_pong, resident
+    double slice, end
+
+cdef choice_t[CHOICES_COUNT] CHOICES
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.76, 2.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 2.5)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.9)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.30, 0.6)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.48, 1.2)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.45, 0.9)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.40, 0.9)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.40, 0.9)
+cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
+
+
+# What takes time: launches, megabytes of rounded filters, of x and of y, microseconds by the table of choices, rounds
+# of tiles, megabytes of x copied float by float, of y stored float by float.
+cdef struct terms_t:
+    double launch, packed, x, y, counted, rounds, gathered, single
+
+cdef tuple TERMS = ("launch", "packed", "x", "y", "counted", "rounds", "gathered", "single")
+
+# How a launch reads and writes, and its tile.
+cdef struct chosen_t:
+    int choice, run, vector
+    bint last
+    int64_t groups, stages, tiles
+    double cost
+
+
+cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
+    return ceil_div(g.taps_h * g.taps_w * <int64_t> g.reduced, DEPTH)
+
+
+cdef int64_t _rows_of_filters(int64_t filters) noexcept nogil:
+    """Filters of a group with those that fill up the largest tile."""
+    return up(filters, 64 if filters <= 64 else 128 if filters <= 128 else 256)
+
+
+cdef int _run_of(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
+    """How x is copied: X_RUN of conv/nvidia/hopper_tf32.cl."""
+    cdef const mx_tensor* x = r.x
+    if (x.stride[1] == 1 and r.channels > 1 and r.channels % 4 == 0
+            and (stride_of(x, 0) | stride_of(x, 3) | stride_of(x, 4)) % 4 == 0):
+        return 0
+    return 4 if contiguous_pixels(p, x) else 1
+
+
+cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
+    cdef int64_t left = GROUP_BYTES - c.pixels * 8
+    if c.resident:
+        return min(8, (left - slices * c.filters * 128) // (c.pixels * 128))
+    return min(8, left // ((c.pixels + c.filters) * 128))
+
+
+cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
+                      int wanted=-1, int filters=0) noexcept:
+    """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
+    cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1, 1, 1, 1, -1)
+    cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
+    cdef double[MAX_PHASES] each
+    cdef double cost
+    cdef int i, j
+    best.vector = 4 if best.last else 2 if best.run else 1
+    for j in range(phases):
+        while best.vector > 1 and not divides(best.vector, &g[j], best.last):
+            best.vector //= 2
+    for i in range(CHOICES_COUNT):
+        if filters and CHOICES[i].filters != filters or _rows_of_filters(g.filters) % CHOICES[i].filters:
+            continue
+        if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0):
+            continue
+        down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups
+        across = ceil_div(g.filters, CHOICES[i].filters)
+        stages = _stages(&CHOICES[i], slices)
+        groups = min(phases * down * across, units)
+        if CHOICES[i].resident:
+            groups = groups // across * across  # a group keeps its filters
+        if stages < 3 or groups == 0:
+            continue
+        for j in range(phases):
+            each[j] = _slices(&g[j]) * CHOICES[i].slice + CHOICES[i].end
+        cost = time_of_rounds(each, phases, down * across, groups)
+        if best.cost < 0 or cost < best.cost or i == wanted:
+            best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost
+            best.tiles = phases * down * across
+        if i == wanted:
+            break
+    return best
+
+
+cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
+    """Whether all phases of the stride are one launch: they have equal grids."""
+    return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
+
+
+cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
+    """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
+    cdef const choice_t* c = &CHOICES[best.choice]
+    cdef mx_nv_tiles order = order_of_tiles(g, phases, ceil_div(g.pixels, c.pixels), ceil_div(g.filters, c.filters))
+    spec = KernelSpec(
+        "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
+        VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
+        RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0))
+    args = operand_args(r, g)
+    args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
+        struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
+    return Step(spec, args, (best.groups * 384,), (384,))
+
+
+cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
+    """Nothing is packed but w, for which there is room whatever the tile and the phases of the stride are."""
+    cdef roles_t r = roles_of(p, True)
+    cdef int64_t phases = 1 if p.direction == MX_FORWARD else p.step[1] * p.step[2]
+    r.packs_x = r.packs_w = r.unpacks_y = r.scaled = False
+    r.size, r.reduced, r.x_offset = 4, r.channels, 0
+    # Each tap is of one phase; each phase has up to a slice more.
+    r.workspace = (p.groups * _rows_of_filters(r.filters) * 4
+                   * (spatial_size(&p.w) * r.channels + phases * (DEPTH - 1)))
+    return r
+
+
+cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, int wanted):
+    """All steps, of the `count` phases of the stride, by tile `wanted` where it can be."""
+    cdef bint together = _together(p, count)
+    cdef int launches = 1 if together else count, i, filters
+    cdef mx_nv_tf32_filters f
+    cdef chosen_t[MAX_PHASES] best
+    cdef int64_t to = 0, blocks
+    if together:
+        sort_phases(g, count)
+    # All phases have filters of one block size.
+    best[0] = _choose(dev, p, r, g, count if together else 1, wanted)
+    filters = CHOICES[best[0].choice].filters
+    for i in range(1, launches):
+        best[i] = _choose(dev, p, r, &g[i], 1, wanted, filters)
+    blocks = ceil_div(r.filters, filters)
+    memset(&f, 0, sizeof(f))
+    f.groups, f.filters, f.channels = <int> p.groups, <int> r.filters, <int> r.channels
+    f.blocks, f.count = <int> blocks, count
+    f.from_g, f.from_k, f.from_c = g.w_g, <int> r.w_row, <int> r.w_reduced
+    f.from_h, f.from_w = g.w_h, g.w_w
+    f.by_rows = divisor(blocks * filters)
+    for i in range(count):
+        f.phases[i].taps_h, f.phases[i].taps_w, f.phases[i].w_first = g[i].taps_h, g[i].taps_w, g[i].w_first
+        f.to[i] = g[i].w_first = <int> to
+        to += p.groups * blocks * filters * _slices(&g[i]) * DEPTH
+    steps = [Step(
+        KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters),
+        (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
+        (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
+    if together:
+        return [*steps, _multiply(p, r, g, count, &best[0])]
+    return steps + [_multiply(p, r, &g[i], 1, &best[i]) for i in range(count)]
+
+
+cdef int _tile_of(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                  int wanted) noexcept:
+    """The tile of the first launch."""
+    cdef bint together = _together(p, count)
+    if together:
+        sort_phases(g, count)
+    return _choose(dev, p, r, g, count if together else 1, wanted).choice
+
+
+cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                 double* terms) noexcept:
+    cdef terms_t* t = <terms_t*> terms
+    cdef bint together = _together(p, count)
+    cdef chosen_t best
+    cdef int i
+    if together:
+        sort_phases(g, count)
+    t.launch = 1
+    for i in range(1 if together else count):
+        best = _choose(dev, p, r, &g[i], count if together else 1)
+        t.launch += 1
+        t.counted += best.cost
+        t.rounds += ceil_div(best.tiles, best.groups)
+        if best.run == 1:
+            t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(&g[i]) * DEPTH * 4e-6
+        if best.vector == 1:
+            t.single += g.pixels * <double> g.filters * g.groups * 4e-6 * (count if together else 1)
+    t.packed = r.workspace * 1e-6
+    t.x, t.y = megabytes(r.x), megabytes(r.y)
+
+
+cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
+    """Of factors, and of steps of the tensor cores, which cut off what does not fit."""
+    return ROUNDED + CUT * (ceil_div(<int64_t> sum_terms(p), ADDED) + 4)
+
+
+cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
+    """Forward on TF32 by wgmma: a launch that rounds the filters, then a persistent implicit GEMM of x as it lies."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak = 1189, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK
+        self.cost_names = TERMS
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = refuse_tf32(dev, p)
+        return NvImplicitGemmFwd.refuse(self, dev, p) if why is None else why
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef roles_t r = _roles(p)
+        return _roundings(p, &r)
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        return _roles(p)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return self.peak * min(1.0, (p.w.len[0] // p.groups) / 64.0)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = _roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        _count(dev, &read, &r, &g, 1, terms)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return TABLE
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = _roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        return _tile_of(dev, &read, &r, &g, 1, config[0]) == config[0]
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = _roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        return (_tile_of(dev, &read, &r, &g, 1, -1),)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = _roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), r.workspace)
+
+
+cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
+    """Backward data on TF32 by wgmma, as NvWgmmaTf32Fwd; one launch for phases of the stride of one size."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak = 1190, "NvWgmmaTf32Bwd", 2 * WGMMA_PEAK
+        self.cost_names = TERMS
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = refuse_tf32(dev, p)
+        if why is None and p.step[0] * p.step[1] * p.step[2] > MAX_PHASES:
+            why = "too many phases of the stride"
+        return NvImplicitGemmBwd.refuse(self, dev, p) if why is None else why
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef roles_t r = _roles(p)
+        return _roundings(p, &r)
+
+    cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
+        return _roles(p)
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return self.peak * min(1.0, p.w.len[1] / 64.0)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv[MAX_PHASES] g
+        _count(dev, p, &r, g, self.phases(p, &r, g), terms)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return TABLE
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, &r, g)
+        return _tile_of(dev, p, &r, g, count, config[0]) == config[0]
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv[MAX_PHASES] g
+        return (_tile_of(dev, p, &r, g, self.phases(p, &r, g), -1),)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef roles_t r = _roles(p)
+        cdef mx_nv_conv[MAX_PHASES] g
+        cdef int count = self.phases(p, &r, g)
+        return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)

@@ -32,6 +32,7 @@ cdef class Device:
     cdef readonly str name
     cdef readonly bint is_host, is_cpu, is_gpu
     cdef readonly bint fp64, shares_memory
+    cdef readonly bint rounds_factors    # products of float32 are faster with factors of 11 bits, as TF32's
     cdef readonly int compute_units
     cdef readonly int vector_bytes       # of a CPU's vector register
     cdef readonly int64_t max_alloc, local_mem, max_work_group

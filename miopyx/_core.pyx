@@ -55,6 +55,7 @@ cdef class Device:
         self.is_cpu = info.kind == "cpu"
         self.is_gpu = info.kind == "gpu"
         self.fp64 = info.fp64
+        self.rounds_factors = info.isa == "sm90"
         self.shares_memory = info.host_unified and not self.is_gpu
         self.compute_units = info.compute_units
         self.vector_bytes = _vector_bytes(info.isa)

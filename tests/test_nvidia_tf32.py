@@ -297,3 +297,45 @@ def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
         for direction in range(3):
             taken = plan(gpu, direction, descriptors(case, "float32"), conv).solver.name
             assert taken.startswith(names), (direction, taken)
+
+
+def test_a_handle_allows_it_whatever_descriptors_say(gpu):
+    x, w, y = descriptors(PLAIN, "float32")
+    conv = PLAIN.conv()
+    rounding = {registry.solver_id(f"{family}Fwd") for family in FAMILIES}
+
+    def solutions():
+        return {s.solution_id for s in miopyx.miopenConvolutionForwardGetSolution(gpu, w, x, conv, y, 99)}
+
+    assert gpu.math_type == miopyx.miopenMathPedantic
+    strict, before = solutions(), gpu.convolution_forward(x, w, conv, y)
+    assert strict
+    assert not strict & rounding
+    gpu.math_type = miopyx.miopenMathDefault
+    try:
+        assert gpu.math_type == miopyx.miopenMathDefault
+        assert solutions() & rounding
+        taken = gpu.convolution_forward(x, w, conv, y, solution_id=next(iter(solutions() & rounding)))
+        for value in (-1, 2, "x"):
+            with pytest.raises(miopyx.BadParmError):
+                gpu.math_type = value
+    finally:
+        gpu.math_type = miopyx.miopenMathPedantic
+    assert solutions() == strict
+    # Plans stay what they were made for.
+    out = gpu.empty(y)
+    for made in (before, taken):
+        made(gpu.upload(np.ones(PLAIN.x_lens, np.float32)), gpu.upload(np.ones(PLAIN.w_lens, np.float32)), out)
+
+
+def test_where_rounding_gains_nothing_the_attribute_changes_nothing(cpu):
+    """Else strict records would be missed."""
+    x, w, y = descriptors(PLAIN, "float32")
+    buffers = [cpu.zeros(desc) for desc in (x, w, y)]
+    conv, before = PLAIN.conv(), dict(cpu.found)
+    for value in (miopyx.miopenMathPedantic, miopyx.miopenMathDefault):
+        miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, value)
+        size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(cpu, w, x, conv, y)
+        miopyx.miopenFindConvolutionForwardAlgorithm(cpu, x, buffers[0], w, buffers[1], conv, y, buffers[2], 1,
+                                                     cpu.upload(np.zeros(size + 1, np.uint8)), size, False)
+    assert len(cpu.found) == len(before) + 1

@@ -409,10 +409,10 @@ def miopenDestroyConvolutionDescriptor(convDesc):
 # Bodies.  d is the direction as the caller sees it; x, w, y are descriptors in the forward sense.
 
 
-cdef ConvProblem _problem(int d, object x, object w, object y, object conv):
+cdef ConvProblem _problem(Handle h, int d, object x, object w, object y, object conv):
     cdef tuple names = <tuple> _DESCS[d]
     return ConvProblem(d, as_tensor(x, names[0]), as_tensor(w, names[1]), as_tensor(y, names[2]),
-                       as_convolution(conv, "convDesc"))
+                       as_convolution(conv, "convDesc"), h.math())
 
 
 cdef int _order(int d, bint transposed, int* slot) noexcept:
@@ -460,11 +460,11 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     stamp[0], stamp[1], stamp[2], stamp[3] = xd.stamp, wd.stamp, yd.stamp, cd.stamp
     answer = recall(h, stamp, 4, 4 * what + d)
     if answer is None:
-        fill_conv(&key, d, xd, wd, yd, cd)
+        fill_conv(&key, d, xd, wd, yd, cd, h.math())
         answer = h.remember(stamp, 4, 4 * what + d, what, &key, sizeof(key))
     if answer is not None and answer.known == known:
         return answer.value
-    p = ConvProblem(d, xd, wd, yd, cd)
+    p = ConvProblem(d, xd, wd, yd, cd, h.math())
     if what == SOLUTIONS:
         value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _algorithms(ALL)[c.solver.algorithm])
                  for c in _ranking.candidates(Survey(h, p))]
@@ -480,7 +480,7 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
 cdef _solution_count(int d, object handle, object x, object w, object y, object conv):
     cdef Py_ssize_t count = len(<list> _answer(d, handle, x, w, y, conv, SOLUTIONS))
     if count == 0:
-        preparing.first(handle, _problem(d, x, w, y, conv))  # raises with every solver's reason
+        preparing.first(handle, _problem(as_handle(handle), d, x, w, y, conv))  # raises with every solver's reason
     return count
 
 
@@ -493,13 +493,13 @@ cdef _solutions(int d, object handle, object x, object w, object y, object conv,
 
 cdef _solution_workspace(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = as_handle(handle)
-    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
     return _ranking.offer_of(Survey(h, p), to_int64(solution_id, "solution_id")).workspace
 
 
 cdef _compile(int d, object handle, object x, object w, object y, object conv, object solution_id):
     cdef Handle h = as_handle(handle)
-    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
     preparing.invoker(h, _ranking.offer_of(Survey(h, p), to_int64(solution_id, "solution_id")))
 
 
@@ -533,12 +533,12 @@ cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, T
                       ConvolutionDescriptor conv, const uint64_t* stamp, int64_t id, bint immediate):
     """Return the invoker of a problem that no call with these descriptors asked for before."""
     cdef mx_conv_problem key
-    fill_conv(&key, d, x, w, y, conv)
+    fill_conv(&key, d, x, w, y, conv, h.math())
     kept = h.remember(stamp, 4, 4 * id + d, id, &key, sizeof(key))
     if kept is None:
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
-        problem = _problem(d, x, w, y, conv)
+        problem = _problem(h, d, x, w, y, conv)
         kept = preparing.invoker(h, _ranking.offer_of(Survey(h, problem), id))
     return kept
 
@@ -562,7 +562,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     cdef Handle h = as_handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
     cdef int64_t size = workspace_bytes(workspace_size)
-    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
     cdef int order[3]
     cdef PyObject* data[4]
     cdef call_t call
@@ -618,18 +618,19 @@ cdef object _timing(int d, Handle h, bint transposed, object a, object b, object
     return run
 
 
-cdef object _identity(int d, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y, ConvolutionDescriptor conv):
+cdef object _identity(int d, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y, ConvolutionDescriptor conv,
+                      int math):
     """Return the function that says what a plan's descriptors describe, destroyed ones too."""
     def identity():
         cdef mx_conv_problem now
-        transposed = fill_conv(&now, d, x, w, y, conv)
+        transposed = fill_conv(&now, d, x, w, y, conv, math)
         return transposed, (<const unsigned char*> &now)[:sizeof(now)]
     return identity
 
 
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
     cdef Handle h = as_handle(handle)
-    cdef ConvProblem p = _problem(d, x, w, y, conv)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
     cdef Invoker invoker
     cdef Plan plan
     if limit is not None:
@@ -644,8 +645,8 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
         invoker = preparing.invoker(h, chosen.offer)
-    plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), (*_DESCS[d], "convDesc"), _identity(d, x, w, y, conv),
-                     _explaining(h, p, invoker, chosen, limit, learnt), _SCALARS)
+    plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), (*_DESCS[d], "convDesc"),
+                     _identity(d, x, w, y, conv, h.math()), _explaining(h, p, invoker, chosen, limit, learnt), _SCALARS)
     plan.count = 3
     _order(d, p.transposed, plan.order)
     return plan

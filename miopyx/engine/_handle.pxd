@@ -29,6 +29,7 @@ cdef class Handle:
     cdef readonly object queue           # pyopencl CommandQueue or CUDA Stream, None on the host
     cdef readonly dict found             # problem bytes -> what Find measured
     cdef readonly bint profiling
+    cdef bint allows_rounding            # see math_type
     cdef readonly double kernel_time     # ms of the last call while profiling was on
     cdef void* queue_ptr
     cdef dict streams                    # of CUDA, by their addresses: those that `turn_to` met
@@ -58,6 +59,7 @@ cdef class Handle:
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept
     cdef int turn_to(self, void* stream) except -1
+    cdef int math(self) noexcept
     cdef int drop_arena(self) except -1
     cdef int reserve_arena(self, int64_t need) except -1
 

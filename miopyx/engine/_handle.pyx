@@ -22,7 +22,8 @@ from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
 from miopyx.runtime._cuda cimport Stream
 from miopyx.runtime._runtime cimport fork_generation, require, runtime_t
 from miopyx.problem._descriptors cimport as_tensor
-from miopyx.problem._problem cimport Problem, hash_bytes
+from miopyx.problem._problem cimport MATH_AS_SET, MATH_EXACT, MATH_ROUNDED, Problem, hash_bytes
+from miopyx.values._args cimport to_int
 
 from miopyx.problem._descriptors import TensorDescriptor, numpy_type
 from miopyx.runtime import _buffers, _cuda, _opencl, programs
@@ -30,6 +31,8 @@ from miopyx.values import config as environment
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError
 
 cdef enum:
+    MATH_DEFAULT = 0       # miopenMathType_t
+    MATH_PEDANTIC = 1
     TABLE_START = 16       # entries
     MEMO_START = 64        # pairs
     MEMO_MOST = 4096
@@ -237,6 +240,43 @@ cdef class Handle:
             return self.queue
         finally:
             mx_lock_drop(&self.lock)
+
+    @property
+    def math_type(self):
+        """What float32 convolutions of this handle may do, whatever their descriptors' MATH_TYPE says.
+
+        miopenMathDefault: factors may be rounded to 11 bits, as TF32 does, where the device is faster so.
+        miopenMathPedantic, as at first: only those whose descriptors allow it.  Plans stay as they were made.
+
+        Raises
+        ------
+        BadParmError
+            If it is set to anything else.
+        """
+        from miopyx.enums import miopenMathType_t
+
+        return miopenMathType_t(MATH_DEFAULT if self.allows_rounding else MATH_PEDANTIC)
+
+    @math_type.setter
+    def math_type(self, value):
+        cdef int kind = to_int(value, "math_type")
+        if kind != MATH_DEFAULT and kind != MATH_PEDANTIC:
+            raise BadParmError("unknown math type", "math_type", value, "miopenMathDefault or miopenMathPedantic")
+        self.require_alive()
+        acquire(&self.lock)
+        try:
+            self.allows_rounding = kind == MATH_DEFAULT
+            # What was answered for these descriptors was another problem.
+            self._forget_memo()
+            self.calls = None
+        finally:
+            mx_lock_drop(&self.lock)
+
+    cdef int math(self) noexcept:
+        """As `fill_conv` takes it."""
+        if not self.device.rounds_factors:
+            return MATH_EXACT
+        return MATH_ROUNDED if self.allows_rounding else MATH_AS_SET
 
     def set_profiling(self, bint enable):
         """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""

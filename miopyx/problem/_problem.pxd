@@ -36,8 +36,14 @@ cdef int require_plain(TensorDescriptor desc, str name) except -1
 cdef int require_no_overlap(TensorDescriptor desc, str name) except -1
 cdef bint same_layout(const mx_tensor* a, const mx_tensor* b) noexcept
 cdef uint64_t hash_bytes(const void* data, size_t size) noexcept nogil
+cdef enum:
+    # Of float32: what a handle makes of a descriptor's MATH_TYPE.
+    MATH_EXACT = -1       # its device is not faster with rounded factors
+    MATH_AS_SET = 0
+    MATH_ROUNDED = 1      # the handle allows it whatever descriptors say
+
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
-                   ConvolutionDescriptor conv) except -1
+                   ConvolutionDescriptor conv, int math=*) except -1
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)
 cdef str tensor_text(const mx_tensor* t)

@@ -180,7 +180,7 @@ cdef int64_t rounding_of(int64_t data_type, int mode) except -1:
 
 
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
-                   ConvolutionDescriptor conv) except -1:
+                   ConvolutionDescriptor conv, int math=MATH_AS_SET) except -1:
     """Check the descriptors against each other and write the problem.  Returns 1 where x and y were exchanged.
 
     x, w, y are the caller's, in the forward sense: x is what the forward convolution reads.
@@ -223,7 +223,7 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     p.groups = conv.groups
     p.deterministic = conv.attribute[1] if _deterministic() < 0 else _deterministic()
     p.rounding = rounding_of(x.type, conv.attribute[2])  # all types are equal where one is float8
-    p.tf32 = x.type == MX_FLOAT and conv.attribute[3] == 0  # miopenMathDefault
+    p.tf32 = x.type == MX_FLOAT and math + (conv.attribute[3] == 0) > 0  # miopenMathDefault
     p.direction = direction
     if transpose:
         if direction == MX_FORWARD:
@@ -263,6 +263,8 @@ cdef class ConvProblem(Problem):
     x, w, y : TensorDescriptor
         In the forward sense; gradients have the descriptor of what they are a gradient of.
     conv : ConvolutionDescriptor
+    math : int
+        Of float32: 1 where a handle allows rounded factors, -1 where its device has no use for them.
 
     Raises
     ------
@@ -271,9 +273,9 @@ cdef class ConvProblem(Problem):
     """
 
     def __init__(self, int direction, TensorDescriptor x not None, TensorDescriptor w not None,
-                 TensorDescriptor y not None, ConvolutionDescriptor conv not None):
+                 TensorDescriptor y not None, ConvolutionDescriptor conv not None, int math=MATH_AS_SET):
         self.transposed = fill_conv(&self.c, direction, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"),
-                                    as_tensor(y, "yDesc"), as_convolution(conv, "convDesc"))
+                                    as_tensor(y, "yDesc"), as_convolution(conv, "convDesc"), math)
         _complete(self)
 
     def __cinit__(self, *args):

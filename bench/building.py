@@ -4,9 +4,9 @@
                              [--runs 3] [--one-by-one]
 
 A run is two processes with a folder for all caches, the driver's too: the first one finds it empty, the second one
-what the first one left.  Each makes a handle, asks for the first solution of each problem, builds all their programs at
-once (with --one-by-one as they come), and makes every plan.  Seconds are medians: from the handle on, and in brackets
-those of the builds alone; the interpreter, imports and the driver's start are not counted.
+what the first one left.  Each makes a handle, builds all programs by `build_ahead` (with --one-by-one as they come) and
+makes every plan.  Seconds are medians: from the handle on, and in brackets those of the builds alone; the interpreter,
+imports and the driver's start are not counted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+WAYS = {"F": "forward", "B": "backward_data", "W": "backward_weights"}
 BATCHES = {"resnet50": 64, "sd-unet": 2, "unet3d": 2}
 
 
@@ -30,36 +31,24 @@ def child(options: argparse.Namespace) -> None:
     from versus import Ours
 
     import miopyx
-    from miopyx.choose import _ranking, _survey, compiling
-    from miopyx.problem._problem import ConvProblem
 
     dtype, layout = options.types.split("-")
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
     side = Ours(handle, dtype, layout)
     start = time.perf_counter()
-    problems, specs = [], {}
+    calls = []
     for layer in convolutions.layers(options.networks, BATCHES[options.networks], []):
         desc = {name: side.desc(lens) for name, lens in zip("xwy", layer.all_lens, strict=True)}
-        for direction in "FBW":
-            problems.append((direction, desc, layer.conv()))
-    for direction, desc, conv in problems:
-        asked = ConvProblem("FBW".index(direction), *(desc[name] for name in "xwy"), conv)
-        first = next(iter(_ranking.candidates(_survey.Survey(handle, asked))))
-        for step in first.offer.solution().steps:
-            if step.spec is not None:
-                specs[step.spec.file, step.spec.options] = step.spec
+        for direction, name in WAYS.items():
+            a, b, out = (desc[role] for role in convolutions.ROLES[direction][0])
+            calls.append((name, a, b, layer.conv(), out))
     begin = time.perf_counter()
     if not options.one_by_one:
-        compiling.ahead(handle, specs.values())
+        handle.build_ahead(calls)
     ready = time.perf_counter()
-    makers = {"F": handle.convolution_forward, "B": handle.convolution_backward_data,
-              "W": handle.convolution_backward_weights}
-    kept = []
-    for direction, desc, conv in problems:
-        a, b, out = (desc[name] for name in convolutions.ROLES[direction][0])
-        kept.append(makers[direction](a, b, conv, out))
+    kept = [getattr(handle, f"convolution_{name}")(*descriptors) for name, *descriptors in calls]
     end = time.perf_counter()
-    print(json.dumps({"programs": len(specs), "problems": len(problems), "seconds": end - start,
+    print(json.dumps({"plans": len(kept), "seconds": end - start,
                       "builds": (end if options.one_by_one else ready) - begin}))
 
 
@@ -80,8 +69,7 @@ def measure(options: argparse.Namespace, network: str, types: str) -> None:
     one = found["cold"][0]
     times = [f"{kind} {statistics.median(run['seconds'] for run in runs):.2f} s "
              f"({statistics.median(run['builds'] for run in runs):.2f})" for kind, runs in found.items()]
-    print(f"{network:9} {types:14} {one['problems']} problems, {one['programs']} programs: {', '.join(times)}",
-          flush=True)
+    print(f"{network:9} {types:14} {one['plans']} plans: {', '.join(times)}", flush=True)
 
 
 def main() -> None:

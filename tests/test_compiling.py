@@ -15,10 +15,11 @@ import pytest
 
 import miopyx
 from miopyx._core import KernelSpec
-from miopyx.choose import compile_child, compiling
+from miopyx.choose import _ranking, _survey, compile_child, compiling
 from miopyx.choose.compiling import ahead
 from miopyx.device import probing
 from miopyx.errors import BadParmError, InvalidValueError
+from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import _opencl, programs
 from miopyx.values import config
 
@@ -338,12 +339,36 @@ def test_children_end_with_their_parent(fresh):
     process.stdout.close()
 
 
+def test_programs_of_many_convolutions(fresh):
+    """What plans find afterwards; what a call says wrong is an error that builds nothing."""
+    x, w = miopyx.TensorDescriptor("float32", (2, 8, 9, 7)), miopyx.TensorDescriptor("float32", (16, 8, 3, 3))
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    y = miopyx.TensorDescriptor("float32", conv.output_lens(x, w))
+    calls = [("forward", x, w, conv, y), ("backward_data", y, w, conv, x), ("backward_weights", y, x, conv, w)]
+    for wrong in (("sideways", x, w, conv, y), ("forward", x, w, conv), 3, ("forward", w, x, conv, y)):
+        with pytest.raises(BadParmError):
+            fresh.build_ahead([*calls, wrong])
+    wanted = []
+    for direction, (_, *descriptors) in enumerate(calls):
+        order = (0, 1, 3) if direction == 0 else (3, 1, 0) if direction == 1 else (1, 3, 0)
+        problem = ConvProblem(direction, *(descriptors[i] for i in order), conv)
+        first = _ranking.candidates(_survey.Survey(fresh, problem))[0]
+        wanted += [step.spec for step in first.offer.solution().steps if step.spec is not None]
+    assert wanted
+    assert not any(fresh.has_program(spec) for spec in wanted)
+    fresh.build_ahead(iter(calls))
+    assert all(fresh.has_program(spec) for spec in wanted)
+    fresh.build_ahead(calls)
+    fresh.build_ahead([])
+
+
 class TestWay:
     """Which way programs are compiled, by runtime, level, cores and number."""
 
     @pytest.mark.parametrize(("runtime", "value", "cores", "count", "expected"), [
-        ("nvidia", 0, 16, 100, (8, False)), ("nvidia", 0, 16, 3, (3, False)), ("nvidia", 0, 1, 9, (1, False)),
-        ("nvidia", 1, 16, 100, (1, False)), ("intel", 5, 2, 100, (5, False)),
+        ("nvidia", 0, 16, 100, (8, True)), ("nvidia", 0, 16, 15, (8, False)), ("nvidia", 0, 16, 16, (4, True)),
+        ("nvidia", 0, 16, 3, (3, False)), ("nvidia", 0, 1, 99, (1, False)), ("nvidia", 1, 16, 100, (1, False)),
+        ("intel", 5, 2, 100, (5, False)),
         ("pocl", 0, 16, 100, (8, True)), ("pocl", 0, 16, 9, (2, True)), ("pocl", 0, 16, 8, (2, True)),
         ("pocl", 0, 16, 7, (1, False)), ("pocl", 0, 16, 1, (1, False)), ("pocl", 1, 16, 100, (1, False)),
         ("pocl", 0, 1, 11, (1, False)), ("pocl", 0, 2, 12, (1, True)), ("pocl", 2, 2, 100, (2, True)),

@@ -673,6 +673,25 @@ def plan_backward_weights(handle, dyDesc, xDesc, convDesc, dwDesc, solution_id=N
     return _plan(MX_BACKWARD_WEIGHTS, handle, xDesc, dwDesc, dyDesc, convDesc, solution_id, workspace_limit)
 
 
+def build_ahead(handle, calls):
+    """Build what `Handle.build_ahead` describes."""
+    cdef Handle h = as_handle(handle)
+    cdef dict wanted = {"forward": MX_FORWARD, "backward_data": MX_BACKWARD_DATA,
+                        "backward_weights": MX_BACKWARD_WEIGHTS}
+    problems = []
+    for call in calls:
+        try:
+            name, a, b, conv, out = call
+        except (TypeError, ValueError):
+            raise BadParmError("not a call", "calls", call, "a direction and four descriptors") from None
+        if name not in wanted:
+            raise BadParmError("unknown direction", "calls", name, ", ".join(wanted))
+        d = wanted[name]
+        x, w, y = (a, b, out) if d == MX_FORWARD else (out, b, a) if d == MX_BACKWARD_DATA else (b, out, a)
+        problems.append(_problem(h, d, x, w, y, conv))
+    preparing.build_ahead(h, problems)
+
+
 # Forward
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, SupportsFloat
 
 import pyopencl
@@ -41,6 +41,7 @@ class Handle(_Handle):
         solution_id: int | None = None,
         workspace_limit: int | None = None,
     ) -> Plan: ...
+    def build_ahead(self, calls: Iterable[tuple[Any, ...]]) -> None: ...
     def activation_forward(
         self, activ_desc: ActivationDescriptor, x_desc: TensorDescriptor, y_desc: TensorDescriptor
     ) -> Plan: ...

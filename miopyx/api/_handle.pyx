@@ -9,7 +9,7 @@ from miopyx.errors import BadParmError
 
 from ._activation import plan_activation_backward, plan_activation_forward
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
-from ._convolution import plan_backward_data, plan_backward_weights, plan_forward
+from ._convolution import build_ahead, plan_backward_data, plan_backward_weights, plan_forward
 from ._lrn import plan_lrn_backward, plan_lrn_forward
 from ._pooling import plan_pooling_backward, plan_pooling_forward
 from ._softmax import plan_softmax_backward, plan_softmax_forward
@@ -50,6 +50,24 @@ class Handle(_Handle):
                                      workspace_limit=None):
         """Return a prepared plan: ``plan(dy, x, dw)`` computes dw.  Parameters as for convolution_forward."""
         return plan_backward_weights(self, dy_desc, x_desc, conv_desc, dw_desc, solution_id, workspace_limit)
+
+    def build_ahead(self, calls):
+        """Build the programs of many convolutions at once, on several cores; their plans are made quickly after that.
+
+        Parameters
+        ----------
+        calls : iterable of tuples
+            ``("forward", x_desc, w_desc, conv_desc, y_desc)``, ``("backward_data", dy_desc, w_desc, conv_desc,
+            dx_desc)`` or ``("backward_weights", dy_desc, x_desc, conv_desc, dw_desc)``, as the methods of these names
+            take descriptors.
+
+        Raises
+        ------
+        BadParmError
+            For anything else, and for descriptors that do not fit each other.  A program that does not build is no
+            error here: a plan takes the next solver, or says why there is none.
+        """
+        build_ahead(self, calls)
 
     def activation_forward(self, activ_desc, x_desc, y_desc):
         """Return a prepared plan: ``plan(x, y)`` computes y, which may be x.

@@ -56,21 +56,20 @@ class Compiler:
         from miopyx.device import devices
         from miopyx.runtime import _opencl, programs
 
+        self.compiled = programs.compiled
         same = [info for info in devices.discover() if programs.identity(info) == wanted["identity"]]
         if not same:
             raise LookupError("a child process does not see this device")
         # Devices that differ in nothing that binaries depend on are as good, but the same place is the likeliest.
         same.sort(key=lambda info: [info.platform_index, info.device_index] != wanted["place"])
         _opencl.load(devices.loader_path())
+        self.info = same[0]
         self.context, self.queue = devices.open_device(same[0])
         self.device = self.queue.device
 
     def build(self, source: bytes, options: str) -> bytes:
         """Return the binary of a source."""
-        from miopyx.runtime import _opencl
-
-        program = _opencl.program_from_source(self.context.int_ptr, self.device.int_ptr, source, options.encode())
-        binary = program.binary()
+        binary = self.compiled(self.context.int_ptr, self.device.int_ptr, self.info, source, options).binary()
         if binary is None:
             raise LookupError("the driver gives no binary of a program")
         return binary

@@ -9,6 +9,9 @@ compiled
   compile.  A child needs about a second before its first program, so there is one for every four programs.  A single
   one gains no time: it is started only for as many as a search has, which must not end half way.  Fewer programs are
   compiled one after the other in this process.
+
+NVIDIA's driver holds such a lock, too, around most of its compiler, but a child takes some seconds to start: threads
+for few programs, children for many.  What a child built, this process finds in the driver's own cache.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ _START_SECONDS = 120
 _THREADS_ARE_SAFE = {"nvidia", "intel", "amd"}
 _PROGRAMS_A_CHILD = 4
 _PROGRAMS_OF_A_SEARCH = 12
+_PROGRAMS_FOR_CHILDREN = {"nvidia": 16}  # fewer are compiled in threads
 _log = logging.getLogger("miopyx")
 
 
@@ -95,7 +99,7 @@ def _way(runtime: str, count: int) -> tuple[int, bool]:
     """Return how many programs to compile at a time, and whether in child processes."""
     level: int = config.get("MIOPEN_COMPILE_PARALLEL_LEVEL")
     most = level or max(1, len(os.sched_getaffinity(0)) // 2)
-    if runtime in _THREADS_ARE_SAFE:
+    if runtime in _THREADS_ARE_SAFE and (most == 1 or count < _PROGRAMS_FOR_CHILDREN.get(runtime, count + 1)):
         return min(most, count), False
     children = min(most, count // _PROGRAMS_A_CHILD)
     pays = children > 1 or (children == 1 and level != 1 and count >= _PROGRAMS_OF_A_SEARCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from miopyx._core import Offer
+from miopyx._core import KernelSpec, Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
 from miopyx.engine._invoker import Invoker
@@ -68,6 +68,19 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
         raise failure
     raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
                                     + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
+
+
+def build_ahead(handle: Handle, problems: list[ConvProblem]) -> None:
+    """Build the programs of each problem's first candidate, all at once; what fails is for `first` to report."""
+    from . import compiling
+
+    specs: list[KernelSpec | None] = []
+    for problem in problems:
+        ordered = candidates(Survey(handle, problem))
+        if ordered and handle.invoker(problem, ordered[0].solver.id) is None:
+            offer = ordered[0].offer
+            specs += [step.spec for step in offer.solution(tuned_config(offer)).steps]
+    compiling.ahead(handle, specs)
 
 
 def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:

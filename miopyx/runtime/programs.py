@@ -90,11 +90,10 @@ def build(device: Device, file: str, options: str) -> Program:
     text = source(file).encode()
     try:
         context, compiler = _compiler(device)
-        program = _opencl.program_from_source(context, compiler, text, f"{options}{_known_of(device.info)}".encode())
         if device.info.cuda >= 0:
+            program = _from_source(context, compiler, device.info, text, options)
             return _adopt(device, file, options, program.binary() or b"")
-        if _SM_90A in options.split():
-            program = _load(device, options, _for_sm_90a(program.binary() or b""))
+        program = compiled(context, compiler, device.info, text, options)
     except MIOpenError as e:
         e.args = (f"{file}: {e.message}", *e.args[1:])
         e.message = e.args[0]
@@ -109,6 +108,18 @@ def build(device: Device, file: str, options: str) -> Program:
         else:
             _store_at_end_of_worker()
     return program
+
+
+def compiled(context: int, compiler: int, info: DeviceInfo, text: bytes, options: str) -> Program:
+    """Return a source's program by a cl_context and cl_device_id, past the cache."""
+    program = _from_source(context, compiler, info, text, options)
+    if _SM_90A not in options.split():
+        return program
+    return _opencl.program_from_binary(context, compiler, _for_sm_90a(program.binary() or b""), options.encode())
+
+
+def _from_source(context: int, compiler: int, info: DeviceInfo, text: bytes, options: str) -> Program:
+    return _opencl.program_from_source(context, compiler, text, f"{options}{_known_of(info)}".encode())
 
 
 def _compiler(device: Device) -> tuple[int, int]:

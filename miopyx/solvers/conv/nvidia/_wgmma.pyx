@@ -182,8 +182,8 @@ cdef struct chosen_t:
 
 
 cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
-    """Filters of 64: what taps share comes through the L1, and tiles of many pixels share most."""
-    return both(g.taps_h) * g.taps_w > 1 and g.filters <= 64
+    """Filters of 64: what taps of a plane share comes through the L1, and tiles of many pixels share most."""
+    return (g.taps_h & 0xffff) * g.taps_w > 1 and g.filters <= 64
 
 
 cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:

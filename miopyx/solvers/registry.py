@@ -19,7 +19,20 @@ from .conv.gpu import _depthwise
 from .conv.gpu import _implicit as _gpu_implicit
 from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
-from .conv.nvidia import _few, _grouped, _int8, _mma, _pairs, _pairs_taps, _patches, _small, _taps, _tf32, _wgmma
+from .conv.nvidia import (
+    _few,
+    _float8,
+    _grouped,
+    _int8,
+    _mma,
+    _pairs,
+    _pairs_taps,
+    _patches,
+    _small,
+    _taps,
+    _tf32,
+    _wgmma,
+)
 from .layers import _activation, _batchnorm, _bias, _empty, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (
@@ -29,6 +42,7 @@ CONV: tuple[Solver, ...] = (
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(), _pairs_taps.NvPairTapsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),
     _mma.NvImplicitGemmFwd(), _mma.NvImplicitGemmBwd(), _mma.NvImplicitGemmWrw(),
+    _float8.NvFloat8Fwd(), _float8.NvFloat8Bwd(),
     _int8.NvInt8Fwd(), _few.NvFewChannelsFwd(), _few.NvFewChannelsWrw(),
     _small.NvSmallFwd(), _small.NvSmallBwd(), _small.NvSmallWrw(),
     _grouped.NvGroupedFwd(), _grouped.NvGroupedBwd(), _grouped.NvGroupedWrw(),

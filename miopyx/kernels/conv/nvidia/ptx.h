@@ -50,6 +50,11 @@ static inline uint mx_shared(__local const void *p)
 
 /* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128
+/* OCP's types of 8 bits, which wgmma alone takes. */
+#define EIGHT_BITS (MX_TYPE(X_TYPE) == MX_TYPE_e4m3 || MX_TYPE(X_TYPE) == MX_TYPE_e5m2)
+
+#define MX_TEXT_(a) #a
+#define MX_TEXT(a) MX_TEXT_(a)
 
 /* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
 #define MX_COPY_BYTES(cache, bytes, to, from, valid)                                                                  \
@@ -137,6 +142,15 @@ static inline void mx_copy_elements(uint to, __global const ushort *from, bool v
     for (int i = 0; i < count; i++) {
         const ushort value = valid ? from[i] : (ushort)0;
         asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(value) : "memory");
+    }
+}
+/* 16 bytes likewise, byte by byte. */
+static inline void mx_copy_bytes(uint to, __global const uchar *from, bool valid)
+{
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        const uint value = valid ? from[i] : (uchar)0;
+        asm volatile("st.shared.b8 [%0], %1;" ::"r"(to + i), "r"(value) : "memory");
     }
 }
 #define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)

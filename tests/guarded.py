@@ -94,8 +94,9 @@ class Tensor(Guarded):
             self.view()[...] = values
 
     def view(self) -> np.ndarray:
-        return np.lib.stride_tricks.as_strided(
-            self.inner.view(self.dtype), self.desc.lens, tuple(s * self.dtype.itemsize for s in self.desc.strides))
+        size = self.dtype.itemsize
+        return np.lib.stride_tricks.as_strided(  # knows not all of ml_dtypes' types
+            self.inner.view(f"u{size}"), self.desc.lens, tuple(s * size for s in self.desc.strides)).view(self.dtype)
 
     def values(self) -> np.ndarray:
         """The tensor's elements in float64; holes between them must still be poison."""

@@ -32,14 +32,13 @@
 #define MANY_SUMS ((WG_ROWS + FRESH) * WN > 256 || CONSUMERS == 3)
 #define CONSUMER_REGISTERS (CONSUMERS == 3 ? 152 : 224)
 
-#define MX_FRESH(f, j) fresh[(f) * (WN / 2) + (j)]
 #define MX_MULTIPLY_SLICE(f, i, keep)                                                                                 \
     _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                     \
         if ((keep) || k > 0)                                                                                          \
-            WGMMA(fresh + (f) * (WN / 2), a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                    \
+            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
                   b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                                 \
         else                                                                                                          \
-            WGMMA(fresh + (f) * (WN / 2), a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                    \
+            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
                   b_matrix + ((B_AT + k * B_STEP) >> 4), "0", TRANS);                                                 \
     MX_WG_COMMIT()
 #define MX_BEGIN_SLICE()                                                                                              \
@@ -52,15 +51,15 @@
     stage = 0, parity ^= 1
 #define MX_ADD_FRESH(f, sum)                                                                                          \
     _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        MX_WG_HOLD(MX_FRESH(f, j));                                                                                   \
+        MX_WG_HOLD(fresh[f][j]);                                                                                      \
     _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        (sum)[j] += MX_FRESH(f, j)
+        (sum)[j] += fresh[f][j]
 
 #if FRESH == 2
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[2 * (WN / 2)];                                                                                        \
-    _Pragma("unroll") for (int j = 0; j < 2 * (WN / 2); j++)                                                          \
-        fresh[j] = 0;                                                                                                 \
+    float fresh[2][WN / 2];                                                                                           \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        fresh[0][j] = fresh[1][j] = 0;                                                                                \
     if ((count) > 0) {                                                                                                \
         int slice = 0;                                                                                                \
         MX_BEGIN_SLICE();                                                                                             \
@@ -93,9 +92,9 @@
 #elif PROMOTE == 1
 /* The caller arrives at the last stage's barrier. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[WN / 2];                                                                                              \
+    float fresh[1][WN / 2];                                                                                           \
     _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        fresh[j] = 0;                                                                                                 \
+        fresh[0][j] = 0;                                                                                              \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
         MX_BEGIN_SLICE();                                                                                             \
         _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++) {                                                         \
@@ -112,9 +111,9 @@
 #else
 /* One row of 64 a warpgroup. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[WN / 2];                                                                                              \
+    float fresh[1][WN / 2];                                                                                           \
     _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        fresh[j] = 0;                                                                                                 \
+        fresh[0][j] = 0;                                                                                              \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
         MX_BEGIN_SLICE();                                                                                             \
         MX_MULTIPLY_SLICE(0, 0, 1);                                                                                   \
@@ -124,7 +123,7 @@
         if (slice % PROMOTE == PROMOTE - 1 || slice + 1 == (count)) {                                                 \
             MX_ADD_FRESH(0, (sums)[0]);                                                                               \
             _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                        \
-                fresh[j] = 0;                                                                                         \
+                fresh[0][j] = 0;                                                                                      \
         }                                                                                                             \
         MX_NEXT_STAGE();                                                                                              \
     }
@@ -139,32 +138,43 @@ static inline int mx_permuted(int k)
 #define MX_PERMUTED_CHUNKS(i) ((i) % 4 * 32)
 
 #define MX_STORED STORAGE(Y_TYPE)
-#define MX_PIECE MX_JOIN(MX_PIECE_, PIECE)
-#define MX_PIECE_1 uchar
-#define MX_PIECE_2 ushort
-#define MX_PIECE_4 uint
-#define MX_PIECE_8 uint2
-#define MX_PIECE_16 uint4
+#define WORDS (4 * (int)sizeof(MX_STORED)) /* of sixteen neighbours in y */
 
-/* Sixteen neighbours in y. */
-typedef union {
-    MX_STORED each[16];
-    uint words[4 * sizeof(MX_STORED)];
-    MX_PIECE pieces[16 * sizeof(MX_STORED) / PIECE];
-} mx_run;
+/* Piece l of words, and element l. */
+#if PIECE == 16
+#define MX_PIECE uint4
+#define MX_PIECE_OF(w, l) (uint4)((w)[(l)*4], (w)[(l)*4 + 1], (w)[(l)*4 + 2], (w)[(l)*4 + 3])
+#elif PIECE == 8
+#define MX_PIECE uint2
+#define MX_PIECE_OF(w, l) (uint2)((w)[(l)*2], (w)[(l)*2 + 1])
+#elif PIECE == 4
+#define MX_PIECE uint
+#define MX_PIECE_OF(w, l) (w)[l]
+#elif PIECE == 2
+#define MX_PIECE ushort
+#define MX_PIECE_OF(w, l) (ushort)((w)[(l) / 2] >> (l) % 2 * 16)
+#else
+#define MX_PIECE uchar
+#define MX_PIECE_OF(w, l) (uchar)((w)[(l) / 4] >> (l) % 4 * 8)
+#endif
+#if MX_TYPE(Y_TYPE) == MX_TYPE_float
+#define MX_ELEMENT_OF(w, l) as_float((w)[l])
+#else
+#define MX_ELEMENT_OF(w, l) (MX_STORED)((w)[(l)*WORDS / 16] >> (l) % (16 / WORDS) * (2 * WORDS))
+#endif
 
 #if MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 || MX_TYPE(Y_TYPE) == MX_TYPE_e5m2
 #define FRACTION (MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 ? 3 : 2)
 
 /* One after the other: what is subnormal, infinite or NaN. */
-static inline void mx_round_each(mx_run *run, float *values, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, long rounding, int at)
 {
 #pragma unroll 1
     for (int l = 0; l < 16; l++) {
         const uint code = mx_to_float8(values[0], FRACTION, 1, rounding, at + l);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            run->words[i] = run->words[i] >> 8 | (i < 3 ? run->words[i < 3 ? i + 1 : 3] : code) << 24;
+            words[i] = words[i] >> 8 | (i < 3 ? words[i < 3 ? i + 1 : 3] : code) << 24;
 #pragma unroll
         for (int i = 0; i < 15; i++)
             values[i] = values[i + 1];
@@ -173,7 +183,7 @@ static inline void mx_round_each(mx_run *run, float *values, long rounding, int 
 
 #if AT_RANDOM
 /* As mx_to_float8, for what is normal in y's type, or beyond. */
-static inline void mx_round_run(mx_run *run, float *values, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     const int cut = 23 - FRACTION;
     const uint least = (FRACTION == 3 ? 127u - 6 : 127u - 14) << 23, infinite = 0x7f800000u;
@@ -183,19 +193,19 @@ static inline void mx_round_run(mx_run *run, float *values, long rounding, int a
     for (int l = 0; l < 16; l++)
         normal &= (as_uint(values[l]) & 0x7fffffffu) - least < infinite - least;
     if (!normal) {
-        mx_round_each(run, values, rounding, at);
+        mx_round_each(words, values, rounding, at);
         return;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        run->words[i] = 0;
+        words[i] = 0;
 #pragma unroll
         for (int l = 0; l < 4; l++) {
             const uint bits = as_uint(values[i * 4 + l]);
             const uint up = mx_scramble(mx_scramble((uint)(at + i * 4 + l)) + seed) >> (32 - cut);
             const uint code = min((((bits & 0x7fffffffu) + up) >> cut) - (least >> cut) + (1u << FRACTION),
                                   MX_OCP8_SPECIAL(FRACTION) - 1u);
-            run->words[i] |= (code | (bits >> 24 & 0x80u)) << 8 * l;
+            words[i] |= (code | (bits >> 24 & 0x80u)) << 8 * l;
         }
     }
 }
@@ -207,29 +217,29 @@ static inline uint mx_two_bytes(float first, float second)
     return two;
 }
 
-static inline void mx_round_run(mx_run *run, float *values, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
 #pragma unroll
     for (int l = 0; l < 16; l++)
         beyond = fma(values[l], 0.0f, beyond);
     if (beyond != beyond) {
-        mx_round_each(run, values, 0, at);
+        mx_round_each(words, values, 0, at);
         return;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        run->words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
+        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
                         | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
 }
 #endif
 #else
-static inline void mx_round_run(mx_run *run, float *values, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
 #if MX_TYPE(Y_TYPE) == MX_TYPE_float
 #pragma unroll
     for (int l = 0; l < 16; l++)
-        run->words[l] = as_uint(values[l]);
+        words[l] = as_uint(values[l]);
 #else
 #if MX_TYPE(Y_TYPE) == MX_TYPE_half
 #define MX_PTX_STORED "f16"
@@ -239,14 +249,15 @@ static inline void mx_round_run(mx_run *run, float *values, long rounding, int a
 #pragma unroll
     for (int i = 0; i < 8; i++)
         asm("cvt.rn." MX_PTX_STORED "x2.f32 %0, %1, %2;"
-            : "=r"(run->words[i]) : "f"(values[i * 2 + 1]), "f"(values[i * 2]));
+            : "=r"(words[i]) : "f"(values[i * 2 + 1]), "f"(values[i * 2]));
 #endif
 }
 #endif
 
 /* Inlined twice: `plain` says that alpha is 1, beta 0 and y aligned.  `first`: where y begins in its tensor. */
-static inline void mx_store_tile(float (*sums)[WN / 2], __global MX_STORED *y, int m0, int n0, const MX_PROBLEM *g,
-                                 float alpha, float beta, bool plain, int warpgroup, long rounding, int first)
+static inline __attribute__((always_inline)) void mx_store_tile(
+    float (*sums)[WN / 2], __global MX_STORED *y, int m0, int n0, const MX_PROBLEM *g, float alpha, float beta,
+    bool plain, int warpgroup, long rounding, int first)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
@@ -263,7 +274,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global MX_STORED *y, i
         for (int i = 0; i < 2 * WG_ROWS; i++) {
             const int to = row_at[i] + filter;
             float values[16];
-            mx_run run;
+            uint words[WORDS];
 #pragma unroll
             for (int l = 0; l < 16; l++) {
                 values[l] = sums[i / 2][l / 2 * 4 + i % 2 * 2 + l % 2];
@@ -271,16 +282,16 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global MX_STORED *y, i
                     values[l] = alpha * values[l]
                                 + (beta != 0 && row_at[i] >= 0 && l < left ? beta * LOAD(Y_TYPE)(y, to + l) : 0.0f);
             }
-            mx_round_run(&run, values, rounding, first + to);
+            mx_round_run(words, values, rounding, first + to);
 #pragma unroll
             for (int l = 0; l < 16; l += VEC)
                 if (wide && row_at[i] >= 0 && l < left) /* VEC divides the filters */
-                    *(__global MX_PIECE *)(y + to + l) = run.pieces[l / VEC];
+                    *(__global MX_PIECE *)(y + to + l) = MX_PIECE_OF(words, l / VEC);
             if (!wide)
 #pragma unroll
                 for (int l = 0; l < 16; l++)
                     if (row_at[i] >= 0 && l < left)
-                        y[to + l] = run.each[l];
+                        y[to + l] = MX_ELEMENT_OF(words, l);
         }
 #pragma unroll
         for (int i = 0; i < WG_ROWS; i++)

@@ -228,7 +228,7 @@ def test_the_bound_is_that_of_the_formula(gpu, host, channels):
     case = conv_case(2, channels, 128, (8, 8))
     example = Example(case, (E5M2, E5M2, "float32"), 0, host)
     bound = own_bound(SOLVERS[0], gpu, example)
-    assert 34 * 2.0**-13 * min(channels, 128) / 32 <= bound <= 34 * 2.0**-13 * (min(channels, 128) / 32 + 1)
+    assert 1 <= bound / (34 * 2.0**-13 * min(channels, 128) / 32) <= 1.001
 
     def values(lens):  # one product of 1, others just below what is cut off
         found = np.full(lens, 1.75 * 2.0**-7)
@@ -279,7 +279,7 @@ def test_all_codes(gpu, host, read, result):
 @pytest.mark.parametrize("result", BYTES)
 def test_extreme_results(gpu, host, rng, result, mode, direction):
     """Large ones saturate, small ones lose bits and become zero, Inf and NaN stay what they are."""
-    example = Example(PLAIN, (E4M3, E5M2, result), direction, host, mode=mode).fill(whole(rng))
+    example = Example(PLAIN, (E5M2, E4M3, result), direction, host, mode=mode).fill(whole(rng))
     solver, want = SOLVERS[direction], example.truth()
     for alpha in (1e4, 2.0**-9, 2.0**-16, 1e-30):
         got = example.run(gpu, solver, alpha)
@@ -289,8 +289,9 @@ def test_extreme_results(gpu, host, rng, result, mode, direction):
         else:
             low, high = neighbours(exact, result)
             within(got, low, high, alpha)
-    flat = example.data[1].reshape(-1)
-    flat[[0, 7, -1]] = [np.inf, np.nan, -np.inf]
+    # Not in w, which multiplies zeros beside the image: there it would be NaN.
+    read = example.data[2 * direction]
+    read.reshape(-1)[[0, 7, -1]] = [np.inf, np.nan, -np.inf]
     with np.errstate(invalid="ignore"):
         want = example.truth()
     got = example.run(gpu, solver).astype(np.float64)

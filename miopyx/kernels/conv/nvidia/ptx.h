@@ -144,17 +144,18 @@ static inline void mx_copy_elements(uint to, __global const ushort *from, bool v
         asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(value) : "memory");
     }
 }
+#define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)
+#define mx_copy_four(to, from, valid) mx_copy_elements(to, from, valid, 4)
+
 /* 16 bytes likewise, byte by byte. */
-static inline void mx_copy_bytes(uint to, __global const uchar *from, bool valid)
+static inline void mx_copy_bytes(uint to, __global const void *from, bool valid)
 {
 #pragma unroll 1
     for (int i = 0; i < 16; i++) {
-        const uint value = valid ? from[i] : (uchar)0;
-        asm volatile("st.shared.b8 [%0], %1;" ::"r"(to + i), "r"(value) : "memory");
+        const uint value = valid ? (uint)((__global const uchar *)from)[i] : 0u;
+        asm volatile("st.shared.u8 [%0], %1;" ::"r"(to + i), "r"(value) : "memory");
     }
 }
-#define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)
-#define mx_copy_four(to, from, valid) mx_copy_elements(to, from, valid, 4)
 
 /* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
  * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite

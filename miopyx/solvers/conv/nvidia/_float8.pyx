@@ -199,7 +199,8 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         RESIDENT=slices if c.resident else 0, PING_PONG=c.ping_pong, X_THROUGH_L1=int(taps),
         TAPS_INNER=int(taps and g.reduced % SLICE == 0), FLAT=int(flat), **axes_of(g),
     )
-    return Step(spec, hopper_args(p, r, g, phases, c) + (Arg.int64(p.rounding),),
+    cdef mx_nv_conv whole = _operands_of(p, r)
+    return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),
                 (_groups(dev, chosen, r, g, phases) * threads,), (threads,))
 
 
@@ -253,8 +254,8 @@ cdef double _roundings(const mx_conv_problem* p) noexcept:
     """Sums of wgmma, of so many instructions each, and their sum in float."""
     cdef mx_conv_problem read = only_read(p)
     cdef roles_t r = _roles_of(&read)
-    cdef double terms = <double> r.reduced * spatial_size(&p.w)
-    return min(<double> _promoted, terms + STEP) / STEP * LOST + terms / SLICE + 2
+    cdef int64_t terms = r.reduced * spatial_size(&p.w)
+    return <double> (ceil_div(min(_promoted, terms), STEP) * LOST) + ceil_div(terms, SLICE) + 2
 
 
 cdef tuple _table():

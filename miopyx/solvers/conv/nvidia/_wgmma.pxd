@@ -19,7 +19,8 @@ cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s
 cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
                        double* terms) noexcept
 cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=*)
-cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const choice_t* c)
+cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
+                       const choice_t* c)
 cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles, int64_t groups,
                     int64_t depth=*) noexcept nogil
 cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=*) noexcept nogil

@@ -291,9 +291,8 @@ cdef dict axes_of(const mx_nv_conv* g):
     return {"AXES": 3} if g.p >> 16 else {}
 
 
-cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g):
-    """`g` of a volume, with the strides along its depth."""
-    cdef mx_nv_conv whole = operands(p, r)
+cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole):
+    """`g` of a volume, with the strides along its depth; `whole` is g before the phases of the stride."""
     cdef mx_nv_volume v
     v.conv, v.by_plane = g[0], divisor(g.p & 0xffff)
     v.x_d, v.y_d = g.x_h * <int> plane_rows(r.x), whole.y_h * <int> plane_rows(r.y)
@@ -335,10 +334,12 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g),
     )
-    return Step(spec, hopper_args(p, r, g, phases, &CHOICES[chosen]) + _roots(r), (best.groups * 384,), (384,))
+    cdef mx_nv_conv unphased = operands(p, r)
+    return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r), (best.groups * 384,), (384,))
 
 
-cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const choice_t* c):
+cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
+                       const choice_t* c):
     """What conv/nvidia/hopper.cl takes for tiles of a choice: the kernel has room for the phases that there are."""
     cdef int64_t down = up(g.pixels, c.pixels) // c.pixels, across = up(g.filters, c.filters) // c.filters
     cdef mx_nv_tiles order
@@ -351,7 +352,7 @@ cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g
         order.phases[i].w_first, order.phases[i].y_first = g[i].w_first - g.w_first, g[i].y_first - g.y_first
     args = operand_args(r, g)
     if g.p >> 16:
-        args = args[:3] + (_volume(p, r, g),) + args[4:]
+        args = args[:3] + (_volume(p, r, g, whole),) + args[4:]
     return args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
 
 

@@ -3,10 +3,11 @@
     python bench/float8.py [--list resnet50] [--batch 256] [--directions FB] [--device NAME] [--only 3x3] [--json OUT]
 
 cuDNN has no float8 convolution for PyTorch, so the peer is what we take for float16 in the same layout.  Per layer and
-direction: microseconds of float16; of float8 as the table of tiles chooses, its tile, and the ratio; the same rounded at
-random; with sums promoted every 512 products instead of 128 (tile 0); each tile; the best tile's ratio; and the error of
-sums in float32, the norm of the difference to float64 by that of the result, of the first and last image.  Types are
-e4m3 throughout, the weights packed anew in each call.  Sides run in turns, medians of five.
+direction, in microseconds: float16; float8 as the table of tiles chooses, its tile, and the ratio; the best tile's
+ratio; the chosen one with results rounded at random; tile 0 with sums promoted every 512 products instead of 128; the
+rates of the chosen one; the error of sums in float32, the norm of the difference to float64 by that of the result, of
+the first and last image; each tile.  Types are e4m3 throughout, weights are packed anew in each call.  Sides run in
+turns, medians of five.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TYPE = "float8_e4m3fn"
 NAMES = {"F": "forward", "B": "data"}
 SOLVERS = {"F": ("NvFloat8Fwd", "NvWgmmaFwd"), "B": ("NvFloat8Bwd", "NvWgmmaBwd")}
 BLOCK = 4194301  # random numbers that are repeated
-TURNS = 5
+TURNS, CALLS = 5, 20
 
 
 def codes(count: int, rng: np.random.Generator) -> np.ndarray:
@@ -90,10 +91,10 @@ def seconds(handle, runs: dict) -> dict:
             run()
             handle.finish()
             start = time.perf_counter()
-            for _ in range(20):
+            for _ in range(CALLS):
                 run()
             handle.finish()
-            times[name].append((time.perf_counter() - start) / 20)
+            times[name].append((time.perf_counter() - start) / CALLS)
     return {name: statistics.median(found) for name, found in times.items()}
 
 

@@ -6,7 +6,9 @@ less than 34 2^-13 of the sum of magnitudes; sums are promoted to float every 12
 
 from __future__ import annotations
 
+import importlib.util
 from itertools import product
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -330,3 +332,20 @@ def test_amds_types_are_refused(gpu):
 def test_results_that_are_not_channels_last_are_refused(gpu):
     desc = [TensorDescriptor(E4M3, s) for s in PLAIN.all_lens]
     assert SOLVERS[0].why_not(gpu.device, ConvProblem(0, *desc, PLAIN.conv())) == "the result is not channels last"
+
+
+def test_the_bench(gpu, host, rng, monkeypatch):
+    """bench/float8.py on a layer, each tile beside float16."""
+    bench = Path(__file__).parent.parent / "bench"
+    monkeypatch.syspath_prepend(str(bench))
+    spec = importlib.util.spec_from_file_location("bench_float8", bench / "float8.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "TURNS", 1)
+    monkeypatch.setattr(module, "CALLS", 1)
+    rows = list(module.measure(gpu, host, conv_case(2, 64, 128, (6, 5), (3, 3), (1, 1)), "FB", rng, True))
+    assert [row["direction"] for row in rows] == ["forward", "data"]
+    for row in rows:
+        assert 0 < row["error"] < 2e-3
+        assert len([name for name in row if name.isdigit() and name != "512"]) >= 5
+        assert module.line_of(row)

@@ -10,7 +10,8 @@ from miopyx.values._types cimport (
 
 from miopyx.errors import BadParmError
 
-cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_BFLOAT8, MX_E4M3, MX_E5M2)
+cdef tuple TYPES = (
+    MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_BFLOAT8, MX_E4M3, MX_E5M2)
 
 
 cdef int64_t element_size(int64_t type) noexcept:

@@ -180,7 +180,7 @@ cdef int64_t rounding_of(int64_t data_type, int mode) except -1:
 
 
 cdef bint float8_types(int direction, int64_t x, int64_t w, int64_t y) noexcept nogil:
-    """Whether a convolution has these types together: OCP's float8 are read, either or both; the result may be wider."""
+    """Whether a convolution has these types together: OCP's float8 are read, either or both; results may be wider."""
     cdef int64_t result = y if direction == MX_FORWARD else x if direction == MX_BACKWARD_DATA else w
     return ((direction == MX_BACKWARD_DATA or is_ocp8(x)) and (direction == MX_BACKWARD_WEIGHTS or is_ocp8(w))
             and (direction == MX_FORWARD or is_ocp8(y))

@@ -11,9 +11,9 @@ from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solut
 from miopyx.problem._descriptors cimport is_ocp8, type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BFLOAT8, MX_FLOAT8, MX_FORWARD, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport MOST_TERMS, result_type, span, spatial_size, stride_of, type_token
+from miopyx.solvers.conv._base cimport result_type, spatial_size, stride_of, type_token
 from ._common cimport (
-    ALIGN, NO_ROOM, WGMMA_PEAK, both, divides, has_wgmma, is_volume, mx_nv_conv, refuse_sizes, set_taps, tensor_cores,
+    ALIGN, NO_ROOM, WGMMA_PEAK, both, divides, has_wgmma, mx_nv_conv, refuse_sizes, set_taps, tensor_cores,
 )
 from ._int8 cimport pack_bytes
 from ._mma cimport MAX_PHASES, NvImplicitGemmBwd, NvImplicitGemmFwd, only_read, operands, roles_t
@@ -24,8 +24,8 @@ cdef enum:
     SLICE = 128            # numbers of the summed axis
     STEP = 32              # of an instruction
     TILES_COUNT = 10
-    # What an instruction's 32 products, the sum before and the sum behind lose, in roundings of a float: less than 2^-13
-    # of the largest each.
+    # What an instruction's 32 products, the sum before and the sum behind lose, in roundings of a float: less than
+    # 2^-13 of the largest each.
     LOST = (STEP + 2) << (24 - 13)
 
 # A tile of the product, as wgmma's other solvers have it: 64 rows that a warpgroup owns, FRESH of
@@ -318,7 +318,7 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
 
 
 cdef class NvFloat8Bwd(NvImplicitGemmBwd):
-    """Backward data of OCP's float8 by wgmma, one launch for phases of the stride of one size, after those that pack."""
+    """Backward data of OCP's float8 by wgmma, one launch for phases of the stride of one size, after one that packs."""
 
     def __cinit__(self):
         self.id, self.name, self.volumes, self.float8 = 1189, "NvFloat8Bwd", True, True

@@ -335,7 +335,8 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g),
     )
     cdef mx_nv_conv unphased = operands(p, r)
-    return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r), (best.groups * 384,), (384,))
+    return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),
+                (best.groups * 384,), (384,))
 
 
 cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,

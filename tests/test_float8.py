@@ -325,3 +325,23 @@ def test_every_solver_on_the_smoke_cases(handle, host, rng, name, mode, layout):
                         at = np.searchsorted(grid, edge, "right") - 1
                         edge = np.where(sign < 0, grid[at], grid[np.searchsorted(grid, edge, "left")])
                     assert (sign * (edge - got) >= 0).all(), f"{solver.name}: {case.text}, direction {direction}"
+
+
+def test_arrays_of_ocp(rng):
+    """The functions on arrays: the result is of x's type, or of that of `out`."""
+    x, w = (rng.integers(-2, 3, lens).astype(np.float32) for lens in ((2, 8, 5, 6), (4, 8, 3, 3)))
+    want = miopyx.conv2d(x, w, padding=1)
+    for a, b in product(OCPS, repeat=2):
+        read = x.astype(DTYPE[a]), w.astype(DTYPE[b])
+        got = miopyx.conv2d(*read, padding=1)
+        assert got.dtype == DTYPE[a]
+        # At random, as descriptors begin: within the distance of two neighbours.
+        np.testing.assert_allclose(got.astype(np.float32), want, rtol=0.25)
+        for name in ("float16", "bfloat16", "float32"):
+            out = np.full(want.shape, np.nan, DTYPES[name])
+            assert miopyx.conv2d(*read, padding=1, out=out) is out
+            np.testing.assert_array_equal(out.astype(np.float32), want.astype(DTYPES[name]).astype(np.float32))
+        with pytest.raises(miopyx.BadParmError, match="result type of a float8 convolution"):
+            miopyx.conv2d(*read, padding=1, out=np.zeros(want.shape))
+    with pytest.raises(miopyx.BadParmError, match="arrays of several types"):
+        miopyx.conv2d(x.astype(DTYPE[OCPS[0]]), w, padding=1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from cases_reader import conv_case
+from cases_reader import case_of_line, conv_case
 from guarded import DTYPE, Guarded, Tensor, strides_of
 from solver_checks import OUTPUT, arguments, immediate, plan
 
@@ -332,6 +332,34 @@ def test_amds_types_are_refused(gpu):
 def test_results_that_are_not_channels_last_are_refused(gpu):
     desc = [TensorDescriptor(E4M3, s) for s in PLAIN.all_lens]
     assert SOLVERS[0].why_not(gpu.device, ConvProblem(0, *desc, PLAIN.conv())) == "the result is not channels last"
+
+
+def test_local_memory_is_within_what_there_is(cpu, pretend):
+    """Of each tile, on a Hopper GPU that is only pretended: drivers refuse what is more, and report something else."""
+    info = cpu.device.info
+    handle = pretend(cpu.device.name, kind="gpu", runtime="nvidia", isa="sm90", compute_units=132, local_mem=49152,
+                     extensions=info.extensions | {"cl_nv_device_attribute_query"})
+    cases = list(SHAPES.values())
+    for line in (Path(__file__).parent.parent / "bench" / "convolutions.txt").read_text().splitlines():
+        if line.startswith("resnet50"):
+            cases += [case_of_line(line.partition(" ")[2], n=n) for n in (1, 256)]
+    sizes = {}
+    for case, way in product(cases, (0, 1)):
+        desc = [TensorDescriptor(E4M3, s, strides_of(s, "channels last")) for s in case.all_lens]
+        problem = ConvProblem(way, *desc, case.conv())
+        solver = SOLVERS[1 - way if case.transposed else way]
+        assert solver.why_not(handle.device, problem) is None
+        for tile in solver.parameters(handle.device, problem)[0][1]:
+            if solver.accepts(handle.device, problem, (tile,)):
+                for step in solver.solution(handle.device, problem, (tile,)).steps:
+                    if step.spec.file == "conv/nvidia/hopper.cl":
+                        d = {name: int(value) for name, _, value in (
+                            word.partition("=") for word in step.spec.options.split()) if value.isdigit()}
+                        x, w = d["BP"] * 128, d["BF"] * 128
+                        size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w
+                        sizes[step.spec.options] = size + 8 * (2 * d["STAGES"] + 2) + 8 * d["BP"]
+    assert len(sizes) > 20
+    assert 200 * 1024 < max(sizes.values()) <= 226 * 1024
 
 
 def test_the_bench(gpu, host, rng, monkeypatch):

@@ -102,7 +102,7 @@ def error_of(handle, host, layer, direction: str, data, buffers, solver) -> floa
     """Run with a result in float32 and compare two images of it with the host's."""
     out = 2 if direction == "F" else 0
     lens = layer.all_lens
-    result = handle.upload(np.zeros(4 * math.prod(lens[out]), np.uint8))
+    result = handle.empty((math.prod(lens[out]),))
     kept = [result if i == out else buffer for i, buffer in enumerate(buffers)]
     types = ["float32" if i == out else TYPE for i in range(3)]
     Calls(handle, direction, lens, types, kept, solver).run(layer)()
@@ -134,9 +134,9 @@ def measure(handle, host, layer, directions: str, rng, checked: bool):
         out = 2 if direction == "F" else 0
         ours, peer = (registry.BY_NAME[name] for name in SOLVERS[direction])
         # Results have memory of their own: the other direction reads these tensors.
-        bytes_of = math.prod(lens[out])
-        eights = [handle.upload(np.zeros(bytes_of, np.uint8)) if i == out else b for i, b in enumerate(small)]
-        halves = [handle.upload(np.zeros(2 * bytes_of, np.uint8)) if i == out else b for i, b in enumerate(large)]
+        count = math.prod(lens[out])
+        eights = [handle.empty((count,), TYPE) if i == out else b for i, b in enumerate(small)]
+        halves = [handle.empty((count,), "float16") if i == out else b for i, b in enumerate(large)]
         eight = Calls(handle, direction, lens, (TYPE,) * 3, eights, ours)
         problem = eight.problem(layer)
         default = ours.default_config(handle.device, problem)

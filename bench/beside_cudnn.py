@@ -12,6 +12,7 @@ there.  Several machines' or GPUs' files may be put into one folder.
 A ratio is cuDNN's time by ours: geometric means over the layers, and the least.  Calls are enqueued back to back,
 twenty at least; of small problems also waited for one by one.  PyTorch chooses among cuDNN's algorithms by its
 benchmark mode, without TF32 but in the modes tf32-..., of which `--tf32` runs both: there we may round factors, too.
+The peer of float8-nhwc, forward and data, is our own float16: cuDNN's float8 cannot be had through PyTorch.
 
 The part of the limit is the least time that a layer can take by the time that it took: its operations and its bytes
 at the rates that limits.py measures first (FOLDER/limits.json).  Workspaces: the largest of ours, and cuDNN's there, of
@@ -37,6 +38,7 @@ MODES = (
     ("float16-nchw", "resnet50", 256, "float16", "nchw", False),
     ("float16-nhwc", "resnet50", 256, "float16", "nhwc", False),
     ("bfloat16-nhwc", "resnet50", 256, "bfloat16", "nhwc", False),
+    ("float8-nhwc", "resnet50", 256, "float8_e4m3fn", "nhwc", False),
     ("grouped-float32-nchw", "grouped", 64, "float32", "nchw", False),
     ("grouped-float16-nhwc", "grouped", 64, "float16", "nhwc", False),
     ("small-float32-nchw", "small", 1, "float32", "nchw", True),
@@ -64,6 +66,7 @@ def run(folder: Path, mode: tuple, device: str | None, runs: int) -> None:
                "--db", str(folder / "db"), "--json", str(path)]
     command += ["--sync"] if sync else []
     command += ["--tf32"] if name.startswith("tf32") else []
+    command += ["--directions", "FB"] if name.startswith("float8") else []
     command += ["--device", device] if device else []
     found = []
     for _ in range(runs):
@@ -119,10 +122,10 @@ def table(folder: Path) -> None:
         def line(label: str, end: str, by: dict[str, list[dict]] = by, rows: list[dict] = rows,
                  unit: str = unit) -> str:
             ours, theirs = f"miopyx{end}", f"torch{end}"
-            means = (f"{mean([row[theirs] / row[ours] for row in same]):.2f}" for same in by.values())
+            means = (f"{mean([row[theirs] / row[ours] for row in same]):.2f}" if same else "" for same in by.values())
             rates = (" / ".join(f"{mean([row['flops'] / row[side] * 1e-12 for row in same]):.1f}"
-                                for same in by.values()) for side in (ours, theirs))
-            errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values())
+                                for same in by.values() if same) for side in (ours, theirs))
+            errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values() if same)
                       for side in ("error", "torch_error"))
             least = min(row[theirs] / row[ours] for row in rows)
             parts = "" if limits is None or "bytes" not in rows[0] else " / ".join(

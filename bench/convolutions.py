@@ -11,6 +11,9 @@ For each layer and direction (F forward, B backward data, W backward weights), t
 - `hybrid`: what DYNAMIC_HYBRID takes, on a handle of its own;
 - `alone`: every solver that Find took for at most three times its winner's time.
 
+Of float8, which PyTorch's convolutions do not take, the peer is our own float16 on the same numbers, as Find takes it;
+errors then hold the rounding of each side's results, at random in float8 as descriptors begin.
+
 PyTorch allocates its results (its variants with `out` compute elsewhere and copy); versus.py's settings see to it that
 the memory is not fresh.  On CUDA it may choose among all of cuDNN's algorithms, without TF32.
 
@@ -163,6 +166,22 @@ class Peer:
         return self.side.read(self.kept[direction])
 
 
+class OwnPeer:
+    """A layer in another type on our own side, as Find takes it."""
+
+    def __init__(self, side, layer: ConvCase, data: dict[str, np.ndarray]) -> None:
+        self.mine, self.conv, self.runs = Prepared(side, layer, data), layer.conv(), {}
+
+    def find(self, direction: str) -> None:
+        self.mine.find(direction, self.conv, False)
+        self.runs[direction] = self.mine.run(direction, self.mine.plan(direction, self.conv))
+
+    def result(self, direction: str):
+        """Compute it and return it in float64."""
+        self.runs[direction]()
+        return self.mine.result(direction)
+
+
 class TruthOnDevice:
     """The results in float64 by PyTorch, of everything; the host path would take longer than all else."""
 
@@ -240,20 +259,23 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
 
     `tf32`: ours may round factors as PyTorch does where it is allowed to.
     `hybrid` is a side of ours with a handle that found nothing else; without it only Find's solver is measured.
-    `exact` is the host's handle, or on CUDA PyTorch's side in float64.
+    `exact` is the host's handle, or on CUDA PyTorch's side in float64.  `theirs` may be a side of ours in another type.
     """
     on_cuda = theirs.where != "cpu"
     if on_cuda:
-        data = {name: theirs.torch.randn(lens, device=theirs.where).to(theirs.dtype)
+        data = {name: theirs.torch.randn(lens, device=theirs.where).to(getattr(theirs.torch, ours.dtype))
                 for name, lens in zip("xwy", layer.all_lens, strict=True)}
     else:
         data = random_data(layer, ours.numpy_type, ours.layout)
-    mine, peer = Prepared(ours, layer, data), Peer(theirs, layer, data)
+    own = isinstance(theirs, type(ours))
+    mine, peer = Prepared(ours, layer, data), (OwnPeer if own else Peer)(theirs, layer, data)
     other = Prepared(hybrid, layer, data) if hybrid else None
     truth = TruthOnDevice(exact, layer, data) if on_cuda else Truth(exact, layer, data)
     conv, least = conv_of(layer, tf32), 20 if ours.handle.device.is_gpu else 1
     for direction in directions:
         solutions = mine.find(direction, conv, exhaustive)
+        if own:
+            peer.find(direction)
         plan = mine.plan(direction, conv)
         mine.output[OUTPUTS[direction]] = ours.empty(mine.output[OUTPUTS[direction]][1], value=math.nan)
         mine.run(direction, plan)()

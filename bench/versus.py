@@ -48,6 +48,7 @@ CUDA_BLOCK_S = 0.005   # beside CUDA, where nothing spins; 20 calls at least
 CUDA_TURNS = 3
 NETWORKS = ["resnet50", "googlenet", "alexnet"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+BYTES = ("float8_e4m3fn", "float8_e5m2")  # of convolutions, beside our own float16: PyTorch has none
 
 
 @dataclass
@@ -100,6 +101,8 @@ class Work:
 
 class Ours:
     """miopyx on one of its devices.  Arrays are pairs of a buffer and the lengths."""
+
+    where = "cpu"
 
     def __init__(self, handle, dtype: str, layout: str) -> None:
         import ml_dtypes
@@ -683,7 +686,7 @@ def main() -> None:
                         "googlenet, densenet121, inception3, extra, depthwise, grouped, fft, small, modern, odd, "
                         "volumes, signals, sd-unet, unet3d or all")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--dtype", default="float32", choices=(*DTYPES, *BYTES))
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
@@ -701,6 +704,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.db and not options.plain:
         parser.error("--db needs --plain: DYNAMIC_HYBRID would be answered by NORMAL's records")
+    if options.dtype in BYTES and options.op != "conv":
+        parser.error("8 bits are for conv")
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
     try:
@@ -767,8 +772,14 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         ours, hybrid = (Ours(handle, options.dtype, options.layout) for handle in handles)
         exact = miopyx.Handle("host")
     hybrid = None if options.plain else hybrid
-    theirs = Theirs(torch, where, options.dtype, options.layout)
-    print(f"{device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, {options.dtype}, "
+    peer = f"PyTorch {torch.__version__} on {where}"
+    if options.dtype in BYTES:
+        handle, peer = miopyx.Handle(options.device) if options.device else miopyx.Handle(), "our own float16"
+        theirs = (OursOfTensors(handle, "float16", options.layout, torch, where) if where == "cuda"
+                  else Ours(handle, "float16", options.layout))
+    else:
+        theirs = Theirs(torch, where, options.dtype, options.layout)
+    print(f"{device.name} beside {peer}, batch {options.batch}, {options.dtype}, "
           f"{options.layout}{', tuned' if options.exhaustive else ''}; load {os.getloadavg()[0]:.1f}")
     rows = []
     for network in convolutions.LISTS if options.list == "all" else [options.list]:
@@ -779,7 +790,7 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
                                             options.repeat, options.exhaustive, options.sync, options.tf32):
                 found.append({"list": network, **row})
                 print(convolutions.line_of(row), flush=True)
-            store(options, handles[0], f"{torch.__version__} on {where}", rows + found)  # whoever stops it keeps these
+            store(options, handles[0], peer.removeprefix("PyTorch "), rows + found)  # whoever stops it keeps these
         print(*convolutions.summary(found), sep="\n", flush=True)
         rows += found
 

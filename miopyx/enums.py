@@ -39,6 +39,9 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "miopenFloat8": 7,
         "miopenBFloat8": 8,
         "miopenInt64": 9,
+        # OCP's, which miopen.h does not have: 7 and 8 are AMD's.
+        "miopenFloat8_ocp": 1007,
+        "miopenBFloat8_ocp": 1008,
     },
     "miopenTensorLayout_t": {
         "miopenTensorNCHW": 0,
@@ -246,7 +249,7 @@ _ALSO = {
 # Types by the names of NumPy and ml_dtypes, and what else they are called.
 DATA_TYPES = {
     "float16": 0, "float32": 1, "int32": 2, "int8": 3, "bfloat16": 5, "float64": 6,
-    "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9,
+    "float8_e4m3fnuz": 7, "float8_e5m2fnuz": 8, "int64": 9, "float8_e4m3fn": 1007, "float8_e5m2": 1008,
 }
 _ALSO_TYPES = {
     "half": 0, "fp16": 0, "f16": 0, "f2": 0, "single": 1, "fp32": 1, "f32": 1, "f4": 1, "i32": 2, "i4": 2, "i8": 9,
@@ -256,8 +259,8 @@ TYPE_NAMES = {number: name for name, number in DATA_TYPES.items()}
 # Words that mean one type here and another one there, and what to say instead.
 AMBIGUOUS_TYPES = {
     "float": "float32 (C's) or float64 (Python's and NumPy's)", "int": "int32 (C's) or int64 (NumPy's)",
-    **dict.fromkeys(("fp8", "e4m3", "float8_e4m3", "float8_e4m3fn"), "float8_e4m3fnuz, AMD's; OCP's e4m3fn is none"),
-    **dict.fromkeys(("bf8", "e5m2", "float8_e5m2"), "float8_e5m2fnuz, AMD's; OCP's e5m2 is none"),
+    **dict.fromkeys(("fp8", "e4m3", "float8_e4m3"), "float8_e4m3fn (OCP's) or float8_e4m3fnuz (AMD's)"),
+    **dict.fromkeys(("bf8", "e5m2"), "float8_e5m2 (OCP's) or float8_e5m2fnuz (AMD's)"),
 }
 
 
@@ -267,7 +270,8 @@ _ABOUT = {
     "miopenDataType_t": """The type of a tensor's elements.
 
     Functions take NumPy's name as well: "float16", "float32", "int32", "int8", "bfloat16", "float64",
-    "float8_e4m3fnuz" (miopenFloat8), "float8_e5m2fnuz" (miopenBFloat8) and "int64".""",
+    "float8_e4m3fnuz" (miopenFloat8), "float8_e5m2fnuz" (miopenBFloat8), "int64", "float8_e4m3fn" (miopenFloat8_ocp)
+    and "float8_e5m2" (miopenBFloat8_ocp).""",
     "miopenTensorLayout_t": """The order of a tensor's axes in memory, the slowest first.
 
     n images, c channels, d, h, w the spatial axes; c4 and c8: channels in vectors of 4 or 8 that run fastest.""",

@@ -24,6 +24,8 @@ class miopenDataType_t(IntEnum):
     miopenFloat8 = 7
     miopenBFloat8 = 8
     miopenInt64 = 9
+    miopenFloat8_ocp = 1007
+    miopenBFloat8_ocp = 1008
 
 class miopenTensorLayout_t(IntEnum):
     miopenTensorNCHW = 0
@@ -222,6 +224,8 @@ miopenDouble: Final = miopenDataType_t.miopenDouble
 miopenFloat8: Final = miopenDataType_t.miopenFloat8
 miopenBFloat8: Final = miopenDataType_t.miopenBFloat8
 miopenInt64: Final = miopenDataType_t.miopenInt64
+miopenFloat8_ocp: Final = miopenDataType_t.miopenFloat8_ocp
+miopenBFloat8_ocp: Final = miopenDataType_t.miopenBFloat8_ocp
 miopenTensorNCHW: Final = miopenTensorLayout_t.miopenTensorNCHW
 miopenTensorNHWC: Final = miopenTensorLayout_t.miopenTensorNHWC
 miopenTensorCHWN: Final = miopenTensorLayout_t.miopenTensorCHWN
@@ -362,6 +366,7 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenStatusNotImplemented", "miopenStatusUnknownError", "miopenStatusUnsupportedOp",
     "miopenStatusGpuOperationsSkipped", "miopenStatusVersionMismatch", "miopenHalf", "miopenFloat", "miopenInt32",
     "miopenInt8", "miopenBFloat16", "miopenDouble", "miopenFloat8", "miopenBFloat8", "miopenInt64",
+    "miopenFloat8_ocp", "miopenBFloat8_ocp",
     "miopenTensorNCHW", "miopenTensorNHWC", "miopenTensorCHWN", "miopenTensorNCHWc4", "miopenTensorNCHWc8",
     "miopenTensorCHWNc4", "miopenTensorCHWNc8", "miopenTensorNCDHW", "miopenTensorNDHWC", "miopenIndexUint8",
     "miopenIndexUint16", "miopenIndexUint32", "miopenIndexUint64", "miopenTensorOpAdd", "miopenTensorOpMul",

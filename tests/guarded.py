@@ -12,7 +12,8 @@ from miopyx import TensorDescriptor
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 DTYPE = {"float64": np.dtype("f8"), "float32": np.dtype("f4"), "float16": np.dtype("f2"),
          "bfloat16": np.dtype(ml_dtypes.bfloat16), "int8": np.dtype("i1"), "int32": np.dtype("i4"),
-         **{name: np.dtype(getattr(ml_dtypes, name)) for name in ("float8_e4m3fnuz", "float8_e5m2fnuz")}}
+         **{name: np.dtype(getattr(ml_dtypes, name)) for name in (
+             "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3fn", "float8_e5m2")}}
 GUARD = 64  # bytes
 LAYOUTS = ("packed", "channels last", "padded")
 
@@ -93,8 +94,9 @@ class Tensor(Guarded):
             self.view()[...] = values
 
     def view(self) -> np.ndarray:
-        return np.lib.stride_tricks.as_strided(
-            self.inner.view(self.dtype), self.desc.lens, tuple(s * self.dtype.itemsize for s in self.desc.strides))
+        size = self.dtype.itemsize
+        return np.lib.stride_tricks.as_strided(  # knows not all of ml_dtypes' types
+            self.inner.view(f"u{size}"), self.desc.lens, tuple(s * size for s in self.desc.strides)).view(self.dtype)
 
     def values(self) -> np.ndarray:
         """The tensor's elements in float64; holes between them must still be poison."""

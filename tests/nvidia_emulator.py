@@ -112,6 +112,13 @@ def _wgmma_tf32(m: re.Match, o: list[str]) -> str:
     return f"nv_wgmma_tf32(b, {n}, {o[3]});"
 
 
+def _wgmma_bytes(m: re.Match, o: list[str]) -> str:
+    n = int(m[1])
+    if len(_each(o[0])) != n // 2 or o[4:] != ["1", "1"]:
+        raise Unknown(m[0])
+    return f"nv_wgmma_bytes(b, {n}, {o[3]}, {_KINDS[m[2]]}, {_KINDS[m[3]]});"
+
+
 def _mma(m: re.Match, o: list[str]) -> str:
     zero = len({*_each(o[3])}) == 1
     return (f"nv_mma(b, {_cell(o[0])}, {_cell(o[1])}, {_cell(o[2])}, {_cell(o[3])}, {int(zero)}, "
@@ -139,7 +146,7 @@ def _two_of_word(m: re.Match, o: list[str]) -> str:
     return f"{low} = {_u32(o[1])} & 0xffff; {high} = {_u32(o[1])} >> 16;"
 
 
-_KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8"}
+_KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8", "e4m3": "E4M3", "e5m2": "E5M2"}
 _NOTHING = r"fence\..*|wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned|setmaxnreg\..*"
 _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (_NOTHING, lambda m, o: ""),
@@ -167,6 +174,7 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"mma\.sync\.aligned\.m16n8k(?:8|16|32)\.row\.col\.[fs]32\.(f16|bf16|tf32|s8)\.\1\.[fs]32", _mma),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.\2", _wgmma),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32", _wgmma_tf32),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.(e4m3|e5m2)\.(e4m3|e5m2)", _wgmma_bytes),
     # Memory
     (r"cvta\.to\.shared\.u64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])};"),
     (r"st\.shared\.(?:v\d\.)?[bu](\d+)", lambda m, o: _moved(_each(o[1]), m[1], o[0], True)),
@@ -181,6 +189,9 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"cvt\.u32\.u64", lambda m, o: f"{_u32(o[0])} = (uint32_t) {_u64(o[1])};"),
     (r"cvt\.rn\.(f16|bf16)x2\.f32", _word_of_two),
     (r"cvt\.rna\.tf32\.f32", lambda m, o: f"{_u32(o[0])} = tf32_from({_f32(o[1])});"),
+    (r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32",
+     lambda m, o: f"{_as('U16', o[0])} = byte_from({_f32(o[1])}, {_KINDS[m[1]]}) << 8 "
+                  f"| byte_from({_f32(o[2])}, {_KINDS[m[1]]});"),
     (r"cvt\.f32\.f16", lambda m, o: f"{_f32(o[0])} = half_of({_as('U16', o[1])});"),
     (r"cvt\.rn\.f16\.f32", lambda m, o: f"{_as('U16', o[0])} = half_from({_f32(o[1])});"),
     (r"max\.(f16|bf16)x2", lambda m, o: f"{_u32(o[0])} = nv_max_of_two({_u32(o[1])}, {_u32(o[2])}, {_KINDS[m[1]]});"),

@@ -143,6 +143,7 @@ def test_data_type(given):
 @pytest.mark.parametrize(("name", "number"), [
     ("float16", 0), ("float32", 1), ("int32", 2), ("int8", 3), ("bfloat16", 5), ("float64", 6),
     ("float8_e4m3fnuz", 7), ("float8_e5m2fnuz", 8), ("int64", 9),
+    ("float8_e4m3fn", 1007), ("float8_e5m2", 1008),
 ])
 def test_data_type_by_name(name, number):
     known = getattr(ml_dtypes, name, None) or getattr(np, name)

@@ -17,6 +17,7 @@ HEADER = """
 miopenStatus_t: miopenStatus, Success NotInitialized InvalidValue BadParm AllocFailed InternalError NotImplemented
     UnknownError UnsupportedOp GpuOperationsSkipped VersionMismatch
 miopenDataType_t: miopen, Half Float Int32 Int8 BFloat16=5 Double Float8 BFloat8 Int64
+    Float8_ocp=1007 BFloat8_ocp
 miopenTensorLayout_t: miopenTensor, NCHW NHWC CHWN NCHWc4 NCHWc8 CHWNc4 CHWNc8 NCDHW NDHWC
 miopenIndexType_t: miopenIndex, Uint8 Uint16 Uint32 Uint64
 miopenTensorOp_t: miopenTensorOp, Add Mul Min Max
@@ -97,7 +98,8 @@ def test_c_constants_have_the_same_numbers():
     text = (SOURCES / "values" / "_types.h").read_text(encoding="utf-8")
     constants = {name: int(number) for name, number in re.findall(r"\bMX_(\w+) = (\d+)", text)}
     of_c = {"HALF": "Half", "FLOAT": "Float", "INT32": "Int32", "INT8": "Int8", "BFLOAT16": "BFloat16",
-            "DOUBLE": "Double", "FLOAT8": "Float8", "BFLOAT8": "BFloat8", "INT64": "Int64"}
+            "DOUBLE": "Double", "FLOAT8": "Float8", "BFLOAT8": "BFloat8", "INT64": "Int64",
+            "E4M3": "Float8_ocp", "E5M2": "BFloat8_ocp"}
     assert {f"miopen{word}": constants[name] for name, word in of_c.items()} == header()["miopenDataType_t"]
     directions = header()["miopenProblemDirection_t"]
     assert constants["FORWARD"] == directions["miopenProblemDirectionForward"]

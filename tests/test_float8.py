@@ -1,4 +1,4 @@
-"""Convolutions of float8 and bfloat8: what a byte stands for, both roundings, and every solver that takes them."""
+"""Convolutions of 8 bits, AMD's and OCP's: what a byte stands for, both roundings, and every solver that takes them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cases_reader import conv_cases
+from guarded import DTYPE as DTYPES
 from guarded import Guarded, Tensor, strides_of
 from solver_checks import arguments, immediate, plan
 
@@ -21,7 +22,9 @@ from miopyx.problem._key import find_key, parse_find_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
-NAMES = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+AMDS = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+OCPS = ("float8_e4m3fn", "float8_e5m2")
+NAMES = (*AMDS, *OCPS)
 DTYPE = {name: np.dtype(getattr(ml_dtypes, name)) for name in NAMES}
 NEAREST, STOCHASTIC = 0, 1
 ROUNDING = 14  # where an mx_conv_problem says how results are rounded, in words of 64 bits
@@ -33,14 +36,24 @@ def every_code(name):
 
 def in_order(name):
     """The finite values, ascending."""
-    return np.unique(every_code(name)[np.arange(256) != 0x80].astype(np.float64))
+    values = every_code(name).astype(np.float64)
+    return np.unique(values[np.isfinite(values)])
 
 
 def nearest(values, name):
-    """Rounded to nearest even, saturated; infinity is NaN."""
+    """Rounded to nearest even, saturated; infinity is NaN where the type has none."""
     top = float(ml_dtypes.finfo(DTYPE[name]).max)
     values = np.asarray(values, np.float64)
-    return np.where(np.isfinite(values), np.clip(values, -top, top), np.nan).astype(DTYPE[name])
+    return np.where(np.isfinite(values), np.clip(values, -top, top), values).astype(DTYPE[name])
+
+
+def plain(codes, name):
+    """The bytes with one NaN and one zero: of OCP's types a sum may have either zero and either NaN."""
+    codes = np.array(codes, np.uint8)
+    if name in OCPS:
+        codes[np.isnan(codes.view(DTYPE[name]).astype(np.float32))] = 0x7F
+        codes[codes == 0x80] = 0
+    return codes
 
 
 def conv_of(mode, *args):
@@ -73,9 +86,9 @@ def test_every_byte_and_every_product(handle, name):
     for solver, got in pointwise(handle, name, x, x):
         with np.errstate(invalid="ignore"):
             want = nearest(np.outer(x.astype(np.float64), x.astype(np.float64)), name)
-        np.testing.assert_array_equal(got, want.view(np.uint8), solver.name)
+        np.testing.assert_array_equal(plain(got, name), plain(want.view(np.uint8), name), solver.name)
         one = int(np.flatnonzero(x == 1)[0])
-        np.testing.assert_array_equal(got[one], np.arange(256), solver.name)
+        np.testing.assert_array_equal(plain(got[one], name), plain(np.arange(256), name), solver.name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,21 +100,48 @@ def test_alpha_and_beta(handle, rng, name):
         if beta:
             exact += beta * old.astype(np.float64).reshape(exact.shape)
         for solver, got in pointwise(handle, name, x, w, NEAREST, alpha, beta, old if beta else None):
-            np.testing.assert_array_equal(got, nearest(exact, name).view(np.uint8), f"{solver.name} {alpha} {beta}")
+            np.testing.assert_array_equal(plain(got, name), plain(nearest(exact, name).view(np.uint8), name),
+                                          f"{solver.name} {alpha} {beta}")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_not_finite(handle, name):
     top = float(ml_dtypes.finfo(DTYPE[name]).max)
     x, w = nearest([top, -top, 0.0, np.nan], name), nearest([1.0, top], name)
+    largest = {"float8_e4m3fn": 0x7E, "float8_e5m2": 0x7B}.get(name, 0x7F)
+    nan = 0x80 if name in AMDS else 0x7F
+    infinite = {0x7C, 0xFC} if name == "float8_e5m2" else {nan}
+    codes = [largest, largest | 0x80, 0, nan]
     for mode in (NEAREST, STOCHASTIC):
         for solver, got in pointwise(handle, name, x, w, mode):
-            assert got.tolist() == [[0x7F, 0xFF, 0, 0x80], [0x7F, 0xFF, 0, 0x80]], solver.name
+            assert plain(got, name).tolist() == [codes, codes], solver.name
         for solver, got in pointwise(handle, name, x, w, mode, alpha=1e33):
-            # Finite, but for bfloat8 1e33 max max is infinite where sums are scaled in float32: NaN there.
-            assert got[0].tolist() == [0x7F, 0xFF, 0, 0x80], solver.name
-            assert set(got[1, :2].tolist()) <= {0x7F, 0xFF, 0x80}, solver.name
-            assert got[1, 2:].tolist() == [0, 0x80], solver.name
+            # Finite, but of 2 bits 1e33 max max is infinite where sums are scaled in float32.
+            assert plain(got[0], name).tolist() == codes, solver.name
+            assert set(plain(got[1, :2], name).tolist()) <= {largest, largest | 0x80} | infinite, solver.name
+            assert plain(got[1, 2:], name).tolist() == codes[2:], solver.name
+
+
+def test_infinities_and_small_negative_numbers_of_ocp(handle):
+    """An infinity stays one where the type has it, else it becomes NaN; what rounds to zero keeps its sign."""
+    x = np.array([np.inf, -np.inf, 1, -1], DTYPE["float8_e5m2"])
+    for mode in (NEAREST, STOCHASTIC):
+        for _, got in pointwise(handle, "float8_e5m2", x, nearest([1.0, -2.0], "float8_e5m2"), mode):
+            assert got[:, :2].tolist() == [[0x7C, 0xFC], [0xFC, 0x7C]]
+        for name in OCPS:
+            for _, got in pointwise(handle, name, nearest([1.0, -1.0], name), nearest([1.0], name), mode, alpha=1e-30):
+                assert got.tolist() == [[0, 0x80]]
+            desc = [TensorDescriptor(kind, (1, 1, 1, 4)) for kind in ("float8_e5m2", name)]
+            one = TensorDescriptor("float8_e5m2", (1, 1, 1, 1))
+            problem = ConvProblem(0, desc[0], one, desc[1], conv_of(mode))
+            for solver in solvers_of(handle, problem):
+                tensors = [Tensor(handle, d, v) for d, v in (
+                    (desc[0], x.reshape(1, 1, 1, 4)), (one, nearest([1], "float8_e5m2").reshape(1, 1, 1, 1)),
+                    (desc[1], None))]
+                plan(handle, 0, [desc[0], one, desc[1]], conv_of(mode), solver.id)(*[t.argument() for t in tensors])
+                handle.finish()
+                found = tensors[2].fetch().tolist()
+                assert found[:2] == ([0x7C, 0xFC] if name == "float8_e5m2" else [0x7F, 0x7F]), solver.name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,7 +227,7 @@ def test_keys_do_not_say_the_mode(name):
     y = TensorDescriptor(name, (2, 4, 5, 5))
     problems = [ConvProblem(0, x, w, y, conv_of(mode)) for mode in (NEAREST, STOCHASTIC)]
     assert problems[0].key != problems[1].key
-    token = "FP8" if "e4m3" in name else "BF8"
+    token = {"float8_e4m3fnuz": "FP8", "float8_e5m2fnuz": "BF8", "float8_e4m3fn": "E4M3", "float8_e5m2": "E5M2"}[name]
     assert {find_key(p) for p in problems} == {f"3-5-5-1x1-4-5-5-2-0x0-1x1-1x1-0-NCHW-{token}-F".encode()}
     assert parse_find_key(find_key(problems[0])).key == problems[1].key
     other = TensorDescriptor("float32", (2, 3, 5, 5))
@@ -196,13 +236,53 @@ def test_keys_do_not_say_the_mode(name):
     assert wide[0].key == wide[1].key  # the mode is nothing to other types
 
 
-def test_one_type_for_all_tensors():
+RESULTS = (*OCPS, "float16", "bfloat16", "float32")
+
+
+def test_which_types_go_together():
+    """AMD's with themselves; OCP's two in any mixture, with a result that may be wider.  Keys say which."""
     conv = ConvolutionDescriptor()
-    for x, w, y in product((*NAMES, "float32"), repeat=3):
-        if len({x, w, y}) > 1:
-            with pytest.raises(miopyx.BadParmError):
-                ConvProblem(0, TensorDescriptor(x, (1, 1, 4, 4)), TensorDescriptor(w, (1, 1, 1, 1)),
-                            TensorDescriptor(y, (1, 1, 4, 4)), conv)
+    for direction in range(3):
+        output = (2, 0, 1)[direction]
+        for types in product((*NAMES, "float16", "bfloat16", "float32", "float64", "int8"), repeat=3):
+            desc = [TensorDescriptor(kind, lens) for kind, lens in zip(
+                types, ((1, 1, 4, 4), (1, 1, 1, 1), (1, 1, 4, 4)), strict=True)]
+            read = {kind for i, kind in enumerate(types) if i != output}
+            if read <= set(OCPS) and types[output] in RESULTS:
+                problem = ConvProblem(direction, *desc, conv)
+                assert parse_find_key(find_key(problem)).key == problem.key
+            elif any(kind in NAMES for kind in types) and len(set(types)) > 1:
+                with pytest.raises(miopyx.BadParmError) as raised:
+                    ConvProblem(direction, *desc, conv)
+                if set(types) & set(OCPS) and not set(types) & set(AMDS):
+                    assert "float8_e4m3fn" in str(raised.value)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("read", [("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e4m3fn")])
+def test_mixed_types(handle, host, rng, read, result):
+    """Whole numbers, whose sums are exact: every solver that takes the mixture, bit for bit."""
+    for case in conv_cases("smoke"):
+        conv = conv_of(NEAREST, case.pad, case.stride, case.dilation, int(case.transposed), case.groups, case.outpad)
+        for direction in range(3):
+            output = (2, 0, 1)[direction]
+            types = [read[0], read[1], read[0]] if direction < 2 else [read[0], read[1], read[1]]
+            types[output] = result
+            desc = [TensorDescriptor(kind, s) for kind, s in zip(types, case.all_lens, strict=True)]
+            data = [rng.integers(-2, 3, s).astype(np.float32).astype(DTYPES[d.dtype])
+                    for d, s in zip(desc, case.all_lens, strict=True)]
+            want = np.full(case.all_lens[output], np.nan)
+            plan(host, direction, [TensorDescriptor("float64", s) for s in case.all_lens], conv)(
+                *arguments(direction, [d.astype(np.float64) for d in data], want))
+            want = nearest(want, result) if result in OCPS else want.astype(np.float32).astype(DTYPES[result])
+            for solver in solvers_of(handle, ConvProblem(direction, *desc, conv)):
+                tensors = [Tensor(handle, d, None if i == output else v) for i, (d, v) in enumerate(zip(
+                    desc, data, strict=True))]
+                plan(handle, direction, desc, conv, solver.id)(
+                    *arguments(direction, [t.argument() for t in tensors], tensors[output].argument()))
+                handle.finish()
+                np.testing.assert_array_equal(tensors[output].values(), want.astype(np.float64),
+                                              f"{solver.name}: {case.text}, direction {direction}")
 
 
 @pytest.mark.parametrize("mode", [NEAREST, STOCHASTIC])
@@ -245,3 +325,23 @@ def test_every_solver_on_the_smoke_cases(handle, host, rng, name, mode, layout):
                         at = np.searchsorted(grid, edge, "right") - 1
                         edge = np.where(sign < 0, grid[at], grid[np.searchsorted(grid, edge, "left")])
                     assert (sign * (edge - got) >= 0).all(), f"{solver.name}: {case.text}, direction {direction}"
+
+
+def test_arrays_of_ocp(rng):
+    """The functions on arrays: the result is of x's type, or of that of `out`."""
+    x, w = (rng.integers(-2, 3, lens).astype(np.float32) for lens in ((2, 8, 5, 6), (4, 8, 3, 3)))
+    want = miopyx.conv2d(x, w, padding=1)
+    for a, b in product(OCPS, repeat=2):
+        read = x.astype(DTYPE[a]), w.astype(DTYPE[b])
+        got = miopyx.conv2d(*read, padding=1)
+        assert got.dtype == DTYPE[a]
+        # At random, as descriptors begin: within the distance of two neighbours.
+        np.testing.assert_allclose(got.astype(np.float32), want, rtol=0.25)
+        for name in ("float16", "bfloat16", "float32"):
+            out = np.full(want.shape, np.nan, DTYPES[name])
+            assert miopyx.conv2d(*read, padding=1, out=out) is out
+            np.testing.assert_array_equal(out.astype(np.float32), want.astype(DTYPES[name]).astype(np.float32))
+        with pytest.raises(miopyx.BadParmError, match="result type of a float8 convolution"):
+            miopyx.conv2d(*read, padding=1, out=np.zeros(want.shape))
+    with pytest.raises(miopyx.BadParmError, match="arrays of several types"):
+        miopyx.conv2d(x.astype(DTYPE[OCPS[0]]), w, padding=1)

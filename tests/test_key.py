@@ -14,7 +14,8 @@ from miopyx.solvers import registry
 
 ROUNDS = 2000
 LETTERS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
-DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fnuz", "float8_e5m2fnuz", "int32", "int64")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fnuz", "float8_e5m2fnuz",
+          "float8_e4m3fn", "float8_e5m2", "int32", "int64")
 
 
 def strides_of(lens, layout, gap=()):

@@ -23,6 +23,8 @@ TYPES = {
     "int8": ["i1", "|i1", np.int8], "int32": ["i4", "i32", np.dtype("i4")], "int64": ["i8", np.int64],
     "float8_e4m3fnuz": ["float8", ml_dtypes.float8_e4m3fnuz, "miopenFloat8"],
     "float8_e5m2fnuz": ["bfloat8", "float8-e5m2-fnuz", ml_dtypes.float8_e5m2fnuz],
+    "float8_e4m3fn": ["float8-e4m3-fn", "torch.float8_e4m3fn", ml_dtypes.float8_e4m3fn, "miopenFloat8_ocp", 1007],
+    "float8_e5m2": ["torch.float8_e5m2", ml_dtypes.float8_e5m2, np.dtype(ml_dtypes.float8_e5m2), "miopenBFloat8_ocp"],
 }
 
 
@@ -38,7 +40,8 @@ def test_types_of_torch():
 
     assert mi.TensorDescriptor(dtype(), (1, 2)).dtype == "bfloat16"
     torch = pytest.importorskip("torch")
-    for name in ("float16", "float32", "float64", "bfloat16", "int8", "int32", "int64"):
+    for name in ("float16", "float32", "float64", "bfloat16", "int8", "int32", "int64", "float8_e4m3fn", "float8_e5m2",
+                 "float8_e4m3fnuz", "float8_e5m2fnuz"):
         assert mi.TensorDescriptor(getattr(torch, name), (1, 2)).dtype == name
 
 
@@ -54,7 +57,7 @@ def test_what_is_no_type_lists_those_there_are(given):
 
 @pytest.mark.parametrize(("given", "meant"), [
     ("float", "float32"), (float, "float64"), ("int", "int32"), (int, "int64"), ("fp8", "float8_e4m3fnuz"),
-    ("torch.float8_e4m3fn", "float8_e4m3fnuz"), (ml_dtypes.float8_e5m2, "float8_e5m2fnuz")])
+    ("fp8", "float8_e4m3fn "), ("e5m2", "float8_e5m2 "), (ml_dtypes.float8_e4m3, "float8_e4m3fn ")])
 def test_names_of_more_than_one_type_say_what_to_choose_from(given, meant):
     with pytest.raises(mi.BadParmError, match="a name of more than one type") as raised:
         mi.TensorDescriptor(given, (1, 2))

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import nvidia_emulator
 import pytest
@@ -22,10 +23,10 @@ from miopyx.runtime import programs
 HERE = Path(__file__).parent
 # Not test_nvidia_pack and test_nvidia_pairs_plainly, which run on OpenCL's CPUs as they are.
 FILES = [f"test_nvidia_{name}.py" for name in (
-    "depthwise", "few", "grouped", "large", "pairs", "patches", "small", "tf32", "wgmma")]
+    "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "small", "tf32", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
-    "arrays", "batchnorm", "depthwise", "functional", "implicit_gpu", "int8", "lrn", "pooling", "pooling_beyond",
-    "softmax", "solvers", "tensor_ops", "winograd_gpu")]
+    "arrays", "batchnorm", "depthwise", "float8", "functional", "implicit_gpu", "int8", "lrn", "pooling",
+    "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]
 CACHE = Path(os.environ["TESTS_FOLDER"]) / "emulated"
 
 
@@ -195,3 +196,87 @@ def test_wgmma_of_floats_cuts_them(programs_folder, monkeypatch, rounds):
 def test_an_instruction_that_is_not_known_is_named():
     with pytest.raises(nvidia_emulator.Unknown, match=r"sin\.approx\.f32"):
         nvidia_emulator.instruction("sin.approx.f32 $0, $1")
+
+
+# Eight bits: one product of 64 x 64, 32 deep, of which column 0 of b is ones where a row of a has its numbers, and the
+# conversion of pairs.
+
+EIGHT = """
+#define X_TYPE %(a)s
+#define A_TYPE %(a)s
+#define B_TYPE %(b)s
+#define SM_90A 1
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void f(
+    __global float *y, __global const float *x, __global const uchar *codes, __global ushort *pairs)
+{
+    __local uchar a[8192] __attribute__((aligned(1024)));
+    __local uchar b[8192] __attribute__((aligned(1024)));
+    const int item = get_local_id(0);
+    for (int i = item; i < 8192; i += 128) {
+        const int row = i / 128, at = row * 128 + (i %% 128 / 16 ^ row %% 8) * 16 + i %% 16;
+        a[at] = i %% 128 < 32 ? codes[row * 32 + i %% 128] : 0;
+        b[at] = i %% 128 < 32 ? %(one)s : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float sums[32];
+    for (int i = 0; i < 32; i++)
+        sums[i] = 1e6f;
+    MX_WGMMA_64(sums, mx_wg_matrix(mx_shared(a), 8192), mx_wg_matrix(mx_shared(b), 8192), "0", "0, 0");
+    MX_WG_COMMIT();
+    MX_WG_WAIT(0);
+    y[item] = sums[0];
+    ushort two;
+    asm("cvt.rn.satfinite.%(a)sx2.f32 %%0, %%1, %%2;" : "=h"(two) : "f"(x[item]), "f"(-x[item]));
+    pairs[item] = two;
+}
+"""
+OCP = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+ONE = {"e4m3": "0x38", "e5m2": "0x3c"}
+
+
+def eight_bits(folder, monkeypatch, a, b, codes, x):
+    """Return the sums of 64 rows of 32 codes, and codes of x and -x."""
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: folder)
+    path = nvidia_emulator.library(expanded(EIGHT % {"a": a, "b": b, "one": ONE[b]}).encode(), [])
+    y, pairs = np.zeros(128, np.float32), np.zeros(128, np.uint16)
+    pointers = [ctypes.c_void_p(data.ctypes.data) for data in (y, x, codes, pairs)]
+    arguments = (ctypes.c_void_p * 4)(*[ctypes.addressof(p) for p in pointers])
+    said, mapped = ctypes.create_string_buffer(512), ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(lambda at, size: True)
+    sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
+    assert not ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said)), said.value
+    return y.reshape(4, 8, 4)[:, :, 0].ravel(), pairs.view(np.uint8).reshape(128, 2)
+
+
+@pytest.mark.parametrize("b", OCP)
+@pytest.mark.parametrize("a", OCP)
+def test_eight_bits_by_their_codes(programs_folder, monkeypatch, a, b):
+    """Rows of the lower halves of warps: four launches see every code; conversions to nearest, saturated."""
+    rng, top = np.random.default_rng(), float(ml_dtypes.finfo(OCP[a]).max)
+    for first in range(0, 256, 32):
+        codes, x = np.zeros((64, 32), np.uint8), (rng.standard_normal(128) * 2.0**rng.integers(-20, 20, 128))
+        x = x.astype(np.float32)
+        x[:4] = [np.inf, 1e30, np.nan, 0]
+        rows = np.arange(64).reshape(4, 16)[:, :8].ravel()  # those that the first sum of each work-item is of
+        codes[rows, 0] = np.arange(first, first + 32)
+        got, pairs = eight_bits(programs_folder, monkeypatch, a, b, codes, x)
+        want = np.arange(first, first + 32, dtype=np.uint8).view(OCP[a]).astype(np.float32)
+        np.testing.assert_array_equal(got, want)
+        for column, sign in ((0, -1), (1, 1)):
+            found = pairs[:, column].copy().view(OCP[a]).astype(np.float32)
+            expected = np.clip(sign * x, -top, top).astype(OCP[a]).astype(np.float32)
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_sums_of_eight_bits_keep_fourteen(programs_folder, monkeypatch):
+    """1 and 31 times 2^-13 is that, 2^-14 is nothing; of 2 the former is nothing, too."""
+    powers = {exponent: int(np.array(2.0**exponent, OCP["e5m2"]).view(np.uint8)) for exponent in (0, 1, -13, -14)}
+    codes, x = np.zeros((64, 32), np.uint8), np.zeros(128, np.float32)
+    for row, (large, small) in enumerate(((0, -13), (0, -14), (1, -13), (-13, -14))):
+        codes[row] = powers[small]
+        codes[row, 7] = powers[large]
+    got, _ = eight_bits(programs_folder, monkeypatch, "e5m2", "e4m3", codes, x)
+    assert got[:4].tolist() == [1 + 31 * 2.0**-13, 1, 2, 2.0**-13 + 31 * 2.0**-14]

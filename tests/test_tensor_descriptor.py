@@ -13,7 +13,8 @@ import miopyx
 from miopyx import BadParmError, InvalidValueError, TensorDescriptor
 
 BYTES = {"miopenHalf": 2, "miopenFloat": 4, "miopenInt32": 4, "miopenInt8": 1, "miopenBFloat16": 2,
-         "miopenDouble": 8, "miopenFloat8": 1, "miopenBFloat8": 1, "miopenInt64": 8}
+         "miopenDouble": 8, "miopenFloat8": 1, "miopenBFloat8": 1, "miopenInt64": 8,
+         "miopenFloat8_ocp": 1, "miopenBFloat8_ocp": 1}
 TYPES = [getattr(miopyx, name) for name in BYTES]
 INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 PLAIN = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")

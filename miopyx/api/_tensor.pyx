@@ -13,9 +13,7 @@ from miopyx.enums import miopenDataType_t
 from miopyx.errors import BadParmError
 
 # Making a member of an IntEnum from its number costs more than the rest of a getter.
-cdef list _DATA_TYPES = [None] * 10
-for _member in miopenDataType_t:
-    _DATA_TYPES[int(_member)] = _member
+cdef dict _DATA_TYPES = {int(member): member for member in miopenDataType_t}
 
 
 def miopenCreateTensorDescriptor():

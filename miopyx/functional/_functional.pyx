@@ -18,7 +18,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
-from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._descriptors cimport is_ocp8, type_size
 from miopyx.problem._problem cimport hash_bytes
 from miopyx.runtime._buffers cimport is_same_stream
 from miopyx.runtime._cuda cimport cuda
@@ -543,7 +543,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     cdef int i
     c.require_rank(0, spatial + 2)
     c.require_rank(other, spatial + 2)
-    c.require_like_first(other)
+    if not (is_ocp8(c.array[0].type) and is_ocp8(c.array[other].type)):
+        c.require_like_first(other)
     first, second = c.descriptor(0), c.descriptor(other)
     conv = ConvolutionDescriptor(numbers(c, 3, spatial), numbers(c, 0, spatial), numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
@@ -575,6 +576,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
         if c.ask.number[15]:  # channels last, though x may be taken for C order
             order = (0, *range(2, spatial + 2), 1)
         kind = 2 if kind == 3 else kind  # int8 sums are int32
+        if out is not None and is_ocp8(kind):
+            kind = c.array[3].type
         result = _result_descriptor(c, out, 3, kind, lens, order)
         if c.ask.type[2] >= 0:
             c.require_rank(2, 1)
@@ -623,7 +626,7 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     Returns
     -------
     array (n, k, (h + 2 padding - dilation (r - 1) - 1) / stride + 1, ...)
-        Of x's type, int32 for int8.
+        Of x's type, int32 for int8.  Of OCP's float8 w may be the other one, and `out` of 16 bits or float32, too.
 
     Raises
     ------

@@ -4,12 +4,14 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int64_t, uintptr_t
 
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, mx_tensor,
+    MX_AXES, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32,
+    mx_tensor,
 )
 
 from miopyx.errors import BadParmError
 
-cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_BFLOAT8)
+cdef tuple TYPES = (
+    MX_HALF, MX_FLOAT, MX_INT32, MX_INT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_BFLOAT8, MX_E4M3, MX_E5M2)
 
 
 cdef int64_t element_size(int64_t type) noexcept:

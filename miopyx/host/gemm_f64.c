@@ -52,6 +52,8 @@ typedef uint16_t vu16 __attribute__((vector_size(VL * 2)));
     case MX_INT32: call(MX_INT32); break; \
     case MX_FLOAT8: call(MX_FLOAT8); break; \
     case MX_BFLOAT8: call(MX_BFLOAT8); break; \
+    case MX_E4M3: call(MX_E4M3); break; \
+    case MX_E5M2: call(MX_E5M2); break; \
     default: call(MX_INT8); break; \
     }
 
@@ -85,16 +87,18 @@ INLINE double half_to_double(uint16_t h) {
     return v;
 }
 
-/* A float8 has 3 bits of fraction and an exponent biased by 8, a bfloat8 2 and 16.  Neither has infinities or -0, whose
- * place is NaN's. */
-INLINE double float8_to_double(uint8_t byte, int fraction) {
-    /* As for half: 1015 or 1007 is what the double's bias is larger by. */
+/* AMD's have 3 bits of fraction and an exponent biased by 8, or 2 and 16, without infinities or -0, whose place is
+ * NaN's.  OCP's are biased by 7 and 15 and have -0; the largest code of 3 bits is NaN, those of 2 bits as in half. */
+INLINE double float8_to_double(uint8_t byte, int fraction, int ocp) {
+    /* As for half: 1015 or 1007, or one more, is what the double's bias is larger by. */
     uint64_t bits = (uint64_t) (byte & 0x7f) << (52 - fraction), sign = (uint64_t) (byte & 0x80) << 56;
     double v;
-    if (byte == 0x80)
+    if (ocp ? (byte & 0x7f) > (fraction == 3 ? 0x7e : 0x7c) : byte == 0x80)
         return __builtin_nan("");
+    if (ocp && fraction == 2 && (byte & 0x7f) == 0x7c)
+        return byte & 0x80 ? -__builtin_inf() : __builtin_inf();
     memcpy(&v, &bits, sizeof v);
-    v *= fraction == 3 ? 0x1p1015 : 0x1p1007;
+    v *= (fraction == 3 ? 0x1p1015 : 0x1p1007) * (1 + ocp);
     memcpy(&bits, &v, sizeof v);
     bits |= sign;
     memcpy(&v, &bits, sizeof v);
@@ -132,9 +136,13 @@ INLINE double load_one(int64_t type, const char *p) {
         return v;
     }
     case MX_FLOAT8:
-        return float8_to_double((uint8_t) *p, 3);
+        return float8_to_double((uint8_t) *p, 3, 0);
     case MX_BFLOAT8:
-        return float8_to_double((uint8_t) *p, 2);
+        return float8_to_double((uint8_t) *p, 2, 0);
+    case MX_E4M3:
+        return float8_to_double((uint8_t) *p, 3, 1);
+    case MX_E5M2:
+        return float8_to_double((uint8_t) *p, 2, 1);
     default:
         return *(const signed char *) p;
     }
@@ -770,17 +778,20 @@ INLINE uint32_t random_bits(int64_t rounding, int64_t at) {
                     scramble((uint32_t) (rounding - 1) ^ (uint32_t) (at >> 32) * 0x9e3779b1u));
 }
 
-/* Finite numbers saturate; infinity becomes NaN. */
-static uint8_t double_to_float8(double v, int fraction, int64_t rounding, int64_t at) {
-    const int least = fraction == 3 ? -7 : -15;
+/* Finite numbers saturate; infinity becomes NaN where the type has none. */
+static uint8_t double_to_float8(double v, int fraction, int ocp, int64_t rounding, int64_t at) {
+    const int least = (fraction == 3 ? -7 : -15) + ocp;
+    const uint32_t top = !ocp ? 0x7f : fraction == 3 ? 0x7e : 0x7b;
     uint64_t bits, units;
     memcpy(&bits, &v, sizeof bits);
     const uint32_t sign = (uint32_t) (bits >> 56) & 0x80;
     bits &= UINT64_MAX >> 1;
+    if (ocp && fraction == 2 && bits == UINT64_C(0x7ff) << 52)
+        return (uint8_t) (0x7c | sign);
     if (bits >= UINT64_C(0x7ff) << 52)
-        return 0x80;
-    if (bits >= (uint64_t) (fraction == 3 ? 1023 + 8 : 1023 + 16) << 52)
-        return (uint8_t) (0x7f | sign);
+        return ocp ? 0x7f : 0x80;
+    if (bits >= (uint64_t) (fraction == 3 ? 1023 + 8 + ocp : 1023 + 16) << 52)
+        return (uint8_t) (top | sign);
     int exponent = (int) (bits >> 52) - 1023;
     if (exponent < least)
         exponent = least;
@@ -798,9 +809,9 @@ static uint8_t double_to_float8(double v, int fraction, int64_t rounding, int64_
     else
         units += (UINT64_C(1) << (cut - 1)) - 1 + (units >> cut & 1);
     uint32_t code = (uint32_t) (units >> cut) + ((uint32_t) (exponent - least) << fraction);
-    if (code > 0x7f)
-        code = 0x7f;
-    return (uint8_t) (code == 0 ? 0 : code | sign);
+    if (code > top)
+        code = top;
+    return (uint8_t) (code == 0 && !ocp ? 0 : code | sign);
 }
 
 /* `base` is where the tensor begins: a float8 that is rounded at random has its own number. */
@@ -831,7 +842,11 @@ INLINE void store_one(int64_t type, char *p, double v, int64_t rounding, const c
     }
     case MX_FLOAT8:
     case MX_BFLOAT8:
-        *p = (char) double_to_float8(v, type == MX_FLOAT8 ? 3 : 2, rounding, p - base);
+        *p = (char) double_to_float8(v, type == MX_FLOAT8 ? 3 : 2, 0, rounding, p - base);
+        break;
+    case MX_E4M3:
+    case MX_E5M2:
+        *p = (char) double_to_float8(v, type == MX_E4M3 ? 3 : 2, 1, rounding, p - base);
         break;
     default: {
         uint8_t byte = (uint8_t) double_to_word(v);

@@ -7,6 +7,9 @@ cdef enum:
     MAX_SPATIAL_DIMS = 3
 
 
+cdef bint is_ocp8(int64_t data_type) noexcept nogil
+
+
 cdef class Descriptor:
     cdef bint destroyed             # its content stays, for plans that were made of it
     cdef uint64_t stamp             # of what it was last set to, see next_stamp

@@ -11,6 +11,7 @@ import numpy
 from cpython.long cimport PyLong_Check
 from libc.string cimport memcpy
 
+from miopyx.values._types cimport MX_E4M3, MX_E5M2
 from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
 from miopyx import enums
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
@@ -37,11 +38,16 @@ cdef int type_size(int data_type) noexcept nogil:
         return 4
     if data_type == 0 or data_type == 5:
         return 2
-    if data_type == 3 or data_type == 7 or data_type == 8:
+    if data_type == 3 or data_type == 7 or data_type == 8 or data_type == 1007 or data_type == 1008:
         return 1
     if data_type == 6 or data_type == 9:
         return 8
     return 0
+
+
+cdef bint is_ocp8(int64_t data_type) noexcept nogil:
+    """Whether a type is one of OCP's float8, of which convolutions take two together, and a result of another."""
+    return data_type == MX_E4M3 or data_type == MX_E5M2
 
 
 cdef int to_data_type(object value, str name) except -1:
@@ -486,7 +492,7 @@ cdef class ConvolutionDescriptor(Descriptor):
             raise BadParmError("rank does not fit the convolution", "inputTensorDesc", x.ndim, self.spatial + 2)
         if w.ndim != self.spatial + 2:
             raise BadParmError("rank does not fit the convolution", "filterDesc", w.ndim, self.spatial + 2)
-        if x.type != w.type:
+        if x.type != w.type and not (is_ocp8(x.type) or is_ocp8(w.type)):  # those are checked with the result's
             raise BadParmError("input and filter types differ", "filterDesc", w.dtype, x.dtype)
         for i in range(self.spatial + 2):
             if w.len[i] == 0:

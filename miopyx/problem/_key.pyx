@@ -19,11 +19,11 @@ import re
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy, memset, strlen
 
-from ._descriptors cimport type_size
-from ._problem cimport STOCHASTIC, ConvProblem, problem_of, rounding_of
+from ._descriptors cimport is_ocp8, type_size
+from ._problem cimport STOCHASTIC, ConvProblem, float8_types, problem_of, rounding_of
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, MX_INT64,
-    MX_SPATIAL, mx_conv_problem, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BFLOAT16, MX_BFLOAT8, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_FORWARD,
+    MX_HALF, MX_INT8, MX_INT32, MX_INT64, MX_SPATIAL, mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
@@ -35,12 +35,13 @@ cdef extern from *:
     /* Axes from the outermost to the innermost: NC(D)HW, N(D)HWC, C(D)HWN, in the order in which they are tried. */
     static const unsigned char mx_layouts[3][5] = {{0, 1, 2, 3, 4}, {0, 2, 3, 4, 1}, {1, 2, 3, 4, 0}};
     /* Names of data types, copied whole: seven bytes are one or two moves, a string's length would be a call. */
-    static const struct { char text[7]; unsigned char size; } mx_type_names[10] = {
+    static const struct { char text[7]; unsigned char size; } mx_type_names[12] = {
         {"FP16", 4}, {"FP32", 4}, {"INT32", 5}, {"INT8", 4}, {"", 0}, {"BF16", 4}, {"FP64", 4}, {"FP8", 3}, {"BF8", 3},
-        {"INT64", 5}};
+        {"INT64", 5}, {"E4M3", 4}, {"E5M2", 4}};
     static inline char *mx_put_type(char *out, int64_t type) {
-        memcpy(out, mx_type_names[type].text, 7);
-        return out + mx_type_names[type].size;
+        const int64_t i = type < 10 ? type : type - 997; /* those that are not MIOpen's begin at 1007 */
+        memcpy(out, mx_type_names[i].text, 7);
+        return out + mx_type_names[i].size;
     }
     /* Two digits at a time. */
     static const char mx_digits[] =
@@ -379,6 +380,7 @@ def perf_key(ConvProblem problem not None):
 _NUMBER_OF_TYPE = {
     b"FP16": MX_HALF, b"FP32": MX_FLOAT, b"INT32": MX_INT32, b"INT8": MX_INT8, b"BF16": MX_BFLOAT16, b"FP64": MX_DOUBLE,
     b"FP8": MX_FLOAT8, b"BF8": MX_BFLOAT8, b"INT64": MX_INT64,
+    b"E4M3": MX_E4M3, b"E5M2": MX_E5M2,
 }
 _NAME = b"(" + b"|".join(_NUMBER_OF_TYPE) + b")"
 _TYPES = _NAME + b"(?:" + _NAME + _NAME + rb")?\Z"
@@ -494,10 +496,15 @@ cdef class _Reader:
         read.type = _NUMBER_OF_TYPE[types[1]]
         c.tf32 = tf32 is not None and read.type == MX_FLOAT
         c.w.type, other.type = _NUMBER_OF_TYPE[types[2] or types[1]], _NUMBER_OF_TYPE[types[3] or types[1]]
-        if c.w.type != c.x.type or (c.y.type != c.x.type and (
+        if is_ocp8(c.x.type) or is_ocp8(c.w.type) or is_ocp8(c.y.type):
+            if not float8_types(c.direction, c.x.type, c.w.type, c.y.type):
+                self.refuse("data types that no convolution has together")
+        elif c.w.type != c.x.type or (c.y.type != c.x.type and (
                 c.x.type != MX_INT8 or c.y.type != MX_INT32 and c.y.type != MX_FLOAT)):
             self.refuse("data types that no convolution has together")
-        c.rounding = rounding_of(c.x.type, STOCHASTIC)  # keys do not say; this is what descriptors begin with
+        # Keys do not say; this is what descriptors begin with.
+        c.rounding = rounding_of(c.y.type if c.direction == MX_FORWARD else c.x.type if (
+            c.direction == MX_BACKWARD_DATA) else c.w.type, STOCHASTIC)
 
         read.len[0] = other.len[0] = self.number(self.images, 0)
         read.len[1], other.len[1] = self.number(self.channels_read), self.number(self.channels_other)

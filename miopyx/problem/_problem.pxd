@@ -44,6 +44,7 @@ cdef enum:
 
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
                    ConvolutionDescriptor conv, int math=*) except -1
+cdef bint float8_types(int direction, int64_t x, int64_t w, int64_t y) noexcept nogil
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)
 cdef str tensor_text(const mx_tensor* t)

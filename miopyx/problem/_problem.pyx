@@ -8,10 +8,10 @@ convolution that maps its output to its input.  Nothing below this module knows 
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_add, checked_mul
-from ._descriptors cimport as_convolution, as_tensor
+from ._descriptors cimport as_convolution, as_tensor, is_ocp8
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, MX_INT32,
-    MX_SPATIAL, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_HALF,
+    MX_INT8, MX_INT32, MX_SPATIAL, mx_tensor,
 )
 
 from miopyx.values import config
@@ -171,12 +171,34 @@ cdef int _mode = -1         # of the environment, -1 where it does not override 
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1:
     """How a result of a type is rounded, as mx_conv_problem says it; `mode` is the descriptor's attribute."""
     global _seed, _mode
-    if data_type != MX_FLOAT8 and data_type != MX_BFLOAT8:
+    if data_type != MX_FLOAT8 and data_type != MX_BFLOAT8 and not is_ocp8(data_type):
         return 0
     if _seed < 0:
         _mode = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE")
         _seed = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED")
     return 1 + _seed if (mode if _mode < 0 else _mode) == STOCHASTIC else 0
+
+
+cdef bint float8_types(int direction, int64_t x, int64_t w, int64_t y) noexcept nogil:
+    """Whether a convolution has these types together: OCP's float8 are read, either or both; results may be wider."""
+    cdef int64_t result = y if direction == MX_FORWARD else x if direction == MX_BACKWARD_DATA else w
+    return ((direction == MX_BACKWARD_DATA or is_ocp8(x)) and (direction == MX_BACKWARD_WEIGHTS or is_ocp8(w))
+            and (direction == MX_FORWARD or is_ocp8(y))
+            and (is_ocp8(result) or result == MX_HALF or result == MX_BFLOAT16 or result == MX_FLOAT))
+
+
+cdef int require_float8(int direction, TensorDescriptor x, str x_name, TensorDescriptor w, str w_name,
+                        TensorDescriptor y, str y_name) except -1:
+    cdef int i
+    for i, (desc, name) in enumerate(((y, y_name), (x, x_name), (w, w_name))):
+        if i != direction and not is_ocp8((<TensorDescriptor> desc).type):
+            raise BadParmError("a factor of another type beside OCP's float8", name, desc.dtype,
+                               "float8_e4m3fn or float8_e5m2")
+    if not float8_types(direction, x.type, w.type, y.type):
+        desc, name = ((y, y_name), (x, x_name), (w, w_name))[direction]
+        raise BadParmError("result type of a float8 convolution", name, desc.dtype,
+                           "float8_e4m3fn, float8_e5m2, float16, bfloat16 or float32")
+    return 0
 
 
 cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
@@ -200,7 +222,9 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     require_plain(x, x_name)
     require_plain(w, w_name)
     require_plain(y, y_name)
-    if x.type == MX_INT8:
+    if is_ocp8(x.type) or is_ocp8(w.type) or is_ocp8(y.type):
+        require_float8(direction, x, x_name, w, w_name, y, y_name)
+    elif x.type == MX_INT8:
         if y.type != MX_INT32 and y.type != MX_FLOAT and y.type != MX_INT8:
             raise BadParmError("output type of an int8 convolution", y_name, y.dtype, "int32, float32 or int8")
     elif x.type != y.type:
@@ -222,8 +246,9 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
     p.spatial = conv.spatial
     p.groups = conv.groups
     p.deterministic = conv.attribute[1] if _deterministic() < 0 else _deterministic()
-    p.rounding = rounding_of(x.type, conv.attribute[2])  # all types are equal where one is float8
-    p.tf32 = x.type == MX_FLOAT and math + (conv.attribute[3] == 0) > 0  # miopenMathDefault
+    p.rounding = rounding_of(
+        y.type if direction == MX_FORWARD else x.type if direction == MX_BACKWARD_DATA else w.type, conv.attribute[2])
+    p.tf32 = x.type == MX_FLOAT and w.type == MX_FLOAT and math + (conv.attribute[3] == 0) > 0  # miopenMathDefault
     p.direction = direction
     if transpose:
         if direction == MX_FORWARD:

@@ -15,8 +15,10 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsul
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
+from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
-    MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64, mx_tensor,
+    MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64,
+    mx_tensor,
 )
 
 from miopyx.errors import BadParmError
@@ -53,7 +55,9 @@ cdef enum:
     DL_UINT = 1
     DL_FLOAT = 2
     DL_BFLOAT = 4
+    DL_FLOAT8_E4M3FN = 10
     DL_FLOAT8_E4M3FNUZ = 11
+    DL_FLOAT8_E5M2 = 12
     DL_FLOAT8_E5M2FNUZ = 13
 
 cdef enum:
@@ -61,7 +65,7 @@ cdef enum:
     DL_READ_ONLY = 1           # among a tensor's flags
 
 # NumPy's numbers of ml_dtypes' types; given to them when ml_dtypes is imported.
-cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1
+cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1, _e4m3 = -1, _e5m2 = -1
 
 
 cdef int data_type(int number) noexcept:
@@ -78,6 +82,10 @@ cdef int data_type(int number) noexcept:
         return MX_FLOAT8
     if number == _bfloat8:
         return MX_BFLOAT8
+    if number == _e4m3:
+        return MX_E4M3
+    if number == _e5m2:
+        return MX_E5M2
     if number == cnp.NPY_BYTE:
         return MX_INT8
     if number == cnp.NPY_INT:
@@ -89,7 +97,7 @@ cdef int data_type(int number) noexcept:
 
 cdef int type_of(object dtype) except -2:
     """The miopenDataType_t of a NumPy dtype, -1 for any other."""
-    global _bfloat16, _float8, _bfloat8
+    global _bfloat16, _float8, _bfloat8, _e4m3, _e5m2
     cdef int number = dtype.num, found = data_type(number)
     if found >= 0 or dtype.kind not in "Vf":
         return found
@@ -100,6 +108,10 @@ cdef int type_of(object dtype) except -2:
         _float8 = number
     elif name == "float8_e5m2fnuz":
         _bfloat8 = number
+    elif name == "float8_e4m3fn":
+        _e4m3 = number
+    elif name == "float8_e5m2":
+        _e5m2 = number
     return data_type(number)
 
 
@@ -114,7 +126,9 @@ cdef int dl_type(DLDataType t) noexcept:
         return MX_INT8 if t.bits == 8 else MX_INT32 if t.bits == 32 else MX_INT64 if t.bits == 64 else -1
     if t.code == DL_FLOAT8_E4M3FNUZ:
         return MX_FLOAT8
-    return MX_BFLOAT8 if t.code == DL_FLOAT8_E5M2FNUZ else -1
+    if t.code == DL_FLOAT8_E5M2FNUZ:
+        return MX_BFLOAT8
+    return MX_E4M3 if t.code == DL_FLOAT8_E4M3FN else MX_E5M2 if t.code == DL_FLOAT8_E5M2 else -1
 
 
 cdef DLDataType dl_type_of(int kind) noexcept:
@@ -128,7 +142,9 @@ cdef DLDataType dl_type_of(int kind) noexcept:
         t.code = DL_BFLOAT
     elif kind == MX_FLOAT8 or kind == MX_BFLOAT8:
         t.code = DL_FLOAT8_E4M3FNUZ if kind == MX_FLOAT8 else DL_FLOAT8_E5M2FNUZ
-    if kind == MX_INT8 or kind == MX_FLOAT8 or kind == MX_BFLOAT8:
+    elif kind == MX_E4M3 or kind == MX_E5M2:
+        t.code = DL_FLOAT8_E4M3FN if kind == MX_E4M3 else DL_FLOAT8_E5M2
+    if type_size(kind) == 1:
         t.bits = 8
     return t
 
@@ -392,7 +408,8 @@ cdef object read_cuda_array(object data, str name, const mx_tensor* tensor, arra
         raise BadParmError(f"its memory cannot be had: {e}", name, type(data).__name__,
                            "a valid __cuda_array_interface__") from None
     if out.type < 0 and dtype.kind == "V" and tensor != NULL:
-        if out.width == 2 and tensor.type == MX_BFLOAT16 or out.width == 1 and tensor.type in (MX_FLOAT8, MX_BFLOAT8):
+        if out.width == 2 and tensor.type == MX_BFLOAT16 or out.width == 1 and tensor.type in (
+                MX_FLOAT8, MX_BFLOAT8, MX_E4M3, MX_E5M2):
             out.type = <int> tensor.type
     out.device, out.device_id = DL_CUDA, -1
     return None

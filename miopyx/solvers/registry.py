@@ -21,6 +21,7 @@ from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
 from .conv.nvidia import (
     _few,
+    _float8,
     _grouped,
     _int8,
     _mma,
@@ -43,6 +44,7 @@ CONV: tuple[Solver, ...] = (
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(), _pairs_taps.NvPairTapsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),
     _mma.NvImplicitGemmFwd(), _mma.NvImplicitGemmBwd(), _mma.NvImplicitGemmWrw(),
+    _float8.NvFloat8Fwd(), _float8.NvFloat8Bwd(),
     _int8.NvInt8Fwd(), _few.NvFewChannelsFwd(), _few.NvFewChannelsWrw(),
     _small.NvSmallFwd(), _small.NvSmallBwd(), _small.NvSmallWrw(),
     _grouped.NvGroupedFwd(), _grouped.NvGroupedBwd(), _grouped.NvGroupedWrw(),

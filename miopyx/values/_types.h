@@ -15,10 +15,10 @@
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
 enum { MX_SLOTS = 8, MX_SCALARS = 4 };
 
-/* miopenDataType_t */
+/* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
     MX_HALF = 0, MX_FLOAT = 1, MX_INT32 = 2, MX_INT8 = 3, MX_BFLOAT16 = 5, MX_DOUBLE = 6, MX_FLOAT8 = 7,
-    MX_BFLOAT8 = 8, MX_INT64 = 9
+    MX_BFLOAT8 = 8, MX_INT64 = 9, MX_E4M3 = 1007, MX_E5M2 = 1008
 };
 
 /* Which of x, w, y is computed from the other two. */

@@ -17,6 +17,8 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_FLOAT8
         MX_BFLOAT8
         MX_INT64
+        MX_E4M3
+        MX_E5M2
         MX_FORWARD
         MX_BACKWARD_DATA
         MX_BACKWARD_WEIGHTS

@@ -4,8 +4,8 @@
    (wgmma) and barriers suspend a fiber until all whom they concern have come to the same instruction; the last one
    computes.  Groups run one after the other, in order, on the thread that launches.
 
-   What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction),
-   and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
+   What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction; of
+   8 bits with 14 bits, as nv_wgmma_bytes says), and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
    waited for.  Local memory is NaN before each group.  Each access is looked at: outside local memory, outside what
    `mapped` knows, or at no multiple, it ends the launch with a message, as does a warp that does not come together, or a
    group in which nobody can go on. */
@@ -244,7 +244,38 @@ static uint32_t tf32_from(float value) /* halves away from zero */
 #define U32(c) (*(uint32_t *)&(c))
 #define U16(c) (*(uint16_t *)&(c))
 #define U64(c) (c)
-enum { HALF, BFLOAT, TF32, INT8 };
+enum { HALF, BFLOAT, TF32, INT8, E4M3, E5M2 };
+/* OCP's 8 bits.  What is too large becomes the largest number, infinity too. */
+static double byte_of(uint8_t bits, int type)
+{
+    const int fraction = type == E4M3 ? 3 : 2, bias = type == E4M3 ? 7 : 15, size = bits & 0x7f;
+    const int exponent = size >> fraction;
+    double value = size & ((1 << fraction) - 1);
+    if (size > (type == E4M3 ? 0x7e : 0x7c))
+        return __builtin_nan("");
+    if (type == E5M2 && size == 0x7c)
+        value = __builtin_inf();
+    else
+        value = exponent ? __builtin_ldexp(value + (1 << fraction), exponent - bias - fraction)
+                         : __builtin_ldexp(value, 1 - bias - fraction);
+    return bits & 0x80 ? -value : value;
+}
+static uint8_t byte_from(float value, int type)
+{
+    const int top = type == E4M3 ? 0x7e : 0x7b;
+    const uint8_t sign = bits_of(value) >> 31 << 7;
+    const double size = __builtin_fabs(value);
+    int low = 0;
+    if (value != value)
+        return 0x7f;
+    while (low < top && byte_of(low + 1, type) <= size)
+        low++;
+    if (low < top) {
+        const double down = size - byte_of(low, type), up = byte_of(low + 1, type) - size;
+        low += up < down || (up == down && low & 1);
+    }
+    return low | sign;
+}
 static float of_two(uint32_t word, int upper, int type)
 {
     const uint16_t bits = word >> 16 * upper;
@@ -470,6 +501,71 @@ static void nv_wgmma_tf32(cell *b, int n, int keep)
         for (int c = 0; c < n; c++)
             wgmma_right[k][c] = tf32_of(*(uint32_t *)wgmma_element(of_b, 0, c, k, 4));
     wgmma_products(m, n, keep, 8);
+    go_on(m);
+}
+
+/* Likewise of 8 bits, 32 deep, untransposed.  What is published of Hopper: products and what was in d before are shifted
+   to the largest exponent among them, a product's being the sum of its factors', and cut off 13 bits behind it; so is
+   what their sum has behind its own first 14 bits. */
+enum { KEPT = 13, NONE = -10000 };
+static int exponent_of(double value)
+{
+    int e;
+    __builtin_frexp(value, &e);
+    return value == 0 ? NONE : e - 1;
+}
+static double cut_off(double value, int exponent)
+{
+    return __builtin_ldexp(__builtin_trunc(__builtin_ldexp(value, KEPT - exponent)), exponent - KEPT);
+}
+static void nv_wgmma_bytes(cell *b, int n, int keep, int type_a, int type_b)
+{
+    static const char what[] = "wgmma of bytes";
+    meeting *m = &warpgroups[self->id / WARPGROUP];
+    static double left[64][32], right[256][32], value[2][256];
+    static int left_exponent[64][32], right_exponent[256][32], exponent[2][256];
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
+        return;
+    const uint64_t of_a = m->operands[0][n / 2], of_b = m->operands[0][n / 2 + 1];
+    for (int i = 1; i < WARPGROUP; i++)
+        if (m->operands[i][n / 2] != of_a || m->operands[i][n / 2 + 1] != of_b)
+            fail("wgmma: work-items of a warpgroup name different matrices");
+    for (int i = 0; i < 256; i++) {
+        value[0][i] = byte_of(i, type_a), exponent[0][i] = exponent_of(value[0][i]);
+        value[1][i] = byte_of(i, type_b), exponent[1][i] = exponent_of(value[1][i]);
+    }
+    for (int k = 0; k < 32; k++) {
+        for (int r = 0; r < 64; r++) {
+            const uint8_t bits = *(uint8_t *)wgmma_element(of_a, 0, r, k, 1);
+            left[r][k] = value[0][bits], left_exponent[r][k] = exponent[0][bits];
+        }
+        for (int c = 0; c < n; c++) {
+            const uint8_t bits = *(uint8_t *)wgmma_element(of_b, 0, c, k, 1);
+            right[c][k] = value[1][bits], right_exponent[c][k] = exponent[1][bits];
+        }
+    }
+    for (int r = 0; r < 64; r++)
+        for (int c = 0; c < n; c++) {
+            cell *at = &m->operands[r / 16 * 32 + r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r % 16 / 8 * 2 + c % 2];
+            const double before = keep ? F32(*at) : 0;
+            int most = exponent_of(before);
+            double sum = before;
+            for (int k = 0; k < 32; k++) {
+                sum += left[r][k] * right[c][k];
+                const int e = left_exponent[r][k] + right_exponent[c][k];
+                most = e > most ? e : most;
+            }
+            if (sum - sum == 0 && most > NONE / 2) {
+                /* Whole numbers below 2^22: their sum is exact. */
+                const double scale = __builtin_ldexp(1, KEPT - most);
+                int64_t whole = (int64_t)(before * scale);
+                for (int k = 0; k < 32; k++)
+                    whole += (int64_t)(left[r][k] * right[c][k] * scale);
+                sum = __builtin_ldexp((double)whole, most - KEPT);
+                sum = whole ? cut_off(sum, exponent_of(sum)) : 0;
+            }
+            F32(*at) = (float)sum;
+        }
     go_on(m);
 }
 

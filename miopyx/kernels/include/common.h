@@ -117,9 +117,11 @@
 #define MX_TYPE_int32 6
 #define MX_TYPE_float8 7  /* E4M3 without infinities and -0, miopenFloat8 */
 #define MX_TYPE_bfloat8 8 /* E5M2 likewise, miopenBFloat8 */
-#define MX_TYPE_int 9     /* of ACC only */
+#define MX_TYPE_e4m3 9    /* OCP's, miopenFloat8_ocp: a NaN of either sign, no infinities */
+#define MX_TYPE_e5m2 10   /* OCP's, miopenBFloat8_ocp, as half with a shorter fraction */
+#define MX_TYPE_int 11    /* of ACC only */
 #define MX_TYPE(T) MX_JOIN(MX_TYPE_, T)
-#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_bfloat8)
+#define MX_IS_STORAGE(T) (MX_TYPE(T) >= MX_TYPE_half && MX_TYPE(T) <= MX_TYPE_e5m2)
 #define MX_INTEGER_ACC (MX_TYPE(ACC) == MX_TYPE_int)
 
 #if !(MX_TYPE(ACC) == MX_TYPE_float || MX_TYPE(ACC) == MX_TYPE_double || MX_INTEGER_ACC)
@@ -138,6 +140,8 @@
 #define MX_STORAGE_int32 int
 #define MX_STORAGE_float8 uchar
 #define MX_STORAGE_bfloat8 uchar
+#define MX_STORAGE_e4m3 uchar
+#define MX_STORAGE_e5m2 uchar
 #define STORAGE(T) MX_JOIN(MX_STORAGE_, T)
 
 /* LOAD(T)(p, i): element i of global memory as float, double or int, whichever holds it. */
@@ -147,17 +151,25 @@
 #define MX_LOAD_bfloat16(p, i) as_float((uint)(p)[i] << 16)
 #define MX_LOAD_int8(p, i) ((int)(p)[i])
 #define MX_LOAD_int32(p, i) ((p)[i])
-#define MX_LOAD_float8(p, i) mx_from_float8((p)[i], 3)
-#define MX_LOAD_bfloat8(p, i) mx_from_float8((p)[i], 2)
+#define MX_LOAD_float8(p, i) mx_from_float8((p)[i], 3, 0)
+#define MX_LOAD_bfloat8(p, i) mx_from_float8((p)[i], 2, 0)
+#define MX_LOAD_e4m3(p, i) mx_from_float8((p)[i], 3, 1)
+#define MX_LOAD_e5m2(p, i) mx_from_float8((p)[i], 2, 1)
 #define LOAD(T) MX_JOIN(MX_LOAD_, T)
 
 /* A float8 with `fraction` bits of fraction, 3 or 2.  Its exponent is biased by 8 or 16, that of a float by 119 or 111
- * more.  Numbers without a leading one get it, and it is subtracted again: no float on the way is subnormal. */
-static inline float mx_from_float8(uint bits, int fraction)
+ * more; those of OCP (`ocp` is 1, else 0) are biased by 7 and 15.  Numbers without a leading one get it, and it is
+ * subtracted again: no float on the way is subnormal. */
+#define MX_FLOAT8_MORE(fraction, ocp) (((fraction) == 3 ? 119u << 23 : 111u << 23) + ((uint)(ocp) << 23))
+/* The least code, sign aside, that is no number: NaN, or OCP's infinity of 2 bits. */
+#define MX_OCP8_SPECIAL(fraction) ((fraction) == 3 ? 0x7fu : 0x7cu)
+static inline float mx_from_float8(uint bits, int fraction, int ocp)
 {
-    const uint more = fraction == 3 ? 119u << 23 : 111u << 23, low = (bits & 0x7fu) << (23 - fraction);
+    const uint more = MX_FLOAT8_MORE(fraction, ocp), low = (bits & 0x7fu) << (23 - fraction);
     const uint sign = (bits & 0x80u) << 24;
-    if (bits == 0x80u)
+    if (ocp && (bits & 0x7fu) >= MX_OCP8_SPECIAL(fraction))
+        return as_float((bits & 0x7fu) == 0x7cu ? 0x7f800000u | sign : 0x7fc00000u);
+    if (!ocp && bits == 0x80u)
         return NAN;
     if (low >> 23 != 0)
         return as_float(low + more | sign);
@@ -172,18 +184,25 @@ static inline float mx_from_float8(uint bits, int fraction)
     MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
 #define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
 #define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
-#define MX_VLOAD_float8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 3)
-#define MX_VLOAD_bfloat8(p, i) MX_FROM_FLOAT8(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), 2)
-#define MX_FROM_FLOAT8(bits, fraction) MX_JOIN(mx_from_float8_, VEC)(bits, fraction)
+#define MX_VLOAD_float8(p, i) MX_VLOAD_FLOAT8(p, i, 3, 0)
+#define MX_VLOAD_bfloat8(p, i) MX_VLOAD_FLOAT8(p, i, 2, 0)
+#define MX_VLOAD_e4m3(p, i) MX_VLOAD_FLOAT8(p, i, 3, 1)
+#define MX_VLOAD_e5m2(p, i) MX_VLOAD_FLOAT8(p, i, 2, 1)
+#define MX_VLOAD_FLOAT8(p, i, fraction, ocp)                                                                       \
+    MX_JOIN(mx_from_float8_, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), fraction, ocp)
 #define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
 
 #define MX_FLOAT8_VECTORS(n)                                                                               \
-    static inline float##n mx_from_float8_##n(uint##n bits, int fraction)                                  \
+    static inline float##n mx_from_float8_##n(uint##n bits, int fraction, int ocp)                         \
     {                                                                                                      \
-        const uint more = fraction == 3 ? 119u << 23 : 111u << 23;                                         \
+        const uint more = MX_FLOAT8_MORE(fraction, ocp);                                                   \
         const uint##n low = (bits & 0x7fu) << (uint)(23 - fraction);                                       \
         const uint##n small = as_uint##n(as_float##n(low + more + (1u << 23)) - as_float(more + (1u << 23))); \
         const uint##n value = (low >> 23 != 0u ? low + more : small) | (bits & 0x80u) << 24;               \
+        const uint##n size = bits & 0x7fu;                                                                 \
+        const uint##n special = size == 0x7cu ? 0x7f800000u | (bits & 0x80u) << 24 : (uint##n)0x7fc00000u; \
+        if (ocp)                                                                                           \
+            return as_float##n(size >= MX_OCP8_SPECIAL(fraction) ? special : value);                       \
         return as_float##n(bits == 0x80u ? (uint##n)0x7fc00000u : value);                                  \
     }
 MX_FLOAT8_VECTORS(2)
@@ -271,15 +290,19 @@ static inline uint mx_random(long rounding, long at)
     return mx_scramble(mx_scramble((uint)at) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 32) * 0x9e3779b1u));
 }
 
-/* To a float8 with `fraction` bits of fraction, 3 or 2.  Finite numbers saturate; infinity becomes NaN. */
-static inline uchar mx_to_float8(float value, int fraction, long rounding, long at)
+/* To a float8 with `fraction` bits of fraction, 3 or 2, AMD's or OCP's.  Finite numbers saturate; infinity becomes NaN
+ * where the type has none. */
+static inline uchar mx_to_float8(float value, int fraction, int ocp, long rounding, long at)
 {
-    const int cut = 23 - fraction, least = fraction == 3 ? -7 : -15;
-    const uint bits = as_uint(value) & 0x7fffffffu;
+    const int cut = 23 - fraction, least = (fraction == 3 ? -7 : -15) + ocp;
+    const uint bits = as_uint(value) & 0x7fffffffu, sign = as_uint(value) >> 24 & 0x80u;
+    const uint top = ocp ? MX_OCP8_SPECIAL(fraction) - 1u : 0x7fu;
+    if (ocp && fraction == 2 && bits == 0x7f800000u)
+        return (uchar)(0x7cu | sign);
     if (bits >= 0x7f800000u)
-        return 0x80;
-    if (bits >= (uint)(fraction == 3 ? 127 + 8 : 127 + 16) << 23)
-        return (uchar)(0x7fu | (as_uint(value) >> 24 & 0x80u));
+        return ocp ? 0x7f : 0x80;
+    if (bits >= (uint)(fraction == 3 ? 127 + 8 + ocp : 127 + 16) << 23)
+        return (uchar)(top | sign);
     /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one. */
     const int exponent = max((int)(bits >> 23) - 127, least);
     const float scaled = as_float(bits) * as_float((uint)(127 + 23 - exponent) << 23);
@@ -287,8 +310,8 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
     units |= (float)units != scaled;
     units += rounding != 0 ? mx_random(rounding, at) >> (32 - cut)
                            : (1u << (cut - 1)) - 1u + (units >> cut & 1u);
-    const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), 0x7fu);
-    return (uchar)(code == 0 ? 0 : code | (as_uint(value) >> 24 & 0x80u));
+    const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), top);
+    return (uchar)(code == 0 && !ocp ? 0 : code | sign);
 }
 
 /* STORE(T)(p, i, v): floating types round to nearest even, float8 as ROUNDING says, integers truncate; int8 then keeps
@@ -299,8 +322,10 @@ static inline uchar mx_to_float8(float value, int fraction, long rounding, long 
 #define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))
 #define MX_STORE_int8(p, i, v) ((p)[i] = (char)convert_int_sat(v))
 #define MX_STORE_int32(p, i, v) ((p)[i] = convert_int_sat(v))
-#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, ROUNDING, i))
-#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, ROUNDING, i))
+#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 0, ROUNDING, i))
+#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 0, ROUNDING, i))
+#define MX_STORE_e4m3(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 1, ROUNDING, i))
+#define MX_STORE_e5m2(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 1, ROUNDING, i))
 #define STORE(T) MX_JOIN(MX_STORE_, T)
 
 /* to[i] = from[j]: the bits where the types are the same, else the value. */

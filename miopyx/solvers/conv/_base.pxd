@@ -43,7 +43,7 @@ cdef class ConvSolver(Solver):
     cdef readonly tuple cost_names       # of what `cost_terms` counts
     cdef readonly int direction
     cdef readonly bint on_host           # runs on the host path, else on OpenCL devices
-    cdef readonly bint float8            # takes float8 and bfloat8, and rounds them as the problem says
+    cdef readonly bint float8            # takes types of 8 bits, mixed ones too, and rounds them as it is told
 
     cdef str _unfit(self, Device dev, const mx_conv_problem* p)
     cdef object consider(self, Device dev, ConvProblem problem)
@@ -75,6 +75,7 @@ cdef int64_t vector_lanes(Device dev, int64_t size) noexcept
 cdef double sum_terms(const mx_conv_problem* p) noexcept nogil
 cdef double in_blocks(double terms) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
+cdef int64_t result_type(const mx_conv_problem* p) noexcept nogil
 cdef bint is_float8(int64_t data_type) noexcept nogil
 cdef str type_token(int64_t data_type)
 cdef str real_token(bint wide)

@@ -9,16 +9,17 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT8, MX_FORWARD, MX_HALF,
-    MX_INT8, MX_INT32,
-    mx_conv_problem, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT,
+    MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
 
 cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
 
-cdef tuple TOKENS = ("half", "float", "int32", "int8", None, "bfloat16", "double", "float8", "bfloat8", None)
+cdef dict TOKENS = {
+    MX_HALF: "half", MX_FLOAT: "float", MX_INT32: "int32", MX_INT8: "int8", MX_BFLOAT16: "bfloat16",
+    MX_DOUBLE: "double", MX_FLOAT8: "float8", MX_BFLOAT8: "bfloat8", MX_E4M3: "e4m3", MX_E5M2: "e5m2"}
 
 
 cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) except NULL:
@@ -88,7 +89,7 @@ cdef class ConvSolver(Solver):
             return "not deterministic"
         if type_token(p.x.type) is None or p.w.type == MX_INT32:
             return "data type"
-        if is_float8(p.w.type) and not self.float8:
+        if (is_float8(p.x.type) or is_float8(p.w.type) or is_float8(p.y.type)) and not self.float8:
             return "data type"
         if p.w.type == MX_INT8 and (p.x.type if p.direction == MX_FORWARD else p.y.type) != MX_INT8:
             return "int8 convolutions compute forward only"
@@ -332,14 +333,19 @@ cdef double in_blocks(double terms) noexcept nogil:
 
 cdef double _unit_roundoff(const mx_conv_problem* p) noexcept:
     """Of the result's type; 0 where that is the accumulator's.  Rounding at random is off by twice as much."""
+    cdef int64_t t = result_type(p)
     cdef double u = 0
-    if p.w.type == MX_HALF:
+    if t == MX_HALF:
         u = 2.0 ** -11
-    elif p.w.type == MX_BFLOAT16:
+    elif t == MX_BFLOAT16:
         u = 2.0 ** -8
-    elif is_float8(p.w.type):
-        u = 2.0 ** (-4 if p.w.type == MX_FLOAT8 else -3)
-    return 2 * u if p.rounding != 0 and is_float8(p.w.type) else u
+    elif is_float8(t):
+        u = 2.0 ** (-4 if t == MX_FLOAT8 or t == MX_E4M3 else -3)
+    return 2 * u if p.rounding != 0 and is_float8(t) else u
+
+
+cdef int64_t result_type(const mx_conv_problem* p) noexcept nogil:
+    return p.y.type if p.direction == MX_FORWARD else p.x.type if p.direction == MX_BACKWARD_DATA else p.w.type
 
 
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
@@ -347,12 +353,12 @@ cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
 
 
 cdef bint is_float8(int64_t data_type) noexcept nogil:
-    return data_type == MX_FLOAT8 or data_type == MX_BFLOAT8
+    return data_type == MX_FLOAT8 or data_type == MX_BFLOAT8 or data_type == MX_E4M3 or data_type == MX_E5M2
 
 
 cdef str type_token(int64_t data_type):
     """The kernels' name of a data type, None where they have none."""
-    return <str> TOKENS[data_type]
+    return <str> TOKENS.get(data_type)
 
 
 cdef str real_token(bint wide):

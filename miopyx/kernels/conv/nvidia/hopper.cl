@@ -1,4 +1,4 @@
-/* Implicit GEMM with half or bfloat16 operands by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
+/* Implicit GEMM with operands of 16 or 8 bits by wgmma, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
  *
  *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
  *
@@ -11,9 +11,9 @@
  * Rows of the product are pixels where y is channels last (CHANNELS_LAST), else filters: a work-item's sums are
  * neighbours in y either way.
  * Grid: one axis, local THREADS, global THREADS * any number.
- * A K-slice is 64 numbers of K for BP pixels and BF filters, a row of 128 bytes each.  x is channels last (x_c == 1),
- * and `channels` and `reduced` the same multiple of 8.  Or an operand is transposed, and a slice has 64 rows of K for
- * each 64 of them:
+ * A K-slice is DEPTH numbers of K for BP pixels and BF filters, a row of 128 bytes each: 64 of 16 bits, 128 of 8 bits
+ * (conv/nvidia/hopper_float8.h).  x is channels last (x_c == 1), and `channels` and `reduced` the same multiple of CHUNK,
+ * 16 bytes.  Or an operand of 16 bits is transposed, and a slice has 64 rows of K for each 64 of them:
  *     X_TRANSPOSED: 16 bytes are 8 pixels of one channel; one tap, no stride, images of multiples of X_RUN pixels
  *     without gaps, copied X_RUN at a time.
  *     W_TRANSPOSED: 16 bytes are 8 filters; multiples of 8 filters and 64 channels; w_k: one channel to the next.
@@ -86,6 +86,10 @@
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/hopper_args.h"
+#if EIGHT_BITS /* pixels are rows: channels last */
+#define A_TYPE X_TYPE
+#define B_TYPE W_TYPE
+#endif
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/hopper.h"
 
@@ -120,8 +124,6 @@
 #define A_TRANSPOSED W_TRANSPOSED
 #define B_TRANSPOSED X_TRANSPOSED
 #endif
-#define MX_TEXT_(a) #a
-#define MX_TEXT(a) MX_TEXT_(a)
 #define TRANS MX_TEXT(A_TRANSPOSED) ", " MX_TEXT(B_TRANSPOSED)
 #define A_STEP (A_TRANSPOSED ? 16 * ROW_BYTES : 32) /* bytes to the next 16 numbers of the reduced axis */
 #define B_STEP (B_TRANSPOSED ? 16 * ROW_BYTES : 32)
@@ -134,21 +136,27 @@
 
 #include "conv/nvidia/hopper_tiles.h"
 
-#define SLICES(tile) ((MX_BOTH((tile).phase.taps_h) * (tile).phase.taps_w * g.reduced + 63) / 64)
+#define SLICES(tile) ((MX_BOTH((tile).phase.taps_h) * (tile).phase.taps_w * g.reduced + DEPTH - 1) / DEPTH)
 
 #define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
 #define PERMUTE_PIXELS (SCALED && !CHANNELS_LAST)
+#if EIGHT_BITS
+#include "conv/nvidia/hopper_float8.h"
+#else
 #include "conv/nvidia/hopper_store.h"
+#endif
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
-    __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
+    __global const MX_OPERAND *restrict X, long x_offset, __global const MX_OPERAND *restrict W, long w_offset,
     __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
     const float beta
 #if SCALED
     , __global const float *restrict roots, long roots_offset, const int filter_roots_at
+#elif EIGHT_BITS
+    , const long rounding
 #endif
 )
 {
@@ -174,7 +182,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
-    /* With PERMUTE_... the other 16 of 32 rows are 4 rows further on, so their chunks swap with the 4th. */
+    /* With PERMUTE_... the other 16 of 32 rows are 4 rows further on, so their chunks swap with the 4th; of 64 rows, of
+     * which 8 bits have 16 neighbours in y, 2, 4 and 6. */
     const int x_row0 = PERMUTE_PIXELS ? mx_permuted(row0) : row0;
     const uint to = shared + x_row0 * ROW_BYTES + ((chunk ^ (x_row0 & 7)) << 4);
     const int w_row0 = PERMUTE_FILTERS ? mx_permuted(row0) : row0;
@@ -208,13 +217,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         if (++tap_h == TAPS_H) {                                                                                      \
             tap_h = 0;                                                                                                \
             if (++tap_d == TAPS_D)                                                                                    \
-                tap_d = 0, c += 64;                                                                                   \
+                tap_d = 0, c += DEPTH;                                                                                 \
         }                                                                                                             \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
-    c += 64;                                                                                                          \
+    c += DEPTH;                                                                                                       \
     while (c >= g.reduced && tap_d < TAPS_D) {                                                                        \
         c -= g.reduced;                                                                                               \
         if (++tap_w == own.phase.taps_w) {                                                                            \
@@ -234,12 +243,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     if (++tap_w == own.phase.taps_w) {                                                                              \
         tap_w = 0;                                                                                                    \
         if (++tap_h == own.phase.taps_h)                                                                            \
-            tap_h = 0, c += 64;                                                                                       \
+            tap_h = 0, c += DEPTH;                                                                                    \
     }
 #define SOME true
 #else
 #define NEXT_SLICE()                                                                                                  \
-    c += 64;                                                                                                          \
+    c += DEPTH;                                                                                                       \
     while (c >= g.reduced && tap_h < own.phase.taps_h) {                                                            \
         c -= g.reduced;                                                                                               \
         if (++tap_w == own.phase.taps_w)                                                                            \
@@ -331,8 +340,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define COPY_FILTERS(COPY16, at)                                                                                       \
     _Pragma("unroll") for (int i = 0; i < W_ROWS; i++)                                                                 \
-        COPY16(((at) + (PERMUTE_FILTERS ? i / 2 * 32 + i % 2 * 4 : i * ROWS_AT_ONCE) * ROW_BYTES)                     \
-                   ^ (PERMUTE_FILTERS ? i % 2 * 64 : 0),                                                              \
+        COPY16(((at) + (PERMUTE_FILTERS ? MX_PERMUTED_ROWS(i) : i * ROWS_AT_ONCE) * ROW_BYTES)                        \
+                   ^ (PERMUTE_FILTERS ? MX_PERMUTED_CHUNKS(i) : 0),                                                   \
                w_from + (long)w_k * (i * ROWS_AT_ONCE), i * ROWS_AT_ONCE < some_left);
 #endif
 #define BEGIN_TILE()                                                                                                   \
@@ -342,7 +351,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         filters_left = g.filters - filter;                                                                             \
         w_base = own.phase.w_first + own.group * g.w_g                                                                 \
                  + (W_TRANSPOSED ? filter + (row0 - chunk * 8) * g.w_k : filter * g.w_k);                              \
-        c = chunk * 8 - (TAPS_INNER ? 0 : 64), tap_h = tap_w = 0;                                                      \
+        c = chunk * CHUNK - (TAPS_INNER ? 0 : DEPTH), tap_h = tap_w = 0;                                               \
         if (!TAPS_INNER)                                                                                               \
             NEXT_SLICE();                                                                                              \
     } while (0)
@@ -351,13 +360,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                      \
     do {                                                                                                               \
         const uint tap = SOME ? TAP : MX_NO_TAP;                                                                       \
-        __global const ushort *x_from = X + (ROWS_IN_X + tap_w * g.tap_w * g.x_w + c);                   \
+        __global const MX_OPERAND *x_from = X + (ROWS_IN_X + tap_w * g.tap_w * g.x_w + c);                   \
         COPY_PIXELS(COPY16X, stage, slice)                                                                             \
         if (!has_filters) {                                                                                            \
             int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                      \
             MX_OPAQUE(some_left);                                                                                      \
             MX_OPAQUE(w_k);                                                                                            \
-            __global const ushort *w_from =                                                                            \
+            __global const MX_OPERAND *w_from =                                                                           \
                 W + (w_base + ROWS_IN_W + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
             COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                      \
         }                                                                                                              \
@@ -387,7 +396,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);
                     mx_barrier_arrive_copied(full + 8 * stage);
                 } else {
-                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, mx_copy_halves, stage, slice);
+                    COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_UNALIGNED, stage, slice);
                     mx_barrier_arrive(full + 8 * stage);
                 }
                 NEXT_SLICE();
@@ -440,6 +449,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);
 #if SCALED
 #define MX_ROOTS , roots, roots + filter_roots_at + own.group * g.filters
+#elif EIGHT_BITS
+#define MX_ROOTS , rounding, g.y_first + own.phase.y_first + own.group * g.y_g
 #else
 #define MX_ROOTS
 #endif

@@ -1,4 +1,4 @@
-/* What conv/nvidia/hopper.cl and conv/nvidia/hopper_weights.cl share, after conv/nvidia/wgmma.h: slices of 64 numbers
+/* What conv/nvidia/hopper.cl and conv/nvidia/hopper_weights.cl share, after conv/nvidia/wgmma.h: slices of DEPTH numbers
  * of the summed axis, in a ring of STAGES that 128 work-items copy them into and the others multiply from.
  */
 #include "conv/nvidia/volume.h"
@@ -6,13 +6,28 @@
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 
+#if EIGHT_BITS
+#define MX_OPERAND uchar
+#define DEPTH 128 /* numbers of a row */
+#define CHUNK 16  /* numbers that are copied together */
+#else
+#define MX_OPERAND ushort
+#define DEPTH 64
+#define CHUNK 8
+#endif
+
 /* How X_RUN elements of either operand are copied, those of x with X_THROUGH_L1 through the L1. */
 #if X_RUN == 4
 #define MX_COPY_RUN MX_COPY8
 #define MX_COPY_RUN_UNALIGNED mx_copy_four
 #else
 #define MX_COPY_RUN MX_COPY16
-#define MX_COPY_RUN_UNALIGNED mx_copy_halves
+#define MX_COPY_RUN_UNALIGNED MX_COPY_UNALIGNED
+#endif
+#if EIGHT_BITS
+#define MX_COPY_UNALIGNED mx_copy_bytes
+#else
+#define MX_COPY_UNALIGNED mx_copy_halves
 #endif
 #if X_RUN == 8 && X_THROUGH_L1
 #define MX_COPY_RUN_OF_X MX_COPY16_L1
@@ -21,8 +36,10 @@
 #endif
 
 /* More than 128 sums: registers move from the 128 work-items that copy to the 256 others. */
+#if !EIGHT_BITS /* conv/nvidia/hopper_float8.h has its own */
 #define MANY_SUMS (WG_ROWS * WN > 256)
 #define CONSUMER_REGISTERS 224
+#endif
 #define PRODUCER_REGISTERS 56 /* 384 have 168 each when they begin */
 
 #define MX_NO_TAP 0x80000000u
@@ -81,6 +98,7 @@ static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx
 
 /* sums[WG_ROWS][WN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
  * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
+#if !EIGHT_BITS
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
         mx_barrier_wait(full + 8 * stage, parity);                                                                     \
@@ -98,3 +116,4 @@ static inline uint mx_taps_inside(int h, int w, int taps_h, int taps_w, const mx
         if (++stage == STAGES)                                                                                        \
             stage = 0, parity ^= 1;                                                                                    \
     }
+#endif

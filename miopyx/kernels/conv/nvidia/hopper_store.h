@@ -12,6 +12,10 @@ static inline int mx_permuted(int k)
     return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
 }
 
+/* Where filter row0 + 16 i of a block is, and by what its chunks swap. */
+#define MX_PERMUTED_ROWS(i) ((i) / 2 * 32 + (i) % 2 * 4)
+#define MX_PERMUTED_CHUNKS(i) ((i) % 2 * 64)
+
 #if SCALED
 #define MX_STORED float
 #define MX_STORED_VECTOR MX_JOIN(MX_FLOATS_, VEC)

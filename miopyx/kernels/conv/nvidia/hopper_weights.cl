@@ -66,7 +66,6 @@
 #define X_RUN (CONTIGUOUS_PIXELS == 4 ? 4 : 8)
 #include "conv/nvidia/hopper.h"
 
-#define DEPTH 64
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS ((BN + 63) / 64)
 #define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)

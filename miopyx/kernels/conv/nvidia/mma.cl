@@ -79,16 +79,6 @@
 #define OUT_BYTES ((int)sizeof(OUT) * PITCH * (CHANNELS_LAST ? BM : BN))
 #define LOCAL_BYTES (STAGES * STAGE_BYTES > OUT_BYTES ? STAGES * STAGE_BYTES : OUT_BYTES)
 
-/* For tensors that do not begin at a multiple of 16 bytes: kept short, within the hot loop. */
-static inline void mx_copy_bytes(uint to, __global const char *from, bool valid)
-{
-#pragma unroll 1
-    for (int i = 0; i < 16; i++) {
-        const uint value = valid ? (uint)(uchar)from[i] : 0u;
-        asm volatile("st.shared.u8 [%0], %1;" ::"r"(to + i), "r"(value) : "memory");
-    }
-}
-
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_mma(
     __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict W,
     long w_offset, __global STORAGE(Y_TYPE) *restrict Y, long y_offset, const mx_nv_conv g, const SCALAR alpha,

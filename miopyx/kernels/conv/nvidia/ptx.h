@@ -50,6 +50,11 @@ static inline uint mx_shared(__local const void *p)
 
 /* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128
+/* OCP's types of 8 bits, which wgmma alone takes. */
+#define EIGHT_BITS (MX_TYPE(X_TYPE) == MX_TYPE_e4m3 || MX_TYPE(X_TYPE) == MX_TYPE_e5m2)
+
+#define MX_TEXT_(a) #a
+#define MX_TEXT(a) MX_TEXT_(a)
 
 /* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
 #define MX_COPY_BYTES(cache, bytes, to, from, valid)                                                                  \
@@ -141,6 +146,16 @@ static inline void mx_copy_elements(uint to, __global const ushort *from, bool v
 }
 #define mx_copy_halves(to, from, valid) mx_copy_elements(to, from, valid, 8)
 #define mx_copy_four(to, from, valid) mx_copy_elements(to, from, valid, 4)
+
+/* 16 bytes likewise, byte by byte. */
+static inline void mx_copy_bytes(uint to, __global const void *from, bool valid)
+{
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        const uint value = valid ? (uint)((__global const uchar *)from)[i] : 0u;
+        asm volatile("st.shared.u8 [%0], %1;" ::"r"(to + i), "r"(value) : "memory");
+    }
+}
 
 /* A float as hi + lo, 11 bits each: hi is rounded, lo is cut by the tensor core, so it is first made longer by about
  * half of what is cut, which leaves 0.75 * 2^-22 at most.  A NaN stays one in hi or lo, whatever its bits; an infinite

@@ -27,56 +27,62 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
 
 /* d (64 x N floats) = a b, plus what d was where `keep` is "1" and not "0": work-item i of 128 has rows i / 32 * 16 +
  * i % 32 / 4 (+ 8 for d[j] with j & 2) and columns j / 4 * 8 + i % 4 * 2 + j % 2. */
-#define MX_WG_TYPE MX_PTX_16BIT "." MX_PTX_16BIT
+#if EIGHT_BITS /* rows of 128 numbers of the summed axis only, and what is added up keeps 14 bits */
+#define MX_WG_KIND "k32.f32." MX_TEXT(A_TYPE) "." MX_TEXT(B_TYPE)
+#define MX_WG_LAST(trans)
+#else
+#define MX_WG_KIND "k16.f32." MX_PTX_16BIT "." MX_PTX_16BIT
+#define MX_WG_LAST(trans) ", " trans
+#endif
 #define MX_FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MX_EIGHT(d, i) MX_FOUR(d, i), MX_FOUR(d, (i) + 4)
 #define MX_WGMMA_32(d, a, b, keep, trans)                                                                             \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n32k16.f32." MX_WG_TYPE " "                                      \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n32" MX_WG_KIND " "                                              \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                           \
-                 "%16, %17, " keep ", 1, 1, " trans ";"                                                               \
+                 "%16, %17, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8) : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_64(d, a, b, keep, trans)                                                                             \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n64k16.f32." MX_WG_TYPE " "                                      \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n64" MX_WG_KIND " "                                              \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
                  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                            \
-                 "%32, %33, " keep ", 1, 1, " trans ";"                                                               \
+                 "%32, %33, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24)                                   \
                  : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_128(d, a, b, keep, trans)                                                                            \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n128k16.f32." MX_WG_TYPE " "                                     \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n128" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
                  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "                   \
                  "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "                   \
                  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                            \
-                 "%64, %65, " keep ", 1, 1, " trans ";"                                                               \
+                 "%64, %65, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
                    MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56)                                                  \
                  : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_144(d, a, b, keep, trans)                                                                            \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n144k16.f32." MX_WG_TYPE " "                                     \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n144" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
                  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "         \
                  "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "         \
                  "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71}, "        \
-                 "%72, %73, " keep ", 1, 1, " trans ";"                                                               \
+                 "%72, %73, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
                    MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56), MX_EIGHT(d, 64)                                 \
                  : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_192(d, a, b, keep, trans)                                                                            \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n192k16.f32." MX_WG_TYPE " "                                     \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n192" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
                  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "                   \
                  "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "                   \
                  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "                   \
                  "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "                   \
                  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, "                            \
-                 "%96, %97, " keep ", 1, 1, " trans ";"                                                               \
+                 "%96, %97, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
                    MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56), MX_EIGHT(d, 64), MX_EIGHT(d, 72),               \
                    MX_EIGHT(d, 80), MX_EIGHT(d, 88)                                                                   \
                  : "l"(a), "l"(b) : "memory")
 #define MX_WGMMA_256(d, a, b, keep, trans)                                                                            \
-    asm volatile("//@wgmma.mma_async.sync.aligned.m64n256k16.f32." MX_WG_TYPE " "                                     \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n256" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
                  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "                   \
                  "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "                   \
@@ -86,7 +92,7 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
                  "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                 \
                  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "               \
                  "%126, %127}, "                                                                                      \
-                 "%128, %129, " keep ", 1, 1, " trans ";"                                                             \
+                 "%128, %129, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                   \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24), MX_EIGHT(d, 32),                 \
                    MX_EIGHT(d, 40), MX_EIGHT(d, 48), MX_EIGHT(d, 56), MX_EIGHT(d, 64), MX_EIGHT(d, 72),               \
                    MX_EIGHT(d, 80), MX_EIGHT(d, 88), MX_EIGHT(d, 96), MX_EIGHT(d, 104), MX_EIGHT(d, 112),             \

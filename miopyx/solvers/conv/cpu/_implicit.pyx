@@ -10,7 +10,7 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
-    MX_BACKWARD_DATA, MX_BFLOAT8, MX_DOUBLE, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
+    MX_BACKWARD_DATA, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
     IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, is_packed, problem_bytes, real_token,
@@ -78,12 +78,8 @@ cdef class _CpuImplicitGemm(ConvSolver):
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef int i
-        cdef int64_t t
         if not dev.is_cpu:
             return "needs a CPU device"
-        for t in (p.x.type, p.w.type, p.y.type):
-            if t == MX_FLOAT8 or t == MX_BFLOAT8:
-                return "data type"
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
         for i in range(3):

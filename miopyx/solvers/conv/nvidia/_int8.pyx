@@ -54,7 +54,7 @@ cdef packing_t _packing(const mx_conv_problem* p) noexcept nogil:
     return k
 
 
-cdef Step _pack(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_t channels, int64_t reduced):
+cdef Step pack_bytes(const mx_tensor* t, int slot, int64_t to, int64_t groups, int64_t channels, int64_t reduced):
     """Copy a tensor with channels last to byte `to` of the workspace; `channels` are of one group."""
     cdef mx_nv_bytes g
     cdef int64_t pixels = t.len[3] * t.len[4]
@@ -130,9 +130,9 @@ cdef class NvInt8Fwd(_NvSolver):
                 best, best_tiles, chosen = cost, tiles, i
         steps = []
         if k.w:
-            steps.append(_pack(&p.w, SLOT_W, 0, 1, p.w.len[1], k.reduced))
+            steps.append(pack_bytes(&p.w, SLOT_W, 0, 1, p.w.len[1], k.reduced))
         if k.x:
-            steps.append(_pack(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
+            steps.append(pack_bytes(&p.x, SLOT_X, k.x_offset, p.groups, p.w.len[1], k.reduced))
         spec = KernelSpec(
             "conv/nvidia/mma.cl", "conv_nvidia_mma", X_TYPE="int8", Y_TYPE=type_token(p.y.type), ACC="int",
             CHANNELS_LAST=int(last), VEC=4 if divides(4, &g, last) else 1, SCALAR=real_token(wide),

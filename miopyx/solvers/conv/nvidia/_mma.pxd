@@ -130,6 +130,7 @@ cdef class NvImplicitGemmFwd(_NvImplicitGemm):
 cdef class NvImplicitGemmBwd(_NvImplicitGemm):
     cdef void count_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
                            double* terms) noexcept
+    cdef mx_nv_conv operands_of(self, const mx_conv_problem* p, const roles_t* r) noexcept
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept
     cdef void count_launches(self, Device dev, const mx_conv_problem* p, const roles_t* r, double* terms) noexcept
     cdef list launches(self, Device dev, const mx_conv_problem* p, const roles_t* r)

@@ -275,7 +275,7 @@ cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept no
     cdef const mx_tensor* y = r.y
     memset(&g, 0, sizeof(g))
     g.filters, g.channels, g.reduced, g.groups = <int> r.filters, <int> r.channels, <int> r.reduced, <int> p.groups
-    set_x(&g, r.x, r.channels, up(r.channels, 8) if r.packs_x else 0)
+    set_x(&g, r.x, r.channels, r.reduced if r.packs_x else 0)
     if r.packs_w:
         set_packed_w(&g, r.reduced, p.w.len[3], r.taps_across)
     else:
@@ -513,9 +513,12 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         cdef int count = self.phases(p, r, g)
         return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
 
+    cdef mx_nv_conv operands_of(self, const mx_conv_problem* p, const roles_t* r) noexcept:
+        return operands(p, r)
+
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
         """Fill `g` with each phase of the stride, return how many there are."""
-        cdef mx_nv_conv whole = operands(p, r)
+        cdef mx_nv_conv whole = self.operands_of(p, r)
         cdef int64_t o, a, b, rows = plane_rows(&p.x)
         cdef int count = 0
         for o in range(min(p.step[0], p.x.len[2])):

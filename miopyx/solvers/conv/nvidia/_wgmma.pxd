@@ -20,12 +20,26 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         mx_divisor by_tiles, by_across, by_down
         mx_nv_phase phases[16]
 
+# What wgmma multiplies in one go: pixels and filters of a tile, whether it is ping-pong, whether w is resident in local
+# memory, what a slice and a whole tile take in microseconds.
+cdef struct choice_t:
+    int pixels, filters, ping_pong, resident
+    double slice, end
+
 cdef tuple DATA_TERMS, WEIGHTS_TERMS     # what count_hopper and count_weights count
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept
 cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
                        double* terms) noexcept
 cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=*)
+cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
+                       const choice_t* c)
+cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles, int64_t groups,
+                    int64_t depth=*) noexcept nogil
+cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=*) noexcept nogil
+cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil
+cdef bint is_flat(const mx_nv_conv* g) noexcept nogil
+cdef dict axes_of(const mx_nv_conv* g)
 cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil
 cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept

@@ -34,6 +34,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 cdef enum:
     WEIGHT_TILES = 8
     CHOICES_COUNT = 11
+    SLICE = 64             # numbers of 16 bits of a slice
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
@@ -70,12 +71,6 @@ cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
 
-
-# What wgmma multiplies in one go: pixels and filters of a tile, whether it is ping-pong, whether w is resident in local
-# memory, what a slice and a whole tile take in microseconds.
-cdef struct choice_t:
-    int pixels, filters, ping_pong, resident
-    double slice, end
 
 # Tiles by their pixels and filters; RESIDENT: w stays in local memory.
 cdef enum:
@@ -167,7 +162,7 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     return Step(spec, tuple(args) + _roots(r), (ceil_div(tiles, each) * 640,), (640,))
 
 
-cdef bint _flat(const mx_nv_conv* g) noexcept nogil:
+cdef bint is_flat(const mx_nv_conv* g) noexcept nogil:
     """Whether pixel m of y reads pixel m of x alone, and x has no gaps between pixels."""
     return (g.p >> 16 == 0 and g.taps_h * g.taps_w == 1 and g.step_h == 1 and g.step_w == 1
             and g.first_h == 0 and g.first_w == 0
@@ -188,7 +183,7 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 
 cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t units = max(1, dev.compute_units), slices = _slices(g), down, across, groups, stages
+    cdef int64_t units = max(1, dev.compute_units), slices = slices_of(g), down, across, groups, stages
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef double cost
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
@@ -204,14 +199,14 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
             continue  # a warpgroup has 64 rows of the product, and these share none
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
-        stages = _stages(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
+        stages = stages_of(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
         groups = min(phases * down * across, units)
         if CHOICES[i].resident:
             # A group keeps its filters.
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        cost = _time_of(&CHOICES[i], g, phases, down * across, groups)
+        cost = time_of(&CHOICES[i], g, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost:
             best = chosen_t(i, groups, stages, phases * down * across, cost)
     return best
@@ -288,13 +283,12 @@ cdef tuple roots_args(int64_t scales, int64_t first, int64_t all_scales):
     return Arg.slot_of(SLOT_WORKSPACE, 4, scales + 8 * all_scales), Arg.int32(first)
 
 
-cdef dict _axes(const mx_nv_conv* g):
+cdef dict axes_of(const mx_nv_conv* g):
     return {"AXES": 3} if g.p >> 16 else {}
 
 
-cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g):
-    """`g` of a volume, with the strides along its depth."""
-    cdef mx_nv_conv whole = operands(p, r)
+cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole):
+    """`g` of a volume, with the strides along its depth; `whole` is g before the phases of the stride."""
     cdef mx_nv_volume v
     v.conv, v.by_plane = g[0], divisor(g.p & 0xffff)
     v.x_d, v.y_d = g.x_h * <int> plane_rows(r.x), whole.y_h * <int> plane_rows(r.y)
@@ -313,18 +307,16 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         if whole.used:
             return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
-    cdef int64_t slices = _slices(g)
-    cdef int64_t down, across, vector = 8
+    cdef int64_t slices = slices_of(g), vector = 8
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef int i
     cdef chosen_t best = _choose(dev, r, g, phases)
     cdef int chosen = best.choice
-    cdef mx_nv_tiles order
     for i in range(phases):
         vector = min(vector, _widest(r, &g[i], last))
     # 128 work-items multiply up to 192 rows of up to 256 columns, of 192 x 128 64 rows; 128 more copy.
     # Of smaller tiles, or with fewer slices, memory is the bound, and copying faster makes it slower.
-    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and _flat(g)
+    cdef bint flat = (CHOICES[chosen].resident and slices >= 4 and not r.x_pixels and is_flat(g)
                       and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
     rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
     warpgroups = 1 if CHOICES[chosen].ping_pong else 3 if chosen == T192X128 else 2
@@ -337,17 +329,22 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
-        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **_axes(g),
+        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g),
     )
-    down = up(g.pixels, CHOICES[chosen].pixels) // CHOICES[chosen].pixels
-    across = up(g.filters, CHOICES[chosen].filters) // CHOICES[chosen].filters
-    order = order_of_tiles(g, phases, down, across)
+    cdef mx_nv_conv unphased = operands(p, r)
+    return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),
+                (best.groups * threads,), (threads,))
+
+
+cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
+                       const choice_t* c):
+    """What conv/nvidia/hopper.cl takes for tiles of a choice: the kernel has room for the phases that there are."""
+    cdef int64_t down = up(g.pixels, c.pixels) // c.pixels, across = up(g.filters, c.filters) // c.filters
+    cdef mx_nv_tiles order = order_of_tiles(g, phases, down, across)
     args = operand_args(r, g)
     if g.p >> 16:
-        args = args[:3] + (_volume(p, r, g),) + args[4:]
-    # The kernel has room for the phases that there are.
-    args = args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    return Step(spec, args + _roots(r), (best.groups * threads,), (threads,))
+        args = args[:3] + (_volume(p, r, g, whole),) + args[4:]
+    return args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
 
 
 cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil:
@@ -364,12 +361,12 @@ cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, i
     return order
 
 
-cdef double _time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles,
-                     int64_t groups) noexcept nogil:
+cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles, int64_t groups,
+                    int64_t depth=SLICE) noexcept nogil:
     cdef double[MAX_PHASES] each
     cdef int i
     for i in range(phases):
-        each[i] = _slices(&g[i]) * c.slice + c.end
+        each[i] = slices_of(&g[i], depth) * c.slice + c.end
     return time_of_rounds(each, phases, tiles, groups)
 
 
@@ -388,11 +385,12 @@ cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_
     return longest
 
 
-cdef int64_t _slices(const mx_nv_conv* g) noexcept nogil:
-    return ceil_div(both(g.taps_h) * g.taps_w * g.reduced, 64)
+cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=SLICE) noexcept nogil:
+    """Slices of `depth` numbers of the summed axis."""
+    return ceil_div(both(g.taps_h) * g.taps_w * g.reduced, depth)
 
 
-cdef int64_t _stages(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
+cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
     cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
     cdef int64_t w = c.filters * 128
@@ -586,7 +584,7 @@ cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil:
     cdef int i, j
     for i in range(1, count):
         moved, j = g[i], i
-        while j > 0 and _slices(&g[j - 1]) < _slices(&moved):
+        while j > 0 and slices_of(&g[j - 1]) < slices_of(&moved):
             g[j] = g[j - 1]
             j -= 1
         g[j] = moved
@@ -873,9 +871,9 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
     spec = KernelSpec(
         "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=_multiplied(p), BM=tile.down,
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
-        FLAT=int(not s.contiguous_pixels and _flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+        FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **_axes(g), **TILE_DEFINES[s.tile])
+        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **TILE_DEFINES[s.tile])
     args = split_k_args(s, g)
     if not _adds_up(s):
         args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums

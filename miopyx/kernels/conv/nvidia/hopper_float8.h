@@ -1,0 +1,302 @@
+/* conv/nvidia/hopper.cl with operands of 8 bits, OCP's: how sums are promoted, and how they go to y.
+ *
+ * X_TYPE and W_TYPE are e4m3 or e5m2, Y_TYPE one of these, half, bfloat16 or float.  CHANNELS_LAST; no operand is
+ * transposed, since wgmma takes these only along the summed axis.
+ * wgmma keeps 14 bits of such sums: it shifts the 32 products of an instruction and what was there before to the largest
+ * exponent among them and cuts off what is further than 13 bits behind.  So what it adds up is `fresh` for PROMOTE slices,
+ * 128 numbers of K each, and then added to the sums in float.
+ * FRESH 2: the next slice is multiplied while one is added; one row of 64 a warpgroup, PROMOTE 1.
+ * Of 64 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 16 neighbours in y.  VEC of
+ * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in y, else to nearest.
+ */
+#ifndef W_TYPE
+#define W_TYPE X_TYPE
+#endif
+#ifndef Y_TYPE
+#define Y_TYPE X_TYPE
+#endif
+#ifndef PROMOTE
+#define PROMOTE 1
+#endif
+#ifndef FRESH
+#define FRESH 1
+#endif
+#ifndef PIECE
+#define PIECE 1
+#endif
+#ifndef AT_RANDOM
+#define AT_RANDOM 0
+#endif
+
+/* Three warpgroups that multiply have 128 registers each when they begin, two have 168. */
+#define MANY_SUMS ((WG_ROWS + FRESH) * WN > 256 || CONSUMERS == 3)
+#define CONSUMER_REGISTERS (CONSUMERS == 3 ? 152 : 224)
+
+#define MX_MULTIPLY_SLICE(f, i, keep)                                                                                 \
+    _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                     \
+        if ((keep) || k > 0)                                                                                          \
+            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
+                  b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                                 \
+        else                                                                                                          \
+            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
+                  b_matrix + ((B_AT + k * B_STEP) >> 4), "0", TRANS);                                                 \
+    MX_WG_COMMIT()
+#define MX_BEGIN_SLICE()                                                                                              \
+    mx_barrier_wait(full + 8 * stage, parity);                                                                        \
+    MX_WG_PUBLISH();                                                                                                  \
+    MX_WG_FENCE()
+#define MX_NEXT_STAGE()                                                                                               \
+    before = empty + 8 * stage;                                                                                       \
+    if (++stage == STAGES)                                                                                            \
+    stage = 0, parity ^= 1
+#define MX_ADD_FRESH(f, sum)                                                                                          \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        MX_WG_HOLD(fresh[f][j]);                                                                                      \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        (sum)[j] += fresh[f][j]
+
+#if FRESH == 2
+#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
+    float fresh[2][WN / 2];                                                                                           \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        fresh[0][j] = fresh[1][j] = 0;                                                                                \
+    if ((count) > 0) {                                                                                                \
+        int slice = 0;                                                                                                \
+        MX_BEGIN_SLICE();                                                                                             \
+        MX_MULTIPLY_SLICE(0, 0, 0);                                                                                   \
+        MX_NEXT_STAGE();                                                                                              \
+        for (slice = 1; slice + 1 < (count); slice += 2) {                                                            \
+            MX_MULTIPLY_NEXT(1, 0, sums);                                                                             \
+            slice++;                                                                                                  \
+            MX_MULTIPLY_NEXT(0, 1, sums);                                                                             \
+            slice--;                                                                                                  \
+        }                                                                                                             \
+        if (slice < (count)) {                                                                                        \
+            MX_MULTIPLY_NEXT(1, 0, sums);                                                                             \
+            MX_WG_WAIT(0);                                                                                            \
+            MX_ADD_FRESH(1, sums[0]);                                                                                 \
+        } else {                                                                                                      \
+            MX_WG_WAIT(0);                                                                                            \
+            MX_ADD_FRESH(0, sums[0]);                                                                                 \
+        }                                                                                                             \
+    }
+/* Multiplies a slice and adds the one before. */
+#define MX_MULTIPLY_NEXT(f, other, sums)                                                                              \
+    MX_BEGIN_SLICE();                                                                                                 \
+    MX_MULTIPLY_SLICE(f, 0, 0);                                                                                       \
+    MX_WG_WAIT(1);                                                                                                    \
+    if (lane == 0)                                                                                                    \
+        mx_barrier_arrive(before);                                                                                    \
+    MX_ADD_FRESH(other, (sums)[0]);                                                                                   \
+    MX_NEXT_STAGE()
+#elif PROMOTE == 1
+/* The caller arrives at the last stage's barrier. */
+#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
+    float fresh[1][WN / 2];                                                                                           \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        fresh[0][j] = 0;                                                                                              \
+    for (int slice = 0; slice < (count); slice++) {                                                                   \
+        MX_BEGIN_SLICE();                                                                                             \
+        _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++) {                                                         \
+            if (i > 0)                                                                                                \
+                MX_WG_FENCE();                                                                                        \
+            MX_MULTIPLY_SLICE(0, i, 0);                                                                               \
+            MX_WG_WAIT(0);                                                                                            \
+            if (i == WG_ROWS - 1 && lane == 0 && slice + 1 < (count))                                                 \
+                mx_barrier_arrive(empty + 8 * stage);                                                                 \
+            MX_ADD_FRESH(0, (sums)[i]);                                                                               \
+        }                                                                                                             \
+        MX_NEXT_STAGE();                                                                                              \
+    }
+#else
+/* One row of 64 a warpgroup. */
+#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
+    float fresh[1][WN / 2];                                                                                           \
+    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
+        fresh[0][j] = 0;                                                                                              \
+    for (int slice = 0; slice < (count); slice++) {                                                                   \
+        MX_BEGIN_SLICE();                                                                                             \
+        MX_MULTIPLY_SLICE(0, 0, 1);                                                                                   \
+        MX_WG_WAIT(0);                                                                                                \
+        if (lane == 0 && slice + 1 < (count))                                                                         \
+            mx_barrier_arrive(empty + 8 * stage);                                                                     \
+        if (slice % PROMOTE == PROMOTE - 1 || slice + 1 == (count)) {                                                 \
+            MX_ADD_FRESH(0, (sums)[0]);                                                                               \
+            _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                        \
+                fresh[0][j] = 0;                                                                                      \
+        }                                                                                                             \
+        MX_NEXT_STAGE();                                                                                              \
+    }
+#endif
+
+/* Filter row0 + 16 i of a block is MX_PERMUTED_ROWS(i) rows further on, and its chunks swap accordingly. */
+static inline int mx_permuted(int k)
+{
+    return (k & ~63) + (k % 16 / 2) * 8 + k % 64 / 16 * 2 + k % 2;
+}
+#define MX_PERMUTED_ROWS(i) ((i) / 4 * 64 + (i) % 4 * 2)
+#define MX_PERMUTED_CHUNKS(i) ((i) % 4 * 32)
+
+#define MX_STORED STORAGE(Y_TYPE)
+#define WORDS (4 * (int)sizeof(MX_STORED)) /* of sixteen neighbours in y */
+
+/* Piece l of words, and element l. */
+#if PIECE == 16
+#define MX_PIECE uint4
+#define MX_PIECE_OF(w, l) (uint4)((w)[(l)*4], (w)[(l)*4 + 1], (w)[(l)*4 + 2], (w)[(l)*4 + 3])
+#elif PIECE == 8
+#define MX_PIECE uint2
+#define MX_PIECE_OF(w, l) (uint2)((w)[(l)*2], (w)[(l)*2 + 1])
+#elif PIECE == 4
+#define MX_PIECE uint
+#define MX_PIECE_OF(w, l) (w)[l]
+#elif PIECE == 2
+#define MX_PIECE ushort
+#define MX_PIECE_OF(w, l) (ushort)((w)[(l) / 2] >> (l) % 2 * 16)
+#else
+#define MX_PIECE uchar
+#define MX_PIECE_OF(w, l) (uchar)((w)[(l) / 4] >> (l) % 4 * 8)
+#endif
+#if MX_TYPE(Y_TYPE) == MX_TYPE_float
+#define MX_ELEMENT_OF(w, l) as_float((w)[l])
+#else
+#define MX_ELEMENT_OF(w, l) (MX_STORED)((w)[(l)*WORDS / 16] >> (l) % (16 / WORDS) * (2 * WORDS))
+#endif
+
+#if MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 || MX_TYPE(Y_TYPE) == MX_TYPE_e5m2
+#define FRACTION (MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 ? 3 : 2)
+
+/* One after the other: what is subnormal, infinite or NaN. */
+static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, long rounding, int at)
+{
+#pragma unroll 1
+    for (int l = 0; l < 16; l++) {
+        const uint code = mx_to_float8(values[0], FRACTION, 1, rounding, at + l);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            words[i] = words[i] >> 8 | (i < 3 ? words[i < 3 ? i + 1 : 3] : code) << 24;
+#pragma unroll
+        for (int i = 0; i < 15; i++)
+            values[i] = values[i + 1];
+    }
+}
+
+#if AT_RANDOM
+/* As mx_to_float8, for what is normal in y's type, or beyond. */
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
+{
+    const int cut = 23 - FRACTION;
+    const uint least = (FRACTION == 3 ? 127u - 6 : 127u - 14) << 23, infinite = 0x7f800000u;
+    const uint seed = mx_scramble((uint)(rounding - 1));
+    bool normal = true;
+#pragma unroll
+    for (int l = 0; l < 16; l++)
+        normal &= (as_uint(values[l]) & 0x7fffffffu) - least < infinite - least;
+    if (!normal) {
+        mx_round_each(words, values, rounding, at);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        words[i] = 0;
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            const uint bits = as_uint(values[i * 4 + l]);
+            const uint up = mx_scramble(mx_scramble((uint)(at + i * 4 + l)) + seed) >> (32 - cut);
+            const uint code = min((((bits & 0x7fffffffu) + up) >> cut) - (least >> cut) + (1u << FRACTION),
+                                  MX_OCP8_SPECIAL(FRACTION) - 1u);
+            words[i] |= (code | (bits >> 24 & 0x80u)) << 8 * l;
+        }
+    }
+}
+#else
+static inline uint mx_two_bytes(float first, float second)
+{
+    ushort two;
+    asm("cvt.rn.satfinite." MX_TEXT(Y_TYPE) "x2.f32 %0, %1, %2;" : "=h"(two) : "f"(second), "f"(first));
+    return two;
+}
+
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
+{
+    float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
+#pragma unroll
+    for (int l = 0; l < 16; l++)
+        beyond = fma(values[l], 0.0f, beyond);
+    if (beyond != beyond) {
+        mx_round_each(words, values, 0, at);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
+                        | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
+}
+#endif
+#else
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
+{
+#if MX_TYPE(Y_TYPE) == MX_TYPE_float
+#pragma unroll
+    for (int l = 0; l < 16; l++)
+        words[l] = as_uint(values[l]);
+#else
+#if MX_TYPE(Y_TYPE) == MX_TYPE_half
+#define MX_PTX_STORED "f16"
+#else
+#define MX_PTX_STORED "bf16"
+#endif
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        asm("cvt.rn." MX_PTX_STORED "x2.f32 %0, %1, %2;"
+            : "=r"(words[i]) : "f"(values[i * 2 + 1]), "f"(values[i * 2]));
+#endif
+}
+#endif
+
+/* Inlined twice: `plain` says that alpha is 1, beta 0 and y aligned.  `first`: where y begins in its tensor. */
+static inline __attribute__((always_inline)) void mx_store_tile(
+    float (*sums)[WN / 2], __global MX_STORED *y, int m0, int n0, const MX_PROBLEM *g, float alpha, float beta,
+    bool plain, int warpgroup, long rounding, int first)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+    int row_at[2 * WG_ROWS]; /* offsets in y, -1: none */
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++)
+        row_at[i] = mx_pixel_in_y(m0 + row + i / 2 * 64 + i % 2 * 8, g);
+    const bool wide = plain || ((ulong)y & (PIECE - 1)) == 0;
+    /* 64 columns at a time, whose sums come to the front: unrolled it would miss the instruction cache. */
+#pragma unroll 1
+    for (int column = 0; column < WN; column += 64) {
+        const int filter = n0 + column + (lane & 3) * 16, left = MX_CONV(g)->filters - filter;
+#pragma unroll
+        for (int i = 0; i < 2 * WG_ROWS; i++) {
+            const int to = row_at[i] + filter;
+            float values[16];
+            uint words[WORDS];
+#pragma unroll
+            for (int l = 0; l < 16; l++) {
+                values[l] = sums[i / 2][l / 2 * 4 + i % 2 * 2 + l % 2];
+                if (!plain)
+                    values[l] = alpha * values[l]
+                                + (beta != 0 && row_at[i] >= 0 && l < left ? beta * LOAD(Y_TYPE)(y, to + l) : 0.0f);
+            }
+            mx_round_run(words, values, rounding, first + to);
+#pragma unroll
+            for (int l = 0; l < 16; l += VEC)
+                if (wide && row_at[i] >= 0 && l < left) /* VEC divides the filters */
+                    *(__global MX_PIECE *)(y + to + l) = MX_PIECE_OF(words, l / VEC);
+            if (!wide)
+#pragma unroll
+                for (int l = 0; l < 16; l++)
+                    if (row_at[i] >= 0 && l < left)
+                        y[to + l] = MX_ELEMENT_OF(words, l);
+        }
+#pragma unroll
+        for (int i = 0; i < WG_ROWS; i++)
+#pragma unroll
+            for (int j = 0; j < WN / 2 - 32; j++)
+                sums[i][j] = sums[i][j + 32];
+    }
+}

@@ -1,0 +1,381 @@
+"""OCP's float8 by Hopper's wgmma, every element: sums that are exact bit by bit, others within the stated bound.
+
+Other devices skip these tests.  The bound: a sum of wgmma keeps 14 bits, so that each instruction of 32 products loses
+less than 34 2^-13 of the sum of magnitudes; sums are promoted to float every 128.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import product
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cases_reader import case_of_line, conv_case
+from guarded import DTYPE, Guarded, Tensor, strides_of
+from solver_checks import OUTPUT, arguments, immediate, plan
+
+import miopyx
+from miopyx import TensorDescriptor
+from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
+
+E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
+BYTES = (E4M3, E5M2)
+RESULTS = (*BYTES, "float16", "bfloat16", "float32")
+MIXED = [(a, w, y) for a, w, y in product(BYTES, BYTES, RESULTS)]
+SOLVERS = [registry.BY_NAME[name] for name in ("NvFloat8Fwd", "NvFloat8Bwd")]
+NEAREST, STOCHASTIC = 0, 1
+SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, groups
+    "64 channels": conv_case(2, 64, 64, (16, 20), (3, 3), (1, 1)),
+    "odd images": conv_case(5, 64, 80, (7, 7), (3, 3), (1, 1)),
+    "odd images, 1x1": conv_case(9, 128, 320, (7, 7)),
+    "long sums": conv_case(3, 512, 64, (7, 7), (3, 3), (1, 1)),
+    "many filters": conv_case(1, 16, 400, (9, 9), (3, 3), (1, 1)),
+    "many pixels, 1x1": conv_case(33, 272, 256, (8, 9)),
+    "one slice": conv_case(40, 64, 256, (8, 8)),
+    "two slices": conv_case(40, 256, 64, (8, 8)),
+    "odd channels": conv_case(3, 65, 67, (7, 7), (3, 3), (1, 1)),
+    "16 channels": conv_case(2, 16, 48, (9, 11), (3, 3), (1, 1)),
+    "few channels": conv_case(2, 3, 64, (17, 17), (3, 3), (1, 1), (2, 2)),
+    "1x1 with a stride": conv_case(2, 64, 128, (14, 14), (1, 1), (0, 0), (2, 2)),
+    "uneven strides": conv_case(2, 80, 64, (15, 16), (1, 1), (0, 0), (3, 2)),
+    "3x3 with a stride": conv_case(2, 64, 96, (12, 10), (3, 3), (1, 1), (2, 2)),
+    "a stride to many channels": conv_case(2, 144, 64, (8, 12), (3, 3), (1, 1), (2, 2)),
+    "groups": conv_case(2, 128, 64, (9, 9), (3, 3), (1, 1), groups=4),
+    "groups of odd channels": conv_case(2, 40, 60, (6, 5), (3, 3), (1, 1), groups=4),
+    "dilation": conv_case(3, 96, 64, (6, 6), (3, 3), (2, 2), (1, 1), (2, 2)),
+    "single pixels": conv_case(3, 64, 65, (1, 1)),
+    "one filter": conv_case(2, 32, 1, (5, 6), (3, 3), (1, 1)),
+    "one axis": conv_case(2, 48, 72, (50,), (5,), (2,)),
+    "transposed": conv_case(2, 64, 96, (6, 5), (3, 3), (1, 1), (2, 2), transposed=True),
+    "3x3x3": conv_case(2, 32, 48, (4, 6, 7), (3, 3, 3), (1, 1, 1)),
+    "3x3x3 with strides": conv_case(2, 48, 64, (6, 5, 8), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+}
+PLAIN = conv_case(3, 144, 160, (6, 8), (3, 3), (1, 1))
+
+
+@pytest.fixture
+def gpu(handle):
+    desc = [TensorDescriptor(E4M3, s, strides_of(s, "channels last")) for s in PLAIN.all_lens]
+    if SOLVERS[0].why_not(handle.device, ConvProblem(0, *desc, PLAIN.conv())) is not None:
+        pytest.skip("needs a Hopper GPU")
+    return handle
+
+
+@pytest.fixture(params=(0, 1), ids=("forward", "data"))
+def direction(request):
+    return request.param
+
+
+class Example:
+    """A case whose two tensors that are read, and whose result, have types of their own."""
+
+    def __init__(self, case, types, direction, host, layout="channels last", mode=NEAREST):
+        """`types`: of x (dy backward), of w, of the result.  `layout`: of x; the result is channels last."""
+        self.host, self.conv, self.out = host, case.conv(), OUTPUT[direction]
+        self.direction, self.result = direction, types[2]
+        miopyx.miopenSetConvolutionAttribute(self.conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE, mode)
+        names = (types[0], types[1], types[2]) if direction == 0 else (types[2], types[1], types[0])
+        self.desc = [TensorDescriptor(t, s, strides_of(s, "channels last" if i == self.out else layout))
+                     for i, (t, s) in enumerate(zip(names, case.all_lens, strict=True))]
+        self.problem = ConvProblem(direction, *self.desc, self.conv)
+        self.data = [np.zeros(d.lens, DTYPE[d.dtype]) for d in self.desc]
+
+    def fill(self, values):
+        """Read what `values` gives for each shape, rounded."""
+        for i, desc in enumerate(self.desc):
+            if i != self.out:
+                with np.errstate(over="ignore"):
+                    self.data[i] = values(desc.lens).astype(np.float32).astype(DTYPE[desc.dtype])
+        return self
+
+    def truth(self, absolute=False):
+        wide = [TensorDescriptor("float64", d.lens) for d in self.desc]
+        values = [np.abs(d.astype(np.float64)) if absolute else d.astype(np.float64) for d in self.data]
+        result = np.full(wide[self.out].lens, np.nan)
+        with np.errstate(invalid="ignore"):
+            plan(self.host, self.direction, wide, self.conv)(*arguments(self.direction, values, result))
+        return result
+
+    def run(self, handle, solver, alpha=1.0, beta=0.0, old=None, shift=0):
+        """The bits of the result, in poisoned memory or in `old`; buffers begin `shift` elements behind a boundary."""
+        inputs = [Tensor(handle, d, v, shift * DTYPE[d.dtype].itemsize, True)
+                  for d, v in zip(self.desc, self.data, strict=True)]
+        out = Tensor(handle, self.desc[self.out], old, shift * DTYPE[self.result].itemsize, True)
+        buffers = arguments(self.direction, [t.argument() for t in inputs], out.argument())
+        if alpha == 1 and beta == 0:
+            size = solver.workspace_size(handle.device, self.problem)
+            workspace = Guarded(handle, size, 0xFF, copied=True)
+            immediate(handle, self.direction, self.desc, self.conv, buffers,
+                      workspace.argument() if size else None, size, solver.id)
+            handle.finish()
+            workspace.fetch()
+        else:
+            plan(handle, self.direction, self.desc, self.conv, solver.id)(*buffers, alpha=alpha, beta=beta)
+            handle.finish()
+        for tensor in inputs:
+            tensor.fetch()
+        out.values()  # looks at guards and gaps
+        return out.view().copy()
+
+
+def rounded(values, name):
+    """To nearest; what is finite stays so, and an infinity becomes NaN where the type has none."""
+    values = np.asarray(values, np.float64)
+    if name not in BYTES:
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32).astype(DTYPE[name])
+    top = float(ml_dtypes.finfo(DTYPE[name]).max)
+    found = np.where(np.isfinite(values), np.clip(values, -top, top), values).astype(DTYPE[name])
+    return found
+
+
+def same(got, want, what=""):
+    """Bit for bit, but for the sign of zero and the codes of NaN."""
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_array_equal(got, want, what)
+
+
+def whole(rng, most=3):
+    return lambda lens: rng.integers(-most, most + 1, lens)
+
+
+def within(got, low, high, what):
+    got = got.astype(np.float64)
+    assert np.isfinite(got).all(), f"{what}: poison in the result"
+    assert ((low <= got) & (got <= high)).all(), (
+        what, np.argwhere(~((low <= got) & (got <= high)))[:4].tolist())
+
+
+@pytest.mark.parametrize("layout", ["channels last", "packed"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_exactly(gpu, host, rng, name, layout, direction):
+    """Sums of small whole numbers fit 14 bits; any address."""
+    for types, shift in (((E4M3, E4M3, "float32"), 0), ((E5M2, E4M3, "float16"), 1), ((E4M3, E4M3, E4M3), 0)):
+        example = Example(SHAPES[name], types, direction, host, layout).fill(whole(rng))
+        solver = SOLVERS[1 - direction if SHAPES[name].transposed else direction]
+        assert solver.why_not(gpu.device, example.problem) is None
+        got = example.run(gpu, solver, shift=shift)
+        same(got, rounded(example.truth(), types[2]), f"{types}, {shift}")
+        np.testing.assert_array_equal(got.view(np.uint8), example.run(gpu, solver, shift=shift).view(np.uint8))
+
+
+@pytest.mark.parametrize("types", MIXED, ids="-".join)
+def test_every_mixture(gpu, host, rng, types, direction):
+    example = Example(PLAIN, types, direction, host).fill(whole(rng))
+    solver, want = SOLVERS[direction], example.truth()
+    same(example.run(gpu, solver), rounded(want, types[2]))
+    old = rounded(rng.integers(-8, 9, want.shape), types[2])
+    for shift in (0, 1):
+        same(example.run(gpu, solver, 0.5, -2.0, old, shift),
+             rounded(0.5 * want - 2 * old.astype(np.float64), types[2]), f"alpha and beta, {shift}")
+
+
+@pytest.mark.parametrize("name", ["64 channels", "many pixels, 1x1", "long sums", "3x3 with a stride", "one slice"])
+def test_every_tile(gpu, host, rng, name, direction):
+    solver = SOLVERS[direction]
+    for types in ((E4M3, E4M3, "float32"), (E4M3, E5M2, E5M2)):
+        example = Example(SHAPES[name], types, direction, host).fill(whole(rng))
+        want, seen = rounded(example.truth(), types[2]), 0
+        for tile in solver.parameters(gpu.device, example.problem)[0][1]:
+            if solver.accepts(gpu.device, example.problem, (tile,)):
+                same(run_tile(gpu, example, solver, tile), want, f"tile {tile}")
+                seen += 1
+        assert seen >= 5
+
+
+def run_tile(gpu, example, solver, tile):
+    from miopyx.engine._invoker import Invoker
+
+    offer = solver.offer(gpu.device, example.problem)
+    gpu.register(Invoker(gpu, offer, (tile,)), solver.id)
+    try:
+        return example.run(gpu, solver)
+    finally:
+        gpu.register(Invoker(gpu, offer, None), solver.id)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("name", ["64 channels", "long sums", "many pixels, 1x1", "odd channels"])
+def test_sums_of_random_numbers(gpu, host, rng, name, result, direction):
+    """Between the roundings of truth plus and minus the bound; and on average far within it."""
+    solver = SOLVERS[direction]
+    for read in ((E4M3, E4M3), (E5M2, E4M3)):
+        example = Example(SHAPES[name], (*read, result), direction, host).fill(rng.standard_normal)
+        got, want, size = example.run(gpu, solver), example.truth(), example.truth(absolute=True)
+        error = own_bound(solver, gpu, example) * size
+        within(got, rounded(want - error, result).astype(np.float64), rounded(want + error, result).astype(np.float64),
+               read)
+        if result == "float32":
+            rms = np.sqrt(np.mean((got - want)**2) / np.mean(want**2))
+            assert rms < 2e-3, rms
+
+
+def own_bound(solver, gpu, example):
+    """What wgmma and the sums of floats lose, without the rounding of the result."""
+    wide = Example.__new__(Example)
+    wide.__dict__.update(example.__dict__)
+    wide.desc = list(example.desc)
+    desc = example.desc[example.out]
+    wide.desc[example.out] = TensorDescriptor("float32", desc.lens, desc.strides)
+    return solver.error_bound(gpu.device, ConvProblem(example.direction, *wide.desc, example.conv))
+
+
+@pytest.mark.parametrize("channels", [32, 128, 256, 1024])
+def test_the_bound_is_that_of_the_formula(gpu, host, channels):
+    """34 2^-13 for each 32 of the first 128; the worst that was thought of reaches 0.8 of it where nothing is added."""
+    case = conv_case(2, channels, 128, (8, 8))
+    example = Example(case, (E5M2, E5M2, "float32"), 0, host)
+    bound = own_bound(SOLVERS[0], gpu, example)
+    assert 1 <= bound / (34 * 2.0**-13 * min(channels, 128) / 32) <= 1.001
+
+    def values(lens):  # one product of 1, the others below 2^-13: all of each is cut off
+        found = np.full(lens, (1.75 if lens == case.x_lens else 1) * 2.0**-7)
+        found[:, ::128] = 1
+        return found
+
+    example.fill(values)
+    got, want, size = example.run(gpu, SOLVERS[0]), example.truth(), example.truth(absolute=True)
+    error = np.abs(got - want)
+    assert (error <= bound * size).all()
+    if channels >= 128:
+        assert error.max() > 0.001 * size.max()  # 14 bits, not 24: else the promotion would be for nothing
+
+
+def test_promotion_is_worth_it(gpu, host, rng):
+    """Sums of one sign grow, and what they cut off with them: promoted they are several times as exact."""
+    from miopyx.solvers.conv.nvidia import _float8
+
+    case = conv_case(2, 2048, 128, (4, 4))
+    example = Example(case, (E4M3, E4M3, "float32"), 0, host).fill(lambda lens: rng.uniform(0.25, 1, lens))
+    errors, want = [], example.truth()
+    try:
+        for every in (128, 512):
+            _float8.promote_every(every)
+            got = run_tile(gpu, example, SOLVERS[0], 0)
+            assert (np.abs(got - want) <= own_bound(SOLVERS[0], gpu, example) * want).all()
+            errors.append(np.sqrt(np.mean((got - want)**2)))
+    finally:
+        _float8.promote_every()
+    assert errors[1] > 1.5 * errors[0], errors
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("read", BYTES)
+def test_all_codes(gpu, host, read, result):
+    """Each byte times 1 and 2: numbers, NaN, infinities, both zeros and what saturates."""
+    codes = np.arange(256, dtype=np.uint8).view(DTYPE[read])
+    example = Example(conv_case(1, 16, 16, (16, 16)), (read, read, result), 0, host)
+    example.data[0][0, 0] = codes.reshape(16, 16)
+    example.data[1][:, 0, 0, 0] = np.array([1, -1, 2, 0.5] * 4)
+    with np.errstate(invalid="ignore"):
+        want = example.data[1].astype(np.float64)[:, 0] * example.data[0].astype(np.float64)[0, 0][None]
+        got = example.run(gpu, SOLVERS[0])[0]
+        same(got, rounded(want, result))
+
+
+@pytest.mark.parametrize("mode", [NEAREST, STOCHASTIC])
+@pytest.mark.parametrize("result", BYTES)
+def test_extreme_results(gpu, host, rng, result, mode, direction):
+    """Large ones saturate, small ones lose bits and become zero, Inf and NaN stay what they are."""
+    example = Example(PLAIN, (E5M2, E4M3, result), direction, host, mode=mode).fill(whole(rng))
+    solver, want = SOLVERS[direction], example.truth()
+    for alpha in (1e4, 2.0**-9, 2.0**-16, 1e-30):
+        got = example.run(gpu, solver, alpha)
+        exact = np.float64(np.float32(alpha)) * want
+        if mode == NEAREST:
+            same(got, rounded(np.float32(exact), result), str(alpha))
+        else:
+            low, high = neighbours(exact, result)
+            within(got, low, high, alpha)
+    # Not in w, which multiplies zeros beside the image: there it would be NaN.
+    read = example.data[2 * direction]
+    read.reshape(-1)[[0, 7, -1]] = [np.inf, np.nan, -np.inf]
+    with np.errstate(invalid="ignore"):
+        want = example.truth()
+    got = example.run(gpu, solver).astype(np.float64)
+    if result == E4M3:
+        np.testing.assert_array_equal(np.isnan(got), ~np.isfinite(want))
+    else:
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+
+
+def neighbours(exact, name):
+    """The two values of a type that a number lies between."""
+    grid = np.unique(np.arange(256, dtype=np.uint8).view(DTYPE[name]).astype(np.float64))
+    grid = grid[np.isfinite(grid)]
+    exact = np.clip(exact, grid[0], grid[-1])
+    return grid[np.searchsorted(grid, exact, "right") - 1], grid[np.searchsorted(grid, exact, "left")]
+
+
+@pytest.mark.parametrize("name", ["64 channels", "groups", "groups of odd channels", "3x3 with a stride",
+                                  "a stride to many channels", "3x3x3 with strides"])
+@pytest.mark.parametrize("result", BYTES)
+def test_stochastic_rounding_is_the_host_paths(gpu, host, rng, result, name, direction):
+    """The same draw for the same element, as its offset and the seed say; a zero may have either sign."""
+    example = Example(SHAPES[name], (E4M3, E4M3, result), direction, host, mode=STOCHASTIC).fill(whole(rng))
+    got = example.run(gpu, SOLVERS[direction])
+    on_host = registry.BY_NAME[("HostImplicitGemmFwd", "HostImplicitGemmBwd")[direction]]
+    same(got, example.run(host, on_host))
+    assert (got.astype(np.float64) != rounded(example.truth(), result).astype(np.float64)).mean() > 0.05
+
+
+def test_amds_types_are_refused(gpu):
+    lens = PLAIN.all_lens
+    desc = [TensorDescriptor("float8_e4m3fnuz", s, strides_of(s, "channels last")) for s in lens]
+    why = SOLVERS[0].why_not(gpu.device, ConvProblem(0, *desc, PLAIN.conv()))
+    assert why == "AMD's float8, whose NaN and largest numbers wgmma reads as others"
+
+
+def test_results_that_are_not_channels_last_are_refused(gpu):
+    desc = [TensorDescriptor(E4M3, s) for s in PLAIN.all_lens]
+    assert SOLVERS[0].why_not(gpu.device, ConvProblem(0, *desc, PLAIN.conv())) == "the result is not channels last"
+
+
+def test_local_memory_is_within_what_there_is(cpu, pretend):
+    """Of each tile, on a Hopper GPU that is only pretended: drivers refuse what is more, and report something else."""
+    info = cpu.device.info
+    handle = pretend(cpu.device.name, kind="gpu", runtime="nvidia", isa="sm90", compute_units=132, local_mem=49152,
+                     extensions=info.extensions | {"cl_nv_device_attribute_query"})
+    cases = list(SHAPES.values())
+    for line in (Path(__file__).parent.parent / "bench" / "convolutions.txt").read_text().splitlines():
+        if line.startswith("resnet50"):
+            cases += [case_of_line(line.partition(" ")[2], n=n) for n in (1, 256)]
+    sizes = {}
+    for case, way in product(cases, (0, 1)):
+        desc = [TensorDescriptor(E4M3, s, strides_of(s, "channels last")) for s in case.all_lens]
+        problem = ConvProblem(way, *desc, case.conv())
+        solver = SOLVERS[1 - way if case.transposed else way]
+        assert solver.why_not(handle.device, problem) is None
+        for tile in solver.parameters(handle.device, problem)[0][1]:
+            if solver.accepts(handle.device, problem, (tile,)):
+                for step in solver.solution(handle.device, problem, (tile,)).steps:
+                    if step.spec.file == "conv/nvidia/hopper.cl":
+                        d = {name: int(value) for name, _, value in (
+                            word.partition("=") for word in step.spec.options.split()) if value.isdigit()}
+                        x, w = d["BP"] * 128, d["BF"] * 128
+                        size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w
+                        sizes[step.spec.options] = size + 8 * (2 * d["STAGES"] + 2) + 8 * d["BP"]
+    assert len(sizes) > 20
+    assert 200 * 1024 < max(sizes.values()) <= 226 * 1024
+
+
+def test_the_bench(gpu, host, rng, monkeypatch):
+    """bench/float8.py on a layer, each tile beside float16."""
+    bench = Path(__file__).parent.parent / "bench"
+    monkeypatch.syspath_prepend(str(bench))
+    spec = importlib.util.spec_from_file_location("bench_float8", bench / "float8.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "TURNS", 1)
+    monkeypatch.setattr(module, "CALLS", 1)
+    rows = list(module.measure(gpu, host, conv_case(2, 64, 128, (6, 5), (3, 3), (1, 1)), "FB", rng, True))
+    assert [row["direction"] for row in rows] == ["forward", "data"]
+    for row in rows:
+        assert 0 < row["error"] < 2e-3
+        assert len([name for name in row if name.isdigit() and name != "512"]) >= 5
+        assert module.line_of(row)

@@ -127,8 +127,8 @@ _declare("MIOPEN_USER_DB_PATH", str, "", "folder of the user databases; empty: ~
 _declare("MIOPEN_CUSTOM_CACHE_DIR", str, "", "folder of the program cache, in place of the one in MIOPYX_CACHE_DIR")
 _declare("MIOPEN_DISABLE_CACHE", parse_bool, False, "1: built programs are neither read from disk nor kept there")
 _declare("MIOPEN_COMPILE_PARALLEL_LEVEL", parse_count, 0,
-         "programs compiled at a time by Find, searches and `build_ahead`; 1: one after the other; 0: half of the usable "
-         "cores")
+         "programs compiled at a time by Find, searches and `build_ahead`; 1: one after the other; 0: half of the "
+         "usable cores")
 _declare("MIOPEN_DEBUG_COMPILE_ONLY", parse_bool, False, "1: Find compiles, then raises GpuOperationsSkippedError")
 for _algorithm in ("DIRECT", "GEMM", "WINOGRAD", "FFT", "IMPLICIT_GEMM"):
     _declare(f"MIOPEN_DEBUG_CONV_{_algorithm}", parse_bool, True, "0: no solver of this algorithm")

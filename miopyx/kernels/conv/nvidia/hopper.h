@@ -10,6 +10,8 @@
 #define MX_OPERAND uchar
 #define DEPTH 128 /* numbers of a row */
 #define CHUNK 16  /* numbers that are copied together */
+#elif defined(MX_TF32)
+#define DEPTH 32
 #else
 #define MX_OPERAND ushort
 #define DEPTH 64

@@ -56,6 +56,7 @@
 #endif
 #define AXES 2
 #define X_THROUGH_L1 0
+#define MX_TF32
 #define WG_ROWS (BP / (PING_PONG ? 64 : 128)) /* of 64 rows that a warpgroup owns */
 #define WN BF
 #include "include/common.h"
@@ -66,7 +67,6 @@
 #include "conv/nvidia/hopper.h"
 #include "conv/nvidia/hopper_tiles.h"
 
-#define DEPTH 32 /* numbers of K in a slice */
 #define WGMMA_TF32 MX_JOIN(MX_TF32_, BF)
 #define X_BYTES (BP * ROW_BYTES)
 #define W_BYTES (BF * ROW_BYTES)

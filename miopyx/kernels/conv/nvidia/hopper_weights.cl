@@ -141,27 +141,32 @@ static inline mx_nv_places mx_places(int pixel, int y_group, int x_group, const 
 static inline void mx_store_weights(float (*sums)[WN / 2], __global ushort *to, int row, int filters, int columns,
                                     int w_k, float alpha, float beta)
 {
-    const int column = (get_local_id(0) & 3) * 2;
-    const bool plain = alpha == 1 && beta == 0 && ((ulong)to & 3) == 0;
+    const int lane = get_local_id(0) & 31, quarter = lane & 3;
+    const bool plain = alpha == 1 && beta == 0 && ((ulong)to & 15) == 0; /* w_k is a multiple of 8, and `columns` */
 #pragma unroll
     for (int i = 0; i < 2 * WG_ROWS; i++) {
         const int k = row + i / 2 * 64 + i % 2 * 8;
-        __global ushort *own = to + (long)k * w_k + column;
-        if (k >= filters)
-            continue;
+        __global ushort *own = to + (long)k * w_k;
 #pragma unroll
-        for (int j = 0; j < WN / 8; j++) {
+        for (int j = 0; j < WN / 8; j += 4) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
             const float *sum = sums[i / 2] + j * 4 + i % 2 * 2;
-            if (j * 8 + column >= columns) /* a multiple of 8 */
+            if (plain && j + 4 <= WN / 8) {
+                uint words[4];
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    MX_ROUND_PAIR(words[l], sum[l * 4], sum[l * 4 + 1]);
+                const uint4 eight = mx_turn((uint4)(words[0], words[1], words[2], words[3]), lane);
+                if (k < filters && (j + quarter) * 8 < columns)
+                    *(__global uint4 *)(own + (j + quarter) * 8) = eight;
                 continue;
-            if (plain) {
-                uint word;
-                MX_ROUND_PAIR(word, sum[0], sum[1]);
-                *(__global uint *)(own + j * 8) = word;
-            } else {
-                STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, j * 8, sum[0], alpha, beta);
-                STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, j * 8 + 1, sum[1], alpha, beta);
             }
+#pragma unroll
+            for (int l = 0; l < min(4, WN / 8 - j); l++)
+                if (k < filters && (j + l) * 8 < columns) {
+                    const int column = (j + l) * 8 + quarter * 2;
+                    STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, column, sum[l * 4], alpha, beta);
+                    STORE_MIXED(X_TYPE, (__global STORAGE(X_TYPE) *)own, column + 1, sum[l * 4 + 1], alpha, beta);
+                }
         }
     }
 }

@@ -48,6 +48,23 @@ static inline uint mx_shared(__local const void *p)
 #define MX_ROUND_PAIR(word, first, second) \
     asm("cvt.rn." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
 
+static inline uint mx_exchange(uint value, int with)
+{
+    uint other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(with));
+    return other;
+}
+
+/* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
+static inline uint4 mx_turn(uint4 v, int lane)
+{
+    const bool odd = lane & 1, high = lane & 2;
+    const uint a = mx_exchange(odd ? v.x : v.y, 1), b = mx_exchange(odd ? v.z : v.w, 1);
+    v = odd ? (uint4)(a, v.y, b, v.w) : (uint4)(v.x, a, v.z, b);
+    const uint c = mx_exchange(high ? v.x : v.z, 2), d = mx_exchange(high ? v.y : v.w, 2);
+    return high ? (uint4)(c, d, v.z, v.w) : (uint4)(v.x, v.y, c, d);
+}
+
 /* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128
 /* OCP's types of 8 bits, which wgmma alone takes. */

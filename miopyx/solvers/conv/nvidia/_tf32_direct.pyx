@@ -32,7 +32,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
 cdef enum:
     DEPTH = 32             # numbers of K in a slice
     ADDED = 8              # products that an instruction adds to a sum
-    CHOICES_COUNT = 8
+    CHOICES_COUNT = 9
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice and a whole tile take
 # in microseconds, as predicted from the clocks of the tensor cores and of local memory.
@@ -49,6 +49,7 @@ CHOICES[4] = choice_t(256, 64, 0, 0, 0.48, 1.2)
 CHOICES[5] = choice_t(64, 256, 1, 0, 0.45, 0.9)
 CHOICES[6] = choice_t(64, 256, 1, 1, 0.40, 0.9)
 CHOICES[7] = choice_t(128, 128, 1, 1, 0.40, 0.9)
+CHOICES[8] = choice_t(192, 256, 0, 0, 1.10, 3.8)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
@@ -107,6 +108,8 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
     for i in range(CHOICES_COUNT):
         if filters and CHOICES[i].filters != filters or _rows_of_filters(g.filters) % CHOICES[i].filters:
             continue
+        if best.run and CHOICES[i].pixels % 128 and not CHOICES[i].ping_pong:
+            continue  # the work-items that copy do not divide its runs
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0):
             continue
         down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups

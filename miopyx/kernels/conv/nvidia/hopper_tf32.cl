@@ -161,11 +161,11 @@ static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], u
 #endif
 }
 
-static inline __attribute__((always_inline)) void mx_round_step(uint *a)
+static inline __attribute__((always_inline)) void mx_round_step(uint *to, const uint *from)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        a[i] = mx_nearest(a[i]);
+        to[i] = mx_nearest(from[i]);
 }
 
 #define MX_PIECE MX_JOIN(MX_PIECE_, VEC)
@@ -400,7 +400,8 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             float sums[WG_ROWS][WN / 2];
-            uint a[STEPS][4], other[STEPS][4]; /* pixels: one set is loaded while wgmma reads the other */
+            uint a[STEPS][4], other[STEPS][4]; /* pixels: wgmma reads one set while the other is rounded from */
+            uint loaded[STEPS][4];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0; /* the barrier of the stage whose products are under way */
@@ -421,11 +422,8 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #define MULTIPLY(a, next, unit)                                                                                       \
     WGMMA_STEP(a, unit, 0);                                                                                           \
     MX_WG_COMMIT();                                                                                                   \
-    MX_WG_WAIT(1); /* for the products that read `next` */                                                            \
-    if ((unit) == 0 && slice > 0 && lane == 0)                                                                        \
-        mx_barrier_arrive(before);                                                                                    \
     if ((unit) < UNITS - 1) {                                                                                         \
-        LOAD_UNIT(next, stage, (unit) + 1);                                                                           \
+        LOAD_UNIT(loaded, stage, (unit) + 1);                                                                         \
     } else {                                                                                                          \
         int following = stage; /* loads behind the last slice are thrown away */                                      \
         if (slice + 1 < slices) {                                                                                     \
@@ -434,21 +432,24 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         } else {                                                                                                      \
             PASS_TURN();                                                                                              \
         }                                                                                                             \
-        LOAD_UNIT(next, following, 0);                                                                                \
+        LOAD_UNIT(loaded, following, 0);                                                                              \
     }                                                                                                                 \
+    MX_WG_WAIT(1); /* for the products that read `next` */                                                            \
+    if ((unit) == 0 && slice > 0 && lane == 0)                                                                        \
+        mx_barrier_arrive(before);                                                                                    \
     WGMMA_STEP(a, unit, 1);                                                                                           \
     if (STEPS == 4) {                                                                                                 \
-        mx_round_step(next[0]);                                                                                       \
-        mx_round_step(next[1]);                                                                                       \
+        mx_round_step(next[0], loaded[0]);                                                                            \
+        mx_round_step(next[1], loaded[1]);                                                                            \
         WGMMA_STEP(a, unit, STEPS - 2);                                                                               \
-        mx_round_step(next[STEPS - 2]);                                                                               \
-        mx_round_step(next[STEPS - 1]);                                                                               \
+        mx_round_step(next[STEPS - 2], loaded[STEPS - 2]);                                                            \
+        mx_round_step(next[STEPS - 1], loaded[STEPS - 1]);                                                            \
         WGMMA_STEP(a, unit, STEPS - 1);                                                                               \
         MX_WG_COMMIT();                                                                                               \
     } else {                                                                                                          \
         MX_WG_COMMIT();                                                                                               \
-        mx_round_step(next[0]);                                                                                       \
-        mx_round_step(next[1]);                                                                                       \
+        mx_round_step(next[0], loaded[0]);                                                                            \
+        mx_round_step(next[1], loaded[1]);                                                                            \
     }
 #define NEXT_STAGE()            \
     before = empty + 8 * stage; \
@@ -456,10 +457,10 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         stage = 0, parity ^= 1
             if (slices > 0) {
                 mx_barrier_wait(full + 8 * stage, parity);
-                LOAD_UNIT(a, stage, 0);
+                LOAD_UNIT(loaded, stage, 0);
 #pragma unroll
                 for (int k = 0; k < STEPS; k++)
-                    mx_round_step(a[k]);
+                    mx_round_step(a[k], loaded[k]);
             } else {
                 PASS_TURN();
             }

@@ -18,6 +18,10 @@
  *   y   CHANNELS_LAST: a work-item stores 4 neighbouring filters of a pixel, in pieces of VEC.  Else neighbouring lanes
  *       have neighbouring pixels; with VEC 2 a work-item has two, and a warp stores whole sectors (not with X_RUN 0).
  *
+ * Work-groups that go on from tile to tile in step store at the same time, for which memory is too slow, and then nothing.
+ * STAGGER lets each quarter of them begin a quarter of that time after the one before; what is stored in a clock: 4 bytes
+ * for each of 132 groups and more.
+ *
  * Grid: one axis, local 384, global 384 * any number.
  * Backward data with a stride may take all phases of the stride in one launch (PHASES) if they have equal grids.
  * Bound by: tensor cores and local memory (128 bytes a clock: 64 of w, 16 of x, 48 copied) for tiles of 128 x 256 and long
@@ -53,6 +57,9 @@
 #endif
 #ifndef PHASES
 #define PHASES 1
+#endif
+#ifndef STAGGER /* 1: quarters of the work-groups begin one after another */
+#define STAGGER 0
 #endif
 #define AXES 2
 #define X_THROUGH_L1 0
@@ -273,6 +280,11 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         const int copier = item & 127;
+#if STAGGER
+        const uint begun = mx_clock(), late = get_group_id(0) * 4 / get_num_groups(0) * (BP * BF / 16);
+        while (mx_clock() - begun < late)
+            ;
+#endif
         int stage = 0, parity = 1;
         bool has_filters = false;
 #if X_RUN == 0

@@ -15,7 +15,7 @@ from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, contiguous_pixels, megabytes, only_read, operand_args, operands, roles_of,
     roles_t,
 )
-from ._tf32 cimport refuse_tf32
+from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, time_of_rounds,
 )
@@ -34,22 +34,22 @@ cdef enum:
     ADDED = 8              # products that an instruction adds to a sum
     CHOICES_COUNT = 9
 
-# A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice and a whole tile take
-# in microseconds.
+# A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
+# and where x is copied in runs of pixels, and what a whole tile takes besides.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
-    double slice, end
+    double slice, in_runs, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.72, 4.0)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 4.0)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.45, 1.5)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.33, 0.7)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.60, 1.6)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.40, 2.0)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 2.0)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.45, 1.5)
-CHOICES[8] = choice_t(192, 256, 0, 0, 1.10, 5.5)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.72, 0.80, 3.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 0.95, 4.0)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.45, 0.57, 1.5)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.33, 0.53, 0.7)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.60, 0.95, 1.5)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.40, 0.56, 1.8)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.2)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.44, 0.56, 1.5)
+CHOICES[8] = choice_t(192, 256, 0, 0, 1.12, 1.12, 5.5)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))), ("STAGGER", (0, 1)))
 
 
@@ -121,7 +121,8 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
         if stages < 3 or groups == 0:
             continue
         for j in range(phases):
-            each[j] = _slices(&g[j]) * CHOICES[i].slice + CHOICES[i].end
+            each[j] = (_slices(&g[j]) * (CHOICES[i].in_runs if best.run else CHOICES[i].slice)
+                       + CHOICES[i].end)
         cost = time_of_rounds(each, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost or i == wanted:
             best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost
@@ -161,6 +162,8 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     # Each tap is of one phase; each phase has up to a slice more.
     r.workspace = (p.groups * _rows_of_filters(r.filters) * 4
                    * (spatial_size(&p.w) * r.channels + phases * (DEPTH - 1)))
+    if p.direction != MX_FORWARD and joins(p):
+        make_planes(p, &r)
     return r
 
 
@@ -194,9 +197,11 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters),
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
-    if together:
-        return [*steps, _multiply(p, r, g, count, &best[0], stagger)]
-    return steps + [_multiply(p, r, &g[i], 1, &best[i], stagger) for i in range(count)]
+    for i in range(launches):
+        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i], stagger))
+    if r.y_slot == SLOT_WORKSPACE:
+        steps.append(join_of_planes(p, r))
+    return steps
 
 
 cdef chosen_t _first(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
@@ -231,8 +236,11 @@ cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_c
             t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(&g[i]) * DEPTH * 4e-6
         if best.vector == 1:
             t.single += g.pixels * <double> g.filters * g.groups * 4e-6 * (count if together else 1)
-    t.packed = r.workspace * 1e-6
+    t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
     t.x, t.y = megabytes(r.x), megabytes(r.y)
+    if r.y_slot == SLOT_WORKSPACE:  # planes are written and read
+        t.launch += 1
+        t.y += 2e-6 * (r.workspace - r.y_at)
 
 
 cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -321,6 +329,9 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
         _count(dev, p, &r, g, self.phases(p, &r, g), terms)
+
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
+        return phases_of_planes(p, r, g) if joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return TABLE

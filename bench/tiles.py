@@ -79,8 +79,8 @@ class Problem:
         out = [n // s + 1 for n, s in zip(lens, layer["stride"], strict=True)]
         shapes = ((batch, layer["c"], *layer["in"]),
                   (layer["k"], layer["c"] // layer["groups"], *layer["filter"]), (batch, layer["k"], *out))
-        self.x, self.w, self.y = (torch.randn(s, device=device).to(getattr(torch, options.dtype), memory_format=form)
-                                  for s in shapes)
+        self.x, self.w, self.y = (torch.randn(s, device=device).to(getattr(torch, options.dtype))
+                                  .contiguous(memory_format=form) for s in shapes)
         self.desc = [TensorDescriptor(options.dtype, t.shape, t.stride()) for t in (self.x, self.w, self.y)]
         self.conv = ConvolutionDescriptor(layer["pad"], layer["stride"], layer["dilation"], groups=layer["groups"])
         if options.tf32:

@@ -42,7 +42,7 @@ cdef struct choice_t:
 
 cdef choice_t[CHOICES_COUNT] CHOICES
 CHOICES[0] = choice_t(128, 256, 0, 0, 0.72, 0.80, 3.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 0.95, 4.0)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.84, 0.95, 4.0)
 CHOICES[2] = choice_t(128, 128, 1, 0, 0.45, 0.57, 1.5)
 CHOICES[3] = choice_t(128, 64, 1, 0, 0.36, 0.53, 0.7)
 CHOICES[4] = choice_t(256, 64, 0, 0, 0.65, 0.95, 1.5)
@@ -93,13 +93,23 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     return min(8, left // ((c.pixels + c.filters) * 128))
 
 
+cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run) noexcept nogil:
+    """Microseconds of a slice."""
+    cdef double time = c.in_runs if run else c.slice
+    if run == 1 and g.step_w > 1:
+        time *= 1 + c.pixels / 128.0  # every second pixel: twice the lines, which the L1 keeps for few pixels
+    if run and g.reduced % DEPTH and c.pixels < 256:
+        time *= 1.5  # what finds the next tap is shared by two pixels of a work-item with 256
+    return time
+
+
 cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1, 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
-    cdef double cost
+    cdef double cost, slice
     cdef int i, j
     best.vector = 4 if best.last else 2 if best.run else 1
     for j in range(phases):
@@ -120,9 +130,9 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
             groups = groups // across * across  # a group keeps its filters
         if stages < 3 or groups == 0:
             continue
+        slice = _slice_time(&CHOICES[i], g, best.run)
         for j in range(phases):
-            each[j] = (_slices(&g[j]) * (CHOICES[i].in_runs if best.run else CHOICES[i].slice)
-                       + CHOICES[i].end)
+            each[j] = _slices(&g[j]) * slice + CHOICES[i].end
         cost = time_of_rounds(each, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost or i == wanted:
             best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost

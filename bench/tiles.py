@@ -1,16 +1,18 @@
-"""Every configuration of chosen solvers beside cuDNN, with factors of 11 bits allowed: one process, one table.
+"""Every configuration of chosen solvers beside cuDNN: one process, one table.
 
-    python bench/tiles.py [--solvers NvWgmmaTf32,NvTf32] [--network resnet50] [--batch 256] [--layouts nhwc,nchw]
-                          [--directions forward,data] [--only filter=1x1] [--json OUT]
+    python bench/tiles.py [--solvers NvWgmma,NvWgmmaTf32] [--dtype float32] [--tf32] [--network resnet50] [--batch 256]
+                          [--layouts nhwc,nchw] [--directions forward,data,weights] [--only filter=1x1] [--json OUT]
 
 A line for each layer and direction: microseconds of cuDNN, then of each solver and configuration with its error if that
-is not as usual; the fastest has a star.  Errors are norms relative to cuDNN's without TF32.  Programs are built ahead.
+is not as usual; the fastest has a star, the configuration taken untuned a d.  Errors are norms relative to cuDNN's in
+float32 without TF32.  --tf32 allows factors of 11 bits, of cuDNN too.  Programs are built ahead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import time
 from pathlib import Path
@@ -26,7 +28,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 WAYS = ("forward", "data", "weights")
-USUAL = 4e-4  # a larger error is printed
+USUAL = {"float32": 4e-4, "float16": 4e-4, "bfloat16": 4e-3}  # a larger error is printed
 LEAST_S = 0.006  # of a measurement
 
 
@@ -34,7 +36,7 @@ def layers(network: str, only: str) -> list[dict]:
     found = []
     for line in (Path(__file__).parent / "convolutions.txt").read_text().splitlines():
         name, *fields = line.split() or [""]
-        if name != network or only not in line:
+        if name != network or not re.search(only, line):
             continue
         options = dict(field.split("=") for field in fields)
         pair = {k: tuple(map(int, options.get(k, default).split("x")))
@@ -68,7 +70,8 @@ def microseconds(run) -> float:
 class Problem:
     """A layer's tensors, and cuDNN on them."""
 
-    def __init__(self, layer: dict, batch: int, layout: str, way: int, device: str = "cuda") -> None:
+    def __init__(self, layer: dict, batch: int, layout: str, way: int, options: argparse.Namespace,
+                 device: str = "cuda") -> None:
         self.way, self.layer = way, layer
         form = torch.channels_last if layout == "nhwc" else torch.contiguous_format
         lens = [n + 2 * p - d * (f - 1) - 1 for n, p, d, f in zip(
@@ -76,19 +79,22 @@ class Problem:
         out = [n // s + 1 for n, s in zip(lens, layer["stride"], strict=True)]
         shapes = ((batch, layer["c"], *layer["in"]),
                   (layer["k"], layer["c"] // layer["groups"], *layer["filter"]), (batch, layer["k"], *out))
-        self.x, self.w, self.y = (torch.randn(s, device=device).contiguous(memory_format=form) for s in shapes)
-        self.desc = [TensorDescriptor("float32", t.shape, t.stride()) for t in (self.x, self.w, self.y)]
+        self.x, self.w, self.y = (torch.randn(s, device=device).to(getattr(torch, options.dtype))
+                                  .contiguous(memory_format=form) for s in shapes)
+        self.desc = [TensorDescriptor(options.dtype, t.shape, t.stride()) for t in (self.x, self.w, self.y)]
         self.conv = ConvolutionDescriptor(layer["pad"], layer["stride"], layer["dilation"], groups=layer["groups"])
-        miopyx.miopenSetConvolutionAttribute(self.conv, "MATH_TYPE", miopyx.miopenMathDefault)
+        if options.tf32:
+            miopyx.miopenSetConvolutionAttribute(self.conv, "MATH_TYPE", miopyx.miopenMathDefault)
         self.problem = ConvProblem(way, *self.desc, self.conv)
         self.output = (self.y, self.x, self.w)[way]
         self.out = torch.empty_like(self.output)
 
-    def cudnn(self) -> torch.Tensor:
+    def cudnn(self, *, exact: bool = False) -> torch.Tensor:
+        x, w, y = (t.float() if exact else t for t in (self.x, self.w, self.y))
         geometry = (*(self.layer[name] for name in ("stride", "pad", "dilation")), False, (0, 0), self.layer["groups"])
         if self.way == 0:
-            return torch.ops.aten.convolution(self.x, self.w, None, *geometry)
-        return torch.ops.aten.convolution_backward(self.y, self.x, self.w, None, *geometry,
+            return torch.ops.aten.convolution(x, w, None, *geometry)
+        return torch.ops.aten.convolution_backward(y, x, w, None, *geometry,
                                                    [self.way == 1, self.way == 2, False])[self.way - 1]
 
     def plan(self, handle, solver):
@@ -117,15 +123,16 @@ def variants(handle, problem: ConvProblem, solvers: list) -> list[tuple]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--solvers", default="NvWgmmaTf32,NvTf32,NvHalves", help="beginnings of names")
+    parser.add_argument("--solvers", default="Nv", help="beginnings of names")
+    parser.add_argument("--dtype", choices=USUAL, default="float32")
+    parser.add_argument("--tf32", action="store_true", help="factors of 11 bits")
     parser.add_argument("--network", default="resnet50")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--layouts", default="nhwc,nchw")
     parser.add_argument("--directions", default="forward,data")
-    parser.add_argument("--only", default="", help="layers whose line has this text")
+    parser.add_argument("--only", default="", help="layers whose line matches this")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    torch.backends.cudnn.benchmark = True
     begun = time.monotonic()
     handle = miopyx.Handle(stream=torch.cuda.current_stream())
     names = tuple(options.solvers.split(","))
@@ -136,7 +143,7 @@ def main() -> None:
                for way, end in ends.items()}
     specs = set()
     for layer, layout, way in work:
-        problem = Problem(layer, options.batch, layout, way, "meta").problem
+        problem = Problem(layer, options.batch, layout, way, options, "meta").problem
         for _, offer, config in variants(handle, problem, solvers[way]):
             specs.update(step.spec for step in offer.solution(config).steps)
     for failure in compiling.ahead(handle, specs):
@@ -145,12 +152,11 @@ def main() -> None:
           f"{torch.cuda.get_device_name()}, cuDNN {torch.backends.cudnn.version()}")
     rows = []
     for layer, layout, way in work:
-        p = Problem(layer, options.batch, layout, way)
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = False
-        truth = p.cudnn()
+        p = Problem(layer, options.batch, layout, way, options)
+        torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = False
+        truth = p.cudnn(exact=True)
         size = truth.double().norm()
-        torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = options.tf32, True
         times = {"cudnn": microseconds(p.cudnn)}
         errors = {"cudnn": float((p.cudnn() - truth).double().norm() / size)}
         for solver, offer, config in variants(handle, p.problem, solvers[way]):
@@ -168,9 +174,11 @@ def main() -> None:
             except miopyx.MIOpenError as e:
                 print("FAILED", layer["name"], layout, WAYS[way], name, str(e)[:300])
         handle.forget_calls()
-        best = min((n for n in times if n != "cudnn"), key=times.get)
+        best = min((n for n in times if n != "cudnn"), key=times.get, default=None)
+        if best is None:
+            continue
         text = " ".join(f"{'*' if n == best else ''}{n} {times[n]:.0f}"
-                        + ("" if errors[n] < USUAL else f"(ERR {errors[n]:.1e})") for n in times)
+                        + ("" if errors[n] < USUAL[options.dtype] else f"(ERR {errors[n]:.1e})") for n in times)
         print(f"{layout} {WAYS[way]} {layer['name']} | {times['cudnn'] / times[best]:.2f} | {text}", flush=True)
         rows.append({"layer": layer["name"], "layout": layout, "direction": WAYS[way], "times": times,
                      "errors": errors})

@@ -29,6 +29,7 @@ MEASUREMENTS = ROOT / "bench" / "results" / "h200-measurements.jsonl.bz2"
 GROUPED = ROOT / "bench" / "results" / "h200-grouped-measurements.jsonl.bz2"
 MODERN = ROOT / "bench" / "results" / "h100-modern-measurements.jsonl.bz2"
 LATER = ROOT / "bench" / "results" / "h100-taps-tf32-measurements.jsonl.bz2"  # of solvers that nobody had timed before
+DIRECT = ROOT / "bench" / "results" / "h100-tf32-direct-measurements.jsonl.bz2"  # of NvWgmmaTf32, on problems of LATER
 PROBLEMS = 60
 CONV = [solver for solver in registry.CONV if not solver.last_resort]
 LINES = [Line("NvPairsWrw", 32, 0.03, 361, {"launch": 4.0, "slices": 2.5}),
@@ -335,7 +336,7 @@ def test_no_worse_than_the_index_was(tmp_path):
     2.51.  On the others', grouped and of int8, patches and large depthwise filters, the index when they were timed: 624
     of 838, 1.15, 6.38.
     """
-    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER)
+    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
     device, _ = costs._device(rows)
     problems = costs.measured(rows, device)
@@ -359,6 +360,19 @@ def test_no_worse_than_the_index_was(tmp_path):
     assert [(line.solver, line.bits, line.fitted) for line in lines] == [
         (words[0], int(words[1]), int(words[3])) for words in stored]
     assert [line.spread for line in lines] == pytest.approx([float(words[2]) for words in stored], rel=0.02, abs=1e-3)
+
+
+def test_what_nobody_measured_is_not_free(h200):
+    """Floats channels last, which none of the files has: no time is below what float32's units need (67 TFLOP/s)."""
+    table = _costs.of(h200.device)
+    for key in ("256-28-28-3x3-256-28-28-256-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP32-F",
+                "256-28-28-3x3-256-28-28-256-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP32-B"):
+        for offer in Survey(h200, _key.parse_find_key(key.encode())).applicable():
+            if offer.solver.name.startswith("NvSmall"):
+                assert table.predict(offer) > 2 * 256 * 28 * 28 * 9 * 256 * 256 / 67e6
+                break
+        else:
+            pytest.fail("NvSmall is not there")
 
 
 def test_large_depthwise_filters_are_known(h200):

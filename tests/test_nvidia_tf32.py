@@ -117,6 +117,7 @@ TILED = {  # of NvWgmmaTf32: few filters and slices, so that w stays in local me
     "groups": conv_case(2, 3 * 20, 3 * 132, (6, 8), (3, 3), (1, 1), (1, 1), (1, 1), 3),
     "three channels": conv_case(2, 3, 64, (23, 24), (7, 7), (3, 3), (2, 2)),
     "many slices": conv_case(1, 416, 128, (5, 6), (3, 3), (1, 1)),
+    "many tiles": conv_case(2, 4, 60, (96, 92), (1, 1), (0, 0)),
 }
 
 

@@ -30,6 +30,7 @@ LEAST_TIMES = 6     # that a solver's costs are fitted to
 LAUNCH = "launch"   # the term of launches
 LARGE = 0.2         # of the logarithm: what is further off counts by its size, not by its square
 ROUNDS = 12         # of weighing anew
+UNSEEN = 1.0        # of a term that no problem has
 FOLDS = 5           # of layers, where no lists say which network has them
 DIRECTIONS = ("forward", "data", "weights")
 # What makes a layer, whatever the batch, the type, the layout and the direction.
@@ -213,7 +214,8 @@ def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
     """Return costs of terms, `least` at least, and the spread of the logarithm of predicted by measured times.
 
     Each round solves for relative errors, to the geometric mean of both times, since half the time is as wrong as
-    twice; problems that were far off weigh less in the next one.
+    twice; problems that were far off weigh less in the next one.  A term that none of them has costs UNSEEN: free, it
+    would make the solver the first choice wherever it counts.
     """
     scale = terms.max(axis=0)
     scale[scale == 0] = 1
@@ -224,6 +226,7 @@ def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
         predicted = np.maximum(terms @ costs, 1e-3)
         off = np.abs(np.log(predicted / times))
         weight = np.sqrt(np.minimum(1, LARGE / np.maximum(off, 1e-9)))
+    costs[(terms == 0).all(axis=0)] = UNSEEN
     return costs, float(np.sqrt(np.mean(off**2)))
 
 

@@ -205,9 +205,41 @@ cdef class NvTf32Fwd(NvImplicitGemmFwd):
         return multiply_hopper(dev, p, r, g)
 
 
-cdef bint _joins(const mx_conv_problem* p) noexcept nogil:
+cdef bint joins(const mx_conv_problem* p) noexcept nogil:
     """Whether each phase of the stride goes to a plane of its own first: every second pixel is slow to store."""
     return p.step[1] * p.step[2] > 1 and p.x.stride[1] != 1
+
+
+cdef void make_planes(const mx_conv_problem* p, roles_t* r) noexcept nogil:
+    """Room for the planes behind the workspace, to which y goes."""
+    cdef sides_t s = sides_of(p)
+    r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
+    r.workspace += s.workspace - s.planes
+
+
+cdef int phases_of_planes(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept nogil:
+    """The phases that have taps, each to its plane."""
+    cdef mx_nv_conv whole = operands(p, r)
+    cdef sides_t s = sides_of(p)
+    cdef int64_t a, b
+    cdef int count = 0
+    whole.y_w, whole.y_h, whole.y_c = 1, <int> s.phase_columns, <int> (s.phase_rows * s.phase_columns)
+    whole.y_n, whole.y_g = <int> p.x.len[1] * whole.y_c, <int> r.filters * whole.y_c
+    for a in range(p.step[1]):
+        for b in range(p.step[2]):
+            if s.met[1] >> a & s.met[2] >> b & 1:
+                g[count] = whole
+                set_phase(&g[count], p, 0, a, b)
+                g[count].y_first = <int> (count * s.phase_bytes // 4)
+                count += 1
+    return count
+
+
+cdef Step join_of_planes(const mx_conv_problem* p, const roles_t* r):
+    """The launch that brings the planes to dx."""
+    cdef sides_t s = sides_of(p)
+    s.planes = r.y_at
+    return join_of_phases(p, &s)
 
 
 cdef class NvTf32Bwd(NvImplicitGemmBwd):
@@ -241,11 +273,8 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
-        cdef sides_t s
-        if _joins(p):
-            s = sides_of(p)
-            r.y_slot, r.y_at = SLOT_WORKSPACE, r.workspace
-            r.workspace += s.workspace - s.planes
+        if joins(p):
+            make_planes(p, &r)
         return r
 
     cdef list packing(self, Device dev, const mx_conv_problem* p, const roles_t* r):
@@ -256,24 +285,7 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
         return multiply_hopper(dev, p, r, g)
 
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
-        cdef mx_nv_conv whole
-        cdef sides_t s
-        cdef int64_t a, b
-        cdef int count = 0
-        if not _joins(p):
-            return NvImplicitGemmBwd.phases(self, p, r, g)
-        s = sides_of(p)
-        whole = operands(p, r)
-        whole.y_w, whole.y_h, whole.y_c = 1, <int> s.phase_columns, <int> (s.phase_rows * s.phase_columns)
-        whole.y_n, whole.y_g = <int> p.x.len[1] * whole.y_c, <int> r.filters * whole.y_c
-        for a in range(p.step[1]):
-            for b in range(p.step[2]):
-                if s.met[1] >> a & s.met[2] >> b & 1:
-                    g[count] = whole
-                    set_phase(&g[count], p, 0, a, b)
-                    g[count].y_first = <int> (count * s.phase_bytes // 4)
-                    count += 1
-        return count
+        return phases_of_planes(p, r, g) if joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
 
     cdef list multiply_phases(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count):
         if not at_once(p, g, count):
@@ -284,12 +296,9 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = self.roles(&read)
-        cdef sides_t s
         steps = self.launches(dev, &read, &r)
-        if _joins(&read):
-            s = sides_of(&read)
-            s.planes = r.y_at
-            steps.append(join_of_phases(&read, &s))
+        if joins(&read):
+            steps.append(join_of_planes(&read, &r))
         return Solution(steps, r.workspace)
 
 

@@ -15,7 +15,7 @@ from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, contiguous_pixels, megabytes, only_read, operand_args, operands, roles_of,
     roles_t,
 )
-from ._tf32 cimport refuse_tf32
+from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, time_of_rounds,
 )
@@ -32,24 +32,25 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
 cdef enum:
     DEPTH = 32             # numbers of K in a slice
     ADDED = 8              # products that an instruction adds to a sum
-    CHOICES_COUNT = 8
+    CHOICES_COUNT = 9
 
-# A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice and a whole tile take
-# in microseconds, as predicted from the clocks of the tensor cores and of local memory.
+# A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
+# and where x is copied in runs of pixels, and what a whole tile takes besides.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
-    double slice, end
+    double slice, in_runs, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.76, 2.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.80, 2.5)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.43, 0.9)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.30, 0.6)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.48, 1.2)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.45, 0.9)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.40, 0.9)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.40, 0.9)
-cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.72, 0.80, 3.5)
+CHOICES[1] = choice_t(256, 128, 0, 0, 0.84, 0.95, 4.0)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.45, 0.57, 1.5)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.36, 0.53, 0.7)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.65, 0.95, 1.5)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.40, 0.56, 1.8)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.2)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.44, 0.56, 1.5)
+CHOICES[8] = choice_t(192, 256, 0, 0, 1.12, 1.12, 5.5)
+cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))), ("STAGGER", (0, 1)))
 
 
 # What takes time: launches, megabytes of rounded filters, of x and of y, microseconds by the table of choices, rounds
@@ -92,13 +93,23 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     return min(8, left // ((c.pixels + c.filters) * 128))
 
 
+cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run) noexcept nogil:
+    """Microseconds of a slice."""
+    cdef double time = c.in_runs if run else c.slice
+    if run == 1 and g.step_w > 1:
+        time *= 1 + c.pixels / 128.0  # every second pixel: twice the lines, which the L1 keeps for few pixels
+    if run and g.reduced % DEPTH and c.pixels < 256:
+        time *= 1.5  # what finds the next tap is shared by two pixels of a work-item with 256
+    return time
+
+
 cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1, 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
-    cdef double cost
+    cdef double cost, slice
     cdef int i, j
     best.vector = 4 if best.last else 2 if best.run else 1
     for j in range(phases):
@@ -107,6 +118,8 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
     for i in range(CHOICES_COUNT):
         if filters and CHOICES[i].filters != filters or _rows_of_filters(g.filters) % CHOICES[i].filters:
             continue
+        if best.run and CHOICES[i].pixels % 128 and not CHOICES[i].ping_pong:
+            continue  # the work-items that copy do not divide its runs
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0):
             continue
         down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups
@@ -117,8 +130,9 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
             groups = groups // across * across  # a group keeps its filters
         if stages < 3 or groups == 0:
             continue
+        slice = _slice_time(&CHOICES[i], g, best.run)
         for j in range(phases):
-            each[j] = _slices(&g[j]) * CHOICES[i].slice + CHOICES[i].end
+            each[j] = _slices(&g[j]) * slice + CHOICES[i].end
         cost = time_of_rounds(each, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost or i == wanted:
             best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost
@@ -133,7 +147,8 @@ cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
     return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
 
 
-cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
+cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best,
+                    int stagger):
     """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
     cdef const choice_t* c = &CHOICES[best.choice]
     cdef mx_nv_tiles order = order_of_tiles(g, phases, ceil_div(g.pixels, c.pixels), ceil_div(g.filters, c.filters))
@@ -141,7 +156,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
-        WHOLE_SLICES=int(g.reduced % DEPTH == 0))
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0), STAGGER=stagger if best.tiles > best.groups else 0)
     args = operand_args(r, g)
     args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
@@ -157,11 +172,14 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     # Each tap is of one phase; each phase has up to a slice more.
     r.workspace = (p.groups * _rows_of_filters(r.filters) * 4
                    * (spatial_size(&p.w) * r.channels + phases * (DEPTH - 1)))
+    if p.direction != MX_FORWARD and joins(p):
+        make_planes(p, &r)
     return r
 
 
-cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, int wanted):
-    """All steps, of the `count` phases of the stride, by tile `wanted` where it can be."""
+cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, tuple config):
+    """All steps, of the `count` phases of the stride, by the tile of `config` where it can be."""
+    cdef int wanted = config[0] if config else -1, stagger = config[1] if config else 0
     cdef bint together = _together(p, count)
     cdef int launches = 1 if together else count, i, filters
     cdef mx_nv_tf32_filters f
@@ -189,18 +207,25 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters),
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
-    if together:
-        return [*steps, _multiply(p, r, g, count, &best[0])]
-    return steps + [_multiply(p, r, &g[i], 1, &best[i]) for i in range(count)]
+    for i in range(launches):
+        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i], stagger))
+    if r.y_slot == SLOT_WORKSPACE:
+        steps.append(join_of_planes(p, r))
+    return steps
 
 
-cdef int _tile_of(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                  int wanted) noexcept:
-    """The tile of the first launch."""
+cdef chosen_t _first(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                     int wanted=-1) noexcept:
+    """How the first launch is."""
     cdef bint together = _together(p, count)
     if together:
         sort_phases(g, count)
-    return _choose(dev, p, r, g, count if together else 1, wanted).choice
+    return _choose(dev, p, r, g, count if together else 1, wanted)
+
+
+cdef bint _fits(const chosen_t* first, tuple config):
+    """Whether there is such a tile, and more than one for a group if they begin one after another."""
+    return first.choice == config[0] and (config[1] == 0 or first.tiles > first.groups)
 
 
 cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
@@ -221,8 +246,11 @@ cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_c
             t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(&g[i]) * DEPTH * 4e-6
         if best.vector == 1:
             t.single += g.pixels * <double> g.filters * g.groups * 4e-6 * (count if together else 1)
-    t.packed = r.workspace * 1e-6
+    t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
     t.x, t.y = megabytes(r.x), megabytes(r.y)
+    if r.y_slot == SLOT_WORKSPACE:  # planes are written and read
+        t.launch += 1
+        t.y += 2e-6 * (r.workspace - r.y_at)
 
 
 cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -266,21 +294,22 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return _tile_of(dev, &read, &r, &g, 1, config[0]) == config[0]
+        cdef chosen_t first = _first(dev, &read, &r, &g, 1, config[0])
+        return _fits(&first, config)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return (_tile_of(dev, &read, &r, &g, 1, -1),)
+        return (_first(dev, &read, &r, &g, 1).choice, 0)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), r.workspace)
+        return Solution(_launches(dev, &read, &r, &g, 1, config), r.workspace)
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
@@ -311,6 +340,9 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         cdef mx_nv_conv[MAX_PHASES] g
         _count(dev, p, &r, g, self.phases(p, &r, g), terms)
 
+    cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
+        return phases_of_planes(p, r, g) if joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
+
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return TABLE
 
@@ -318,15 +350,16 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, &r, g)
-        return _tile_of(dev, p, &r, g, count, config[0]) == config[0]
+        cdef chosen_t first = _first(dev, p, &r, g, count, config[0])
+        return _fits(&first, config)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
-        return (_tile_of(dev, p, &r, g, self.phases(p, &r, g), -1),)
+        return (_first(dev, p, &r, g, self.phases(p, &r, g)).choice, 0)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, &r, g)
-        return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)
+        return Solution(_launches(dev, p, &r, g, count, config), r.workspace)

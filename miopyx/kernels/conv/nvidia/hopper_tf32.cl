@@ -440,7 +440,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         int following = stage; /* loads behind the last slice are thrown away */                                      \
         if (slice + 1 < slices) {                                                                                     \
             following = stage + 1 == STAGES ? 0 : stage + 1;                                                          \
-            mx_barrier_wait(full + 8 * following, parity ^ following == 0);                                           \
+            mx_barrier_wait(full + 8 * following, parity ^ (following == 0));                                         \
         } else {                                                                                                      \
             PASS_TURN();                                                                                              \
         }                                                                                                             \

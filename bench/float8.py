@@ -4,10 +4,9 @@
 
 cuDNN has no float8 convolution for PyTorch, so the peer is what we take for float16 in the same layout.  Per layer and
 direction, in microseconds: float16; float8 as the table of tiles chooses, its tile, and the ratio; the best tile's
-ratio; the chosen one with results rounded at random; tile 0 with sums promoted every 512 products instead of 128; the
-rates of the chosen one; the error of sums in float32, the norm of the difference to float64 by that of the result, of
-the first and last image; each tile.  Types are e4m3 throughout, weights are packed anew in each call.  Sides run in
-turns, medians of five.
+ratio; the chosen one with results rounded at random; the rates of the chosen one; the error of sums in float32, the norm
+of the difference to float64 by that of the result, of the first and last image; each tile.  Types are e4m3 throughout,
+weights are packed anew in each call.  Sides run in turns, medians of five.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from miopyx import TensorDescriptor
 from miopyx.engine._invoker import Invoker
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv.nvidia import _float8
 
 sys.path.append(str(Path(__file__).parent))
 from convolutions import layers
@@ -143,9 +141,6 @@ def measure(handle, host, layer, directions: str, rng, checked: bool):
         runs = {"float16": Calls(handle, direction, lens, ("float16",) * 3, halves, peer).run(layer),
                 "chosen": eight.run(layer, default),
                 "random": Calls(handle, direction, lens, (TYPE,) * 3, eights, ours, 1).run(layer)}
-        _float8.promote_every(512)
-        runs["512"] = eight.run(layer, (0,))
-        _float8.promote_every()
         for tile in ours.parameters(handle.device, problem)[0][1]:
             if ours.accepts(handle.device, problem, (tile,)):
                 runs[tile] = eight.run(layer, (tile,))
@@ -159,11 +154,10 @@ def measure(handle, host, layer, directions: str, rng, checked: bool):
 
 
 def line_of(row: dict) -> str:
-    tiles = " ".join(f"{name}:{row[name] * 1e6:.1f}" for name in sorted((k for k in row if k.isdigit()), key=int)
-                     if name != "512")
+    tiles = " ".join(f"{name}:{row[name] * 1e6:.1f}" for name in sorted((k for k in row if k.isdigit()), key=int))
     return (f"{row['layer']:44} {row['direction']:8} {row['float16'] * 1e6:7.1f} {row['chosen'] * 1e6:7.1f} "
             f"{row['tile']:2} {row['float16'] / row['chosen']:5.2f} {row['float16'] / row[str(row['best'])]:5.2f} "
-            f"{row['random'] * 1e6:7.1f} {row['512'] * 1e6:7.1f} {row['flops'] / row['chosen'] * 1e-12:6.0f} "
+            f"{row['random'] * 1e6:7.1f} {row['flops'] / row['chosen'] * 1e-12:6.0f} "
             f"{row['bytes'] / row['chosen'] * 1e-12:5.2f} {row['error']:8.1e}  {tiles}")
 
 
@@ -181,7 +175,7 @@ def main() -> None:
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
     host, rng, rows = miopyx.Handle("host"), np.random.default_rng(), []
     print(f"{handle.device.name}, batch {options.batch}; microseconds")
-    print(f"{'layer':44} {'':8} {'float16':>7} {'float8':>7} {'':2} {'ratio':>5} {'best':>5} {'random':>7} {'512':>7} "
+    print(f"{'layer':44} {'':8} {'float16':>7} {'float8':>7} {'':2} {'ratio':>5} {'best':>5} {'random':>7} "
           f"{'TFLOPS':>6} {'TB/s':>5} {'error':>8}  tiles")
     for layer in layers(options.list, options.batch, options.only):
         if layer.c // layer.groups < 16:

@@ -3,9 +3,8 @@
  * X_TYPE and W_TYPE are e4m3 or e5m2, Y_TYPE one of these, half, bfloat16 or float.  CHANNELS_LAST; no operand is
  * transposed, since wgmma takes these only along the summed axis.
  * wgmma keeps 14 bits of such sums: it shifts the 32 products of an instruction and what was there before to the largest
- * exponent among them and cuts off what is further than 13 bits behind.  So what it adds up is `fresh` for PROMOTE slices,
- * 128 numbers of K each, and then added to the sums in float.
- * FRESH 2: the next slice is multiplied while one is added; one row of 64 a warpgroup, PROMOTE 1.
+ * exponent among them and cuts off what is further than 13 bits behind.  So what it adds up is `fresh` for each slice, 128
+ * numbers of K, and then added to the sums in float.
  * Of 64 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 16 neighbours in y.  VEC of
  * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in y, else to nearest.
  */
@@ -15,12 +14,6 @@
 #ifndef Y_TYPE
 #define Y_TYPE X_TYPE
 #endif
-#ifndef PROMOTE
-#define PROMOTE 1
-#endif
-#ifndef FRESH
-#define FRESH 1
-#endif
 #ifndef PIECE
 #define PIECE 1
 #endif
@@ -29,105 +22,38 @@
 #endif
 
 /* Three warpgroups that multiply have 128 registers each when they begin, two have 168. */
-#define MANY_SUMS ((WG_ROWS + FRESH) * WN > 256 || CONSUMERS == 3)
-#define CONSUMER_REGISTERS (CONSUMERS == 3 ? 152 : 224)
+#define MANY_SUMS (CONSUMERS == 3)
+#define CONSUMER_REGISTERS 152
 
-#define MX_MULTIPLY_SLICE(f, i, keep)                                                                                 \
-    _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                     \
-        if ((keep) || k > 0)                                                                                          \
-            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
-                  b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                                 \
-        else                                                                                                          \
-            WGMMA(fresh[f], a_matrix + ((A_AT + (i)*BLOCK_BYTES + k * A_STEP) >> 4),                                  \
-                  b_matrix + ((B_AT + k * B_STEP) >> 4), "0", TRANS);                                                 \
-    MX_WG_COMMIT()
-#define MX_BEGIN_SLICE()                                                                                              \
-    mx_barrier_wait(full + 8 * stage, parity);                                                                        \
-    MX_WG_PUBLISH();                                                                                                  \
-    MX_WG_FENCE()
-#define MX_NEXT_STAGE()                                                                                               \
-    before = empty + 8 * stage;                                                                                       \
-    if (++stage == STAGES)                                                                                            \
-    stage = 0, parity ^= 1
-#define MX_ADD_FRESH(f, sum)                                                                                          \
-    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        MX_WG_HOLD(fresh[f][j]);                                                                                      \
-    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        (sum)[j] += fresh[f][j]
-
-#if FRESH == 2
-#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[2][WN / 2];                                                                                           \
-    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        fresh[0][j] = fresh[1][j] = 0;                                                                                \
-    if ((count) > 0) {                                                                                                \
-        int slice = 0;                                                                                                \
-        MX_BEGIN_SLICE();                                                                                             \
-        MX_MULTIPLY_SLICE(0, 0, 0);                                                                                   \
-        MX_NEXT_STAGE();                                                                                              \
-        for (slice = 1; slice + 1 < (count); slice += 2) {                                                            \
-            MX_MULTIPLY_NEXT(1, 0, sums);                                                                             \
-            slice++;                                                                                                  \
-            MX_MULTIPLY_NEXT(0, 1, sums);                                                                             \
-            slice--;                                                                                                  \
-        }                                                                                                             \
-        if (slice < (count)) {                                                                                        \
-            MX_MULTIPLY_NEXT(1, 0, sums);                                                                             \
-            MX_WG_WAIT(0);                                                                                            \
-            MX_ADD_FRESH(1, sums[0]);                                                                                 \
-        } else {                                                                                                      \
-            MX_WG_WAIT(0);                                                                                            \
-            MX_ADD_FRESH(0, sums[0]);                                                                                 \
-        }                                                                                                             \
-    }
-/* Multiplies a slice and adds the one before. */
-#define MX_MULTIPLY_NEXT(f, other, sums)                                                                              \
-    MX_BEGIN_SLICE();                                                                                                 \
-    MX_MULTIPLY_SLICE(f, 0, 0);                                                                                       \
-    MX_WG_WAIT(1);                                                                                                    \
-    if (lane == 0)                                                                                                    \
-        mx_barrier_arrive(before);                                                                                    \
-    MX_ADD_FRESH(other, (sums)[0]);                                                                                   \
-    MX_NEXT_STAGE()
-#elif PROMOTE == 1
 /* The caller arrives at the last stage's barrier. */
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[1][WN / 2];                                                                                           \
+    float fresh[WN / 2];                                                                                              \
     _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        fresh[0][j] = 0;                                                                                              \
+        fresh[j] = 0;                                                                                                 \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
-        MX_BEGIN_SLICE();                                                                                             \
+        mx_barrier_wait(full + 8 * stage, parity);                                                                    \
+        MX_WG_PUBLISH();                                                                                              \
         _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++) {                                                         \
-            if (i > 0)                                                                                                \
-                MX_WG_FENCE();                                                                                        \
-            MX_MULTIPLY_SLICE(0, i, 0);                                                                               \
+            MX_WG_FENCE();                                                                                            \
+            MX_MULTIPLY_STEP(i, 0, "0");                                                                              \
+            _Pragma("unroll") for (int k = 1; k < 4; k++)                                                             \
+                MX_MULTIPLY_STEP(i, k, "1");                                                                          \
+            MX_WG_COMMIT();                                                                                           \
             MX_WG_WAIT(0);                                                                                            \
             if (i == WG_ROWS - 1 && lane == 0 && slice + 1 < (count))                                                 \
                 mx_barrier_arrive(empty + 8 * stage);                                                                 \
-            MX_ADD_FRESH(0, (sums)[i]);                                                                               \
-        }                                                                                                             \
-        MX_NEXT_STAGE();                                                                                              \
-    }
-#else
-/* One row of 64 a warpgroup. */
-#define MX_MULTIPLY_SLICES(sums, count)                                                                               \
-    float fresh[1][WN / 2];                                                                                           \
-    _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                                \
-        fresh[0][j] = 0;                                                                                              \
-    for (int slice = 0; slice < (count); slice++) {                                                                   \
-        MX_BEGIN_SLICE();                                                                                             \
-        MX_MULTIPLY_SLICE(0, 0, 1);                                                                                   \
-        MX_WG_WAIT(0);                                                                                                \
-        if (lane == 0 && slice + 1 < (count))                                                                         \
-            mx_barrier_arrive(empty + 8 * stage);                                                                     \
-        if (slice % PROMOTE == PROMOTE - 1 || slice + 1 == (count)) {                                                 \
-            MX_ADD_FRESH(0, (sums)[0]);                                                                               \
             _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                        \
-                fresh[0][j] = 0;                                                                                      \
+                MX_WG_HOLD(fresh[j]);                                                                                 \
+            _Pragma("unroll") for (int j = 0; j < WN / 2; j++)                                                        \
+                (sums)[i][j] += fresh[j];                                                                             \
         }                                                                                                             \
-        MX_NEXT_STAGE();                                                                                              \
+        before = empty + 8 * stage;                                                                                   \
+        if (++stage == STAGES)                                                                                        \
+            stage = 0, parity ^= 1;                                                                                   \
     }
-#endif
+#define MX_MULTIPLY_STEP(i, k, keep)                                                                                  \
+    WGMMA(fresh, a_matrix + ((A_AT + (i)*BLOCK_BYTES + (k)*A_STEP) >> 4), b_matrix + ((B_AT + (k)*B_STEP) >> 4), keep, \
+          TRANS)
 
 /* Filter row0 + 16 i of a block is MX_PERMUTED_ROWS(i) rows further on, and its chunks swap accordingly. */
 static inline int mx_permuted(int k)
@@ -166,7 +92,7 @@ static inline int mx_permuted(int k)
 #if MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 || MX_TYPE(Y_TYPE) == MX_TYPE_e5m2
 #define FRACTION (MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 ? 3 : 2)
 
-/* One after the other: what is subnormal, infinite or NaN. */
+/* One after the other: where something is infinite or NaN. */
 static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, long rounding, int at)
 {
 #pragma unroll 1
@@ -182,17 +108,19 @@ static inline __attribute__((always_inline)) void mx_round_each(uint *words, flo
 }
 
 #if AT_RANDOM
-/* As mx_to_float8, for what is normal in y's type, or beyond. */
+/* As mx_to_float8, for what is finite: above `least` a float's bits are those of y's type and `cut` more; below it, where
+ * y's numbers are equally far from each other, they are made so, and what is cut off leaves a last one. */
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     const int cut = 23 - FRACTION;
-    const uint least = (FRACTION == 3 ? 127u - 6 : 127u - 14) << 23, infinite = 0x7f800000u;
+    const uint least = (FRACTION == 3 ? 127u - 6 : 127u - 14) << 23;
+    const float below = FRACTION == 3 ? 0x1p29f : 0x1p37f;
     const uint seed = mx_scramble((uint)(rounding - 1));
-    bool normal = true;
+    float beyond = 0; /* NaN where a value is infinite or NaN */
 #pragma unroll
     for (int l = 0; l < 16; l++)
-        normal &= (as_uint(values[l]) & 0x7fffffffu) - least < infinite - least;
-    if (!normal) {
+        beyond = fma(values[l], 0.0f, beyond);
+    if (beyond != beyond) {
         mx_round_each(words, values, rounding, at);
         return;
     }
@@ -201,10 +129,13 @@ static inline __attribute__((always_inline)) void mx_round_run(uint *words, floa
         words[i] = 0;
 #pragma unroll
         for (int l = 0; l < 4; l++) {
-            const uint bits = as_uint(values[i * 4 + l]);
+            const uint bits = as_uint(values[i * 4 + l]), size = bits & 0x7fffffffu;
             const uint up = mx_scramble(mx_scramble((uint)(at + i * 4 + l)) + seed) >> (32 - cut);
-            const uint code = min((((bits & 0x7fffffffu) + up) >> cut) - (least >> cut) + (1u << FRACTION),
-                                  MX_OCP8_SPECIAL(FRACTION) - 1u);
+            const float units = as_float(min(size, least)) * below;
+            const uint whole = (uint)units;
+            const uint code = size < least ? ((whole | ((float)whole != units)) + up) >> cut
+                                           : min(((size + up) >> cut) - (least >> cut) + (1u << FRACTION),
+                                                 MX_OCP8_SPECIAL(FRACTION) - 1u);
             words[i] |= (code | (bits >> 24 & 0x80u)) << 8 * l;
         }
     }

@@ -17,66 +17,38 @@ from ._common cimport (
 )
 from ._int8 cimport pack_bytes
 from ._mma cimport MAX_PHASES, NvImplicitGemmBwd, NvImplicitGemmFwd, only_read, operands, roles_t
-from ._wgmma cimport at_once, axes_of, choice_t, hopper_args, is_flat, slices_of, sort_phases, stages_of, time_of
+from ._wgmma cimport at_once, axes_of, choice_t, hopper_args, slices_of, sort_phases, stages_of, time_of
 
 cdef enum:
     CHUNK = 16             # channels that are copied together
     SLICE = 128            # numbers of the summed axis
     STEP = 32              # of an instruction
-    TILES_COUNT = 10
+    TILES_COUNT = 3
     # What an instruction's 32 products, the sum before and the sum behind lose, in roundings of a float: less than
     # 2^-13 of the largest each.
     LOST = (STEP + 2) << (24 - 13)
 
-# A tile of the product, as wgmma's other solvers have it: 64 rows that a warpgroup owns, FRESH of
-# conv/nvidia/hopper_float8.h, and warpgroups that multiply.
+# A tile of the product, as wgmma's other solvers have it: 64 rows that a warpgroup owns, and warpgroups that multiply.
 cdef struct tile_t:
     choice_t choice
-    int rows, fresh, consumers
+    int rows, consumers
 
-# By pixels and filters.  Predicted: local memory is as busy as with 16 bits, whose slices have as many bytes.
+# By pixels and filters; times of an H100.
 cdef enum:
-    T128X128
-    T128X128_AHEAD
-    T256X128
     T192X128
-    T128X192
-    T64X128_TURNS
+    T128X128
     T256X64
-    T128X64_TURNS
-    T64X128_RESIDENT
-    T128X128_RESIDENT
 
 cdef tile_t[TILES_COUNT] TILES
-TILES[T128X128] = tile_t(choice_t(128, 128, 0, 0, 0.42, 1.2), 1, 1, 2)
-TILES[T128X128_AHEAD] = tile_t(choice_t(128, 128, 0, 0, 0.43, 1.3), 1, 2, 2)
-TILES[T256X128] = tile_t(choice_t(256, 128, 0, 0, 0.76, 2.2), 2, 1, 2)
-TILES[T192X128] = tile_t(choice_t(192, 128, 0, 0, 0.60, 1.5), 1, 1, 3)
-TILES[T128X192] = tile_t(choice_t(128, 192, 0, 0, 0.60, 1.8), 1, 1, 2)
-TILES[T64X128_TURNS] = tile_t(choice_t(64, 128, 1, 0, 0.24, 0.3), 1, 2, 2)
-TILES[T256X64] = tile_t(choice_t(256, 64, 0, 0, 0.52, 1.0), 2, 1, 2)
-TILES[T128X64_TURNS] = tile_t(choice_t(128, 64, 1, 0, 0.32, 0.4), 2, 1, 2)
-TILES[T64X128_RESIDENT] = tile_t(choice_t(64, 128, 1, 1, 0.22, 0.3), 1, 1, 2)
-TILES[T128X128_RESIDENT] = tile_t(choice_t(128, 128, 1, 1, 0.40, 0.7), 2, 1, 2)
+TILES[T192X128] = tile_t(choice_t(192, 128, 0, 0, 0.55, 0.91), 1, 3)
+TILES[T128X128] = tile_t(choice_t(128, 128, 0, 0, 0.454, 0.69), 1, 2)
+TILES[T256X64] = tile_t(choice_t(256, 64, 0, 0, 0.457, 0.64), 2, 2)
 
 # What takes time: launches, megabytes of copies, of x and of y, microseconds by the table of tiles, rounds of tiles.
 cdef struct float8_terms_t:
     double launch, packed, x, y, counted, rounds
 
 cdef tuple FLOAT8_TERMS = ("launch", "packed", "x", "y", "counted", "rounds")
-
-cdef int64_t _promoted = SLICE
-
-
-def promote_every(int64_t numbers=SLICE):
-    """Add wgmma's sums up in float after so many products, 128 or a multiple; for measuring what that costs."""
-    global _promoted
-    _promoted = up(numbers, SLICE)
-
-
-cdef int64_t _every(int tile) noexcept:
-    """Slices that are added up by wgmma."""
-    return _promoted // SLICE if TILES[tile].rows == 1 and TILES[tile].fresh == 1 else 1
 
 
 cdef roles_t _roles_of(const mx_conv_problem* p) noexcept nogil:
@@ -153,15 +125,10 @@ cdef int64_t _widest(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
 
 
 cdef int64_t _groups(Device dev, int i, const roles_t* r, const mx_nv_conv* g, int phases) noexcept nogil:
-    """How many groups of work-items a tile's launch has, 0 where it is not for the problem."""
+    """How many groups of work-items a tile's launch has."""
     cdef const choice_t* c = &TILES[i].choice
     cdef int64_t down = ceil_div(g.pixels, c.pixels) * g.groups, across = ceil_div(g.filters, c.filters)
-    cdef int64_t slices = slices_of(g, SLICE), groups = min(phases * down * across, max(1, dev.compute_units))
-    if c.resident:
-        if g.groups > 1 or phases > 1 or slices == 0:
-            return 0
-        groups = groups // across * across      # a group keeps its filters
-    return groups if stages_of(c, slices, False, False) >= 3 else 0
+    return min(phases * down * across, max(1, dev.compute_units))
 
 
 cdef int _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept nogil:
@@ -170,7 +137,7 @@ cdef int _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) 
     cdef int i, chosen = T128X128
     for i in range(TILES_COUNT):
         groups = _groups(dev, i, r, g, phases)
-        if groups == 0 or (g.filters <= 64) != (TILES[i].choice.filters == 64):
+        if (g.filters <= 64) != (TILES[i].choice.filters == 64):
             continue
         cost = time_of(&TILES[i].choice, g, phases, ceil_div(g.pixels, TILES[i].choice.pixels)
                        * ceil_div(g.filters, TILES[i].choice.filters) * g.groups, groups, SLICE)
@@ -182,22 +149,20 @@ cdef int _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) 
 cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, int tile):
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef const choice_t* c
-    cdef int64_t slices = slices_of(g, SLICE), vector = 16
-    cdef int i, chosen = tile if tile >= 0 and _groups(dev, tile, r, g, phases) else _choose(dev, r, g, phases)
+    cdef int64_t vector = 16
+    cdef int i, chosen = tile if tile >= 0 else _choose(dev, r, g, phases)
     cdef int threads = 128 * TILES[chosen].consumers + 128
     cdef int64_t result = result_type(p)
     c = &TILES[chosen].choice
     for i in range(phases):
         vector = min(vector, _widest(r, &g[i]))
     cdef bint taps = both(g.taps_h) * g.taps_w > 1 and g.filters <= 64
-    cdef bint flat = c.resident and slices >= 4 and is_flat(g) and c.pixels * c.filters >= 128 * 128
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=type_token(r.x.type),
         W_TYPE=type_token(p.w.type), Y_TYPE=type_token(result), AT_RANDOM=int(p.rounding != 0),
         VEC=vector, PIECE=vector * r.y_size, BP=c.pixels, BF=c.filters, PHASES=phases, WG_ROWS=TILES[chosen].rows,
-        FRESH=TILES[chosen].fresh, PROMOTE=_every(chosen), STAGES=stages_of(c, slices, False, False),
-        RESIDENT=slices if c.resident else 0, PING_PONG=c.ping_pong, X_THROUGH_L1=int(taps),
-        TAPS_INNER=int(taps and g.reduced % SLICE == 0), FLAT=int(flat), **axes_of(g),
+        STAGES=stages_of(c, slices_of(g, SLICE), False, False), X_THROUGH_L1=int(taps),
+        TAPS_INNER=int(taps and g.reduced % SLICE == 0), **axes_of(g),
     )
     cdef mx_nv_conv whole = _operands_of(p, r)
     return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),
@@ -255,7 +220,7 @@ cdef double _roundings(const mx_conv_problem* p) noexcept:
     cdef mx_conv_problem read = only_read(p)
     cdef roles_t r = _roles_of(&read)
     cdef int64_t terms = r.reduced * spatial_size(&p.w)
-    return <double> (ceil_div(min(_promoted, terms), STEP) * LOST) + ceil_div(terms, SLICE) + 2
+    return <double> (ceil_div(min(SLICE, terms), STEP) * LOST) + ceil_div(terms, SLICE) + 2
 
 
 cdef tuple _table():
@@ -293,13 +258,6 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return _table()
-
-    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles_of(&read)
-        cdef mx_nv_conv g = _operands_of(&read, &r)
-        set_taps(&g, &read)
-        return _groups(dev, config[0], &r, &g, 1) > 0
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_conv_problem read = only_read(p)
@@ -357,19 +315,6 @@ cdef class NvFloat8Bwd(NvImplicitGemmBwd):
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return _table()
-
-    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles_of(&read)
-        cdef mx_nv_conv[MAX_PHASES] g
-        cdef int i, count = self.phases(&read, &r, g)
-        if at_once(&read, g, count):
-            sort_phases(g, count)
-            return _groups(dev, config[0], &r, g, count) > 0
-        for i in range(count):
-            if _groups(dev, config[0], &r, &g[i], 1) == 0:
-                return False
-        return True
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_conv_problem read = only_read(p)

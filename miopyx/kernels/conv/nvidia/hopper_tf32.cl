@@ -3,7 +3,8 @@
  *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
  *
  * Rows of the product are BP pixels, columns BF filters; persistent, as conv/nvidia/hopper.cl: the last warpgroup copies
- * slices of 32 numbers of K into a ring, the two others share a tile's pixels, or each has its own tile (PING_PONG).
+ * slices of 32 numbers of K into a ring, the two others share a tile's pixels, or its filters where BP is 192, or each has
+ * its own tile (PING_PONG).
  *
  *   w   [slice][BF rows of 32], rounded and in order before (conv/nvidia/hopper_tf32_filters.cl): one copy a slice, from
  *       which wgmma reads.  RESIDENT slices, all of them, stay in local memory; `across` divides the groups then.
@@ -19,19 +20,18 @@
  *       have neighbouring pixels; with VEC 2 a work-item has two, and a warp stores whole sectors (not with X_RUN 0).
  *
  * Work-groups that go on from tile to tile in step store at the same time, for which memory is too slow, and then nothing.
- * STAGGER lets each quarter of them begin a quarter of that time after the one before; what is stored in a clock: 4 bytes
- * for each of 132 groups and more.
+ * STAGGER lets each quarter of them begin about a quarter of that time after the one before.
  *
  * Grid: one axis, local 384, global 384 * any number.
  * Backward data with a stride may take all phases of the stride in one launch (PHASES) if they have equal grids.
- * Bound by: tensor cores and local memory (128 bytes a clock: 64 of w, 16 of x, 48 copied) for tiles of 128 x 256 and long
- * K; memory for 1x1.
+ * Bound by: tensor cores for tiles of 256 filters and long K, with fewer filters what work-items load and round; memory for
+ * 1x1.
  */
 #define X_TYPE float
 #ifndef CHANNELS_LAST /* 1: y is channels last */
 #define CHANNELS_LAST 1
 #endif
-#ifndef BP /* 64 (PING_PONG), 128 or 256 */
+#ifndef BP /* 64 (PING_PONG), 128 or 256; 192 with BF 256 and X_RUN 0 */
 #define BP 128
 #endif
 #ifndef BF /* 64, 128 or 256 */
@@ -389,7 +389,8 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if MORE_REGISTERS
         MX_WG_MORE(CONSUMER_REGISTERS);
 #endif
-        const int warpgroup = PING_PONG ? 0 : role, row = (HALVES ? 0 : warpgroup * (WG_ROWS * 64)) + (item >> 5 & 3) * 16;
+        const int warpgroup = PING_PONG ? 0 : role;
+        const int row = (HALVES ? 0 : warpgroup * (WG_ROWS * 64)) + (item >> 5 & 3) * 16;
         const int upper = lane >> 2, quarter = lane & 3;
 #if X_RUN == 0
 #define BLOCK_OF_X (64 * ROW_BYTES)
@@ -499,7 +500,8 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             if (lane == 0 && slices > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
-            skip = PING_PONG && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+            skip =
+                PING_PONG && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 

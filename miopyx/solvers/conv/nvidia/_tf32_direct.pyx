@@ -313,7 +313,7 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
-    """Backward data on TF32 by wgmma, as NvWgmmaTf32Fwd; one launch for phases of the stride of one size."""
+    """Backward data on TF32 by wgmma, as NvWgmmaTf32Fwd: one launch for equal phases of a stride, NCHW's are joined."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1185, "NvWgmmaTf32Bwd", 2 * WGMMA_PEAK

@@ -4,9 +4,9 @@
 
 cuDNN has no float8 convolution for PyTorch, so the peer is what we take for float16 in the same layout.  Per layer and
 direction, in microseconds: float16; float8 as the table of tiles chooses, its tile, and the ratio; the best tile's
-ratio; the chosen one with results rounded at random; the rates of the chosen one; the error of sums in float32, the norm
-of the difference to float64 by that of the result, of the first and last image; each tile.  Types are e4m3 throughout,
-weights are packed anew in each call.  Sides run in turns, medians of five.
+ratio; the chosen one with results rounded at random; the rates of the chosen one; the error of sums in float32, the
+norm of the difference to float64 by that of the result, of the first and last image; each tile.  Types are e4m3
+throughout, weights are packed anew in each call.  Sides run in turns, medians of five.
 """
 
 from __future__ import annotations

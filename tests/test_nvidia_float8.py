@@ -179,12 +179,9 @@ def test_every_tile(gpu, host, rng, name, direction):
     solver = SOLVERS[direction]
     for types in ((E4M3, E4M3, "float32"), (E4M3, E5M2, E5M2)):
         example = Example(SHAPES[name], types, direction, host).fill(whole(rng))
-        want, seen = rounded(example.truth(), types[2]), 0
+        want = rounded(example.truth(), types[2])
         for tile in solver.parameters(gpu.device, example.problem)[0][1]:
-            if solver.accepts(gpu.device, example.problem, (tile,)):
-                same(run_tile(gpu, example, solver, tile), want, f"tile {tile}")
-                seen += 1
-        assert seen >= 5
+            same(run_tile(gpu, example, solver, tile), want, f"tile {tile}")
 
 
 def run_tile(gpu, example, solver, tile):
@@ -334,15 +331,13 @@ def test_local_memory_is_within_what_there_is(cpu, pretend):
         solver = SOLVERS[1 - way if case.transposed else way]
         assert solver.why_not(handle.device, problem) is None
         for tile in solver.parameters(handle.device, problem)[0][1]:
-            if solver.accepts(handle.device, problem, (tile,)):
-                for step in solver.solution(handle.device, problem, (tile,)).steps:
-                    if step.spec.file == "conv/nvidia/hopper.cl":
-                        d = {name: int(value) for name, _, value in (
-                            word.partition("=") for word in step.spec.options.split()) if value.isdigit()}
-                        x, w = d["BP"] * 128, d["BF"] * 128
-                        size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w
-                        sizes[step.spec.options] = size + 8 * (2 * d["STAGES"] + 2) + 8 * d["BP"]
-    assert len(sizes) > 20
+            for step in solver.solution(handle.device, problem, (tile,)).steps:
+                if step.spec.file == "conv/nvidia/hopper.cl":
+                    d = {name: int(value) for name, _, value in (
+                        word.partition("=") for word in step.spec.options.split()) if value.isdigit()}
+                    size = d["STAGES"] * (d["BP"] + d["BF"]) * 128
+                    sizes[step.spec.options] = size + 8 * (2 * d["STAGES"] + 2) + 8 * d["BP"]
+    assert len(sizes) > 10
     assert 200 * 1024 < max(sizes.values()) <= 226 * 1024
 
 

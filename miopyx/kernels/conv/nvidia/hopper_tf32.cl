@@ -3,8 +3,7 @@
  *   y[pixel][filter] = sum over K = (tap, channel) of x[pixel + tap][channel] * w[filter][tap][channel]
  *
  * Rows of the product are BP pixels, columns BF filters; persistent, as conv/nvidia/hopper.cl: the last warpgroup copies
- * slices of 32 numbers of K into a ring, the two others share a tile's pixels, or its filters where BP is 192, or each has
- * its own tile (PING_PONG).
+ * slices of 32 numbers of K into a ring, the two others share a tile's pixels, or each has its own tile (PING_PONG).
  *
  *   w   [slice][BF rows of 32], rounded and in order before (conv/nvidia/hopper_tf32_filters.cl): one copy a slice, from
  *       which wgmma reads.  RESIDENT slices, all of them, stay in local memory; `across` divides the groups then.
@@ -19,19 +18,16 @@
  *   y   CHANNELS_LAST: a work-item stores 4 neighbouring filters of a pixel, in pieces of VEC.  Else neighbouring lanes
  *       have neighbouring pixels; with VEC 2 a work-item has two, and a warp stores whole sectors (not with X_RUN 0).
  *
- * Work-groups that go on from tile to tile in step store at the same time, for which memory is too slow, and then nothing.
- * STAGGER lets each quarter of them begin about a quarter of that time after the one before.
- *
  * Grid: one axis, local 384, global 384 * any number.
  * Backward data with a stride may take all phases of the stride in one launch (PHASES) if they have equal grids.
- * Bound by: tensor cores for tiles of 256 filters and long K, with fewer filters what work-items load and round; memory for
- * 1x1.
+ * Bound by: tensor cores and local memory (128 bytes a clock: 64 of w, 16 of x, 48 copied) for tiles of 128 x 256 and long
+ * K; memory for 1x1.
  */
 #define X_TYPE float
 #ifndef CHANNELS_LAST /* 1: y is channels last */
 #define CHANNELS_LAST 1
 #endif
-#ifndef BP /* 64 (PING_PONG), 128 or 256; 192 with BF 256 and X_RUN 0 */
+#ifndef BP /* 64 (PING_PONG), 128 or 256 */
 #define BP 128
 #endif
 #ifndef BF /* 64, 128 or 256 */
@@ -58,17 +54,11 @@
 #ifndef PHASES
 #define PHASES 1
 #endif
-#ifndef STAGGER /* 1: quarters of the work-groups begin one after another */
-#define STAGGER 0
-#endif
 #define AXES 2
 #define X_THROUGH_L1 0
 #define MX_TF32
-#define HALVES (BP == 192) /* each warpgroup has all pixels of a tile and half of its filters */
-#define WG_ROWS (PING_PONG || HALVES ? BP / 64 : BP / 128) /* of 64 rows that a warpgroup owns */
-#define WN (HALVES ? 128 : BF)
-#define STEPS (HALVES ? 2 : 4)      /* of 8 numbers of K, in a set of registers */
-#define UNITS (WG_ROWS * 4 / STEPS) /* sets of a slice */
+#define WG_ROWS (BP / (PING_PONG ? 64 : 128)) /* of 64 rows that a warpgroup owns */
+#define WN BF
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/hopper_args.h"
@@ -77,11 +67,7 @@
 #include "conv/nvidia/hopper.h"
 #include "conv/nvidia/hopper_tiles.h"
 
-#if HALVES
-#define WGMMA_TF32 MX_TF32_128
-#else
 #define WGMMA_TF32 MX_JOIN(MX_TF32_, BF)
-#endif
 #define X_BYTES (BP * ROW_BYTES)
 #define W_BYTES (BF * ROW_BYTES)
 #define STAGE_BYTES (X_BYTES + (RESIDENT ? 0 : W_BYTES))
@@ -92,14 +78,9 @@
 #if PIXEL_PAIRS && X_RUN == 0
 #error "pairs of pixels come from rows of pixels"
 #endif
-/* 128 sums, two sets of pixels and addresses: registers move from the warpgroup that copies. */
+/* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
-#if HALVES
-#undef CONSUMER_REGISTERS
-#undef PRODUCER_REGISTERS
-#define CONSUMER_REGISTERS 240
-#define PRODUCER_REGISTERS 24
-#endif
+
 /* How x's runs of pixels are shared by the 128 work-items that copy: each has PLACES, of every AT_ONCEth channel. */
 #if X_RUN
 #define RUNS (BP / X_RUN)
@@ -138,41 +119,35 @@ static inline void mx_copy_singly(uint to, __global const float *from, bool vali
 #define COPY_X_SINGLY mx_copy_singly
 #endif
 
-/* A work-item's part of 64 pixels, not rounded, of STEPS k-steps from `step` on: a[k-step][register]; `from`: its first
- * row's numbers. */
-static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from, int step)
+/* A work-item's part of 64 pixels: a[k-step][register]; `from`: its first row's numbers. */
+static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from)
 {
 #if X_RUN == 0
 #pragma unroll
-    for (int i = 0; i < STEPS; i++) { /* the upper and the lower pixel, four channels and four more */
+    for (int i = 0; i < 4; i++) { /* the upper and the lower pixel, four channels and four more */
         uint v[4];
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                     : "r"((from ^ (step + i) / 2 * 16) + i % 2 * 8 * ROW_BYTES) : "memory");
+                     : "r"((from ^ i / 2 * 16) + i % 2 * 8 * ROW_BYTES) : "memory");
 #pragma unroll
         for (int l = 0; l < 4; l++)
-            a[i / 2 * 2 + l / 2][l % 2 * 2 + i % 2] = v[l];
+            a[i / 2 * 2 + l / 2][l % 2 * 2 + i % 2] = mx_nearest(v[l]);
     }
 #else
 #pragma unroll
-    for (int i = 0; i < 2 * STEPS; i++) { /* the lane's channels */
-        const uint at = from + (2 * step + i) * PIXEL_BYTES;
-        uint *v = a[i / 2] + i % 2 * 2;
+    for (int i = 0; i < 8; i++) { /* the lane's channels */
+        uint v[2];
 #if PIXEL_PAIRS
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(at) : "memory");
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(v[0]), "=r"(v[1]) : "r"(from + i * PIXEL_BYTES) : "memory");
 #else
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[0]) : "r"(at) : "memory");
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[1]) : "r"(at ^ 32) : "memory");
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[0]) : "r"(from + i * PIXEL_BYTES) : "memory");
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[1]) : "r"((from ^ 32) + i * PIXEL_BYTES) : "memory");
 #endif
+        a[i / 2][i % 2 * 2] = mx_nearest(v[0]);
+        a[i / 2][i % 2 * 2 + 1] = mx_nearest(v[1]);
     }
 #endif
-}
-
-static inline __attribute__((always_inline)) void mx_round_step(uint *to, const uint *from)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        to[i] = mx_nearest(from[i]);
 }
 
 #define MX_PIECE MX_JOIN(MX_PIECE_, VEC)
@@ -206,8 +181,8 @@ static inline __attribute__((always_inline)) void mx_store_sums(
     int warpgroup)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5 & 3;
-    const int row0 = m0 + (HALVES ? 0 : warpgroup * (WG_ROWS * 64)) + warp * 16 + (lane >> 2) * (PIXEL_PAIRS ? 2 : 1);
-    const int filter0 = n0 + (HALVES ? warpgroup * WN : 0) + (lane & 3) * 4;
+    const int row0 = m0 + warpgroup * (WG_ROWS * 64) + warp * 16 + (lane >> 2) * (PIXEL_PAIRS ? 2 : 1);
+    const int filter0 = n0 + (lane & 3) * 4;
     const bool wide = plain || ((ulong)y & (4 * VEC - 1)) == 0;
     int pixel_at[2 * WG_ROWS]; /* offsets in y, -1: none */
 #pragma unroll
@@ -280,11 +255,6 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         const int copier = item & 127;
-#if STAGGER
-        const uint begun = mx_clock(), late = get_group_id(0) * 4 / get_num_groups(0) * (BP * BF / 16);
-        while (mx_clock() - begun < late)
-            ;
-#endif
         int stage = 0, parity = 1;
         bool has_filters = false;
 #if X_RUN == 0
@@ -389,8 +359,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if MORE_REGISTERS
         MX_WG_MORE(CONSUMER_REGISTERS);
 #endif
-        const int warpgroup = PING_PONG ? 0 : role;
-        const int row = (HALVES ? 0 : warpgroup * (WG_ROWS * 64)) + (item >> 5 & 3) * 16;
+        const int warpgroup = PING_PONG ? 0 : role, row = warpgroup * (WG_ROWS * 64) + (item >> 5 & 3) * 16;
         const int upper = lane >> 2, quarter = lane & 3;
 #if X_RUN == 0
 #define BLOCK_OF_X (64 * ROW_BYTES)
@@ -400,7 +369,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         const uint pixels = shared + quarter * (8 * PIXEL_BYTES)
                             + ((row + upper * (PIXEL_PAIRS ? 2 : 1)) * 4 ^ quarter << 5);
 #endif
-        const ulong b_matrix = mx_wg_matrix(shared + (HALVES ? warpgroup * WN * ROW_BYTES : 0), BLOCK_BYTES);
+        const ulong b_matrix = mx_wg_matrix(shared, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
@@ -413,95 +382,60 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             float sums[WG_ROWS][WN / 2];
-            uint a[STEPS][4], other[STEPS][4]; /* pixels: wgmma reads one set while the other is rounded from */
-            uint loaded[STEPS][4];
+            uint a[4][4], other[4][4]; /* pixels: one set is loaded while wgmma reads the other */
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0; /* the barrier of the stage whose products are under way */
             if (PING_PONG && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
             turns++;
-#define PIXELS_AT(stage, unit) (pixels + (stage)*STAGE_BYTES + (unit)*STEPS / 4 * BLOCK_OF_X)
-#define FIRST_STEP(unit) ((unit)*STEPS % 4)
-#define LOAD_UNIT(set, stage, unit) mx_load_pixels(set, PIXELS_AT(stage, unit), FIRST_STEP(unit))
-#define WGMMA_STEP(a, unit, k)                                                                                        \
+#define BEGIN_SLICE()                          \
+    mx_barrier_wait(full + 8 * stage, parity); \
+    MX_WG_PUBLISH()
+/* 64 pixels of the slice; nothing is under way but these afterwards. */
+#define MULTIPLY(a, i)                                                                                                \
+    mx_load_pixels(a, pixels + stage * STAGE_BYTES + (i)*BLOCK_OF_X);                                                 \
     MX_WG_FENCE();                                                                                                    \
-    WGMMA_TF32(sums[(unit)*STEPS / 4], (a)[k], b_matrix + ((W_AT(stage, slice) + (FIRST_STEP(unit) + (k)) * 32) >> 4))
-#define PASS_TURN()             \
-    if (PING_PONG && lane == 0) \
-    mx_barrier_arrive(turn + 8 * (1 - role))
-/* STEPS k-steps of 64 pixels, and what is multiplied next is loaded and rounded in between: a wgmma with registers holds
- * its warp up until it begins, so that nothing behind the last one is hidden. */
-#define MULTIPLY(a, next, unit)                                                                                       \
-    WGMMA_STEP(a, unit, 0);                                                                                           \
+    _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                     \
+        WGMMA_TF32(sums[i], (a)[k], b_matrix + ((W_AT(stage, slice) + k * 32) >> 4));                                 \
     MX_WG_COMMIT();                                                                                                   \
-    if ((unit) < UNITS - 1) {                                                                                         \
-        LOAD_UNIT(loaded, stage, (unit) + 1);                                                                         \
-    } else {                                                                                                          \
-        int following = stage; /* loads behind the last slice are thrown away */                                      \
-        if (slice + 1 < slices) {                                                                                     \
-            following = stage + 1 == STAGES ? 0 : stage + 1;                                                          \
-            mx_barrier_wait(full + 8 * following, parity ^ (following == 0));                                         \
-        } else {                                                                                                      \
-            PASS_TURN();                                                                                              \
-        }                                                                                                             \
-        LOAD_UNIT(loaded, following, 0);                                                                              \
-    }                                                                                                                 \
-    MX_WG_WAIT(1); /* for the products that read `next` */                                                            \
-    if ((unit) == 0 && slice > 0 && lane == 0)                                                                        \
-        mx_barrier_arrive(before);                                                                                    \
-    WGMMA_STEP(a, unit, 1);                                                                                           \
-    if (STEPS == 4) {                                                                                                 \
-        mx_round_step(next[0], loaded[0]);                                                                            \
-        mx_round_step(next[1], loaded[1]);                                                                            \
-        WGMMA_STEP(a, unit, STEPS - 2);                                                                               \
-        mx_round_step(next[STEPS - 2], loaded[STEPS - 2]);                                                            \
-        mx_round_step(next[STEPS - 1], loaded[STEPS - 1]);                                                            \
-        WGMMA_STEP(a, unit, STEPS - 1);                                                                               \
-        MX_WG_COMMIT();                                                                                               \
-    } else {                                                                                                          \
-        MX_WG_COMMIT();                                                                                               \
-        mx_round_step(next[0], loaded[0]);                                                                            \
-        mx_round_step(next[1], loaded[1]);                                                                            \
-    }
-#define NEXT_STAGE()            \
-    before = empty + 8 * stage; \
-    if (++stage == STAGES)      \
+    MX_WG_WAIT(1)
+#define RELEASE()                      \
+    if (lane == 0 && slice > 0)        \
+        mx_barrier_arrive(before);     \
+    before = empty + 8 * stage
+#define NEXT_STAGE()        \
+    if (++stage == STAGES)  \
         stage = 0, parity ^= 1
-            if (slices > 0) {
-                mx_barrier_wait(full + 8 * stage, parity);
-                LOAD_UNIT(loaded, stage, 0);
-#pragma unroll
-                for (int k = 0; k < STEPS; k++)
-                    mx_round_step(a[k], loaded[k]);
-            } else {
-                PASS_TURN();
-            }
+#if WG_ROWS == 1
             for (int slice = 0; slice < slices; slice++) {
-                MULTIPLY(a, other, 0);
-#if UNITS > 1
-                MULTIPLY(other, a, 1);
-#if UNITS > 2
-                MULTIPLY(a, other, 2);
-                MULTIPLY(other, a, 3);
-                MULTIPLY(a, other, 4);
-                MULTIPLY(other, a, 5);
-#endif
-                NEXT_STAGE();
-#else
+                BEGIN_SLICE();
+                MULTIPLY(a, 0);
+                RELEASE();
                 NEXT_STAGE();
                 if (++slice == slices)
                     break;
-                MULTIPLY(other, a, 0);
+                BEGIN_SLICE();
+                MULTIPLY(other, 0);
+                RELEASE();
                 NEXT_STAGE();
-#endif
             }
+#else
+            for (int slice = 0; slice < slices; slice++) {
+                BEGIN_SLICE();
+                MULTIPLY(a, 0);
+                RELEASE();
+                MULTIPLY(other, 1);
+                NEXT_STAGE();
+            }
+#endif
+            if (PING_PONG && lane == 0)
+                mx_barrier_arrive(turn + 8 * (1 - role));
             MX_WG_WAIT(0);
             if (lane == 0 && slices > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
-            skip =
-                PING_PONG && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+            skip = PING_PONG && tile + get_num_groups(0) < tiles ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 

@@ -99,13 +99,6 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
                    MX_EIGHT(d, 120)                                                                                   \
                  : "l"(a), "l"(b) : "memory")
 
-static inline uint mx_clock(void)
-{
-    uint clock;
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(clock)::"memory");
-    return clock;
-}
-
 /* Barriers in local memory, which work-items and copies arrive at.  The phase of a parity: the waiter is never more
  * than a phase behind or ahead. */
 static inline void mx_barrier_begin(uint barrier_at, int count)

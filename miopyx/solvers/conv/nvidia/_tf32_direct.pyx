@@ -32,7 +32,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
 cdef enum:
     DEPTH = 32             # numbers of K in a slice
     ADDED = 8              # products that an instruction adds to a sum
-    CHOICES_COUNT = 9
+    CHOICES_COUNT = 8
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
 # and where x is copied in runs of pixels, and what a whole tile takes besides.
@@ -41,16 +41,15 @@ cdef struct choice_t:
     double slice, in_runs, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.72, 0.80, 3.5)
-CHOICES[1] = choice_t(256, 128, 0, 0, 0.84, 0.95, 4.0)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.45, 0.57, 1.5)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.36, 0.53, 0.7)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.65, 0.95, 1.5)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.40, 0.56, 1.8)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.2)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.44, 0.56, 1.5)
-CHOICES[8] = choice_t(192, 256, 0, 0, 1.12, 1.12, 5.5)
-cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))), ("STAGGER", (0, 1)))
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 3.50)
+CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 4.00)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 1.50)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.63)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50)
+cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
 # What takes time: launches, megabytes of rounded filters, of x and of y, microseconds by the table of choices, rounds
@@ -118,8 +117,6 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
     for i in range(CHOICES_COUNT):
         if filters and CHOICES[i].filters != filters or _rows_of_filters(g.filters) % CHOICES[i].filters:
             continue
-        if best.run and CHOICES[i].pixels % 128 and not CHOICES[i].ping_pong:
-            continue  # the work-items that copy do not divide its runs
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0):
             continue
         down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups
@@ -147,8 +144,7 @@ cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
     return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
 
 
-cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best,
-                    int stagger):
+cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
     """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
     cdef const choice_t* c = &CHOICES[best.choice]
     cdef mx_nv_tiles order = order_of_tiles(g, phases, ceil_div(g.pixels, c.pixels), ceil_div(g.filters, c.filters))
@@ -156,7 +152,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
-        WHOLE_SLICES=int(g.reduced % DEPTH == 0), STAGGER=stagger if best.tiles > best.groups else 0)
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0))
     args = operand_args(r, g)
     args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
@@ -177,9 +173,8 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     return r
 
 
-cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, tuple config):
-    """All steps, of the `count` phases of the stride, by the tile of `config` where it can be."""
-    cdef int wanted = config[0] if config else -1, stagger = config[1] if config else 0
+cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, int wanted):
+    """All steps, of the `count` phases of the stride, by tile `wanted` where it can be."""
     cdef bint together = _together(p, count)
     cdef int launches = 1 if together else count, i, filters
     cdef mx_nv_tf32_filters f
@@ -208,24 +203,19 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
     for i in range(launches):
-        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i], stagger))
+        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i]))
     if r.y_slot == SLOT_WORKSPACE:
         steps.append(join_of_planes(p, r))
     return steps
 
 
-cdef chosen_t _first(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                     int wanted=-1) noexcept:
-    """How the first launch is."""
+cdef int _tile_of(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
+                  int wanted=-1) noexcept:
+    """The tile of the first launch."""
     cdef bint together = _together(p, count)
     if together:
         sort_phases(g, count)
-    return _choose(dev, p, r, g, count if together else 1, wanted)
-
-
-cdef bint _fits(const chosen_t* first, tuple config):
-    """Whether there is such a tile, and more than one for a group if they begin one after another."""
-    return first.choice == config[0] and (config[1] == 0 or first.tiles > first.groups)
+    return _choose(dev, p, r, g, count if together else 1, wanted).choice
 
 
 cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
@@ -294,22 +284,21 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        cdef chosen_t first = _first(dev, &read, &r, &g, 1, config[0])
-        return _fits(&first, config)
+        return _tile_of(dev, &read, &r, &g, 1, config[0]) == config[0]
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return (_first(dev, &read, &r, &g, 1).choice, 0)
+        return (_tile_of(dev, &read, &r, &g, 1),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return Solution(_launches(dev, &read, &r, &g, 1, config), r.workspace)
+        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), r.workspace)
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
@@ -350,16 +339,15 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, &r, g)
-        cdef chosen_t first = _first(dev, p, &r, g, count, config[0])
-        return _fits(&first, config)
+        return _tile_of(dev, p, &r, g, count, config[0]) == config[0]
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
-        return (_first(dev, p, &r, g, self.phases(p, &r, g)).choice, 0)
+        return (_tile_of(dev, p, &r, g, self.phases(p, &r, g)),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef roles_t r = _roles(p)
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, &r, g)
-        return Solution(_launches(dev, p, &r, g, count, config), r.workspace)
+        return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)

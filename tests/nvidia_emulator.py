@@ -202,7 +202,6 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"mov\.b32 to a word",
      lambda m, o: f"{_u32(o[0])} = " + " | (uint32_t) ".join(
          f"{_as('U16', name)}{' << 16' * i}" for i, name in enumerate(_each(o[1]))) + ";"),
-    (r"mov\.u32 from a clock", lambda m, o: f"{{ static uint32_t clocks; {_u32(o[0])} = clocks += 32; }}"),
     (r"mov\.[bu](16|32)", lambda m, o: f"{_as('U' + m[1], o[0])} = {_as('U' + m[1], o[1])};"),
     (r"and\.b32", lambda m, o: f"{_u32(o[0])} = {_u32(o[1])} & {_u32(o[2])};"),
     (r"add\.s64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])} + {_u64(o[2])};"),
@@ -218,8 +217,6 @@ def instruction(text: str) -> str:
     operands = _split(rest)
     if name == "mov.b32" and "{" in rest:
         name += " from a word" if operands[0].startswith("{") else " to a word"
-    if operands[-1:] == ["%clock"]:
-        name += " from a clock"
     for pattern, write in _INSTRUCTIONS:
         m = re.fullmatch(pattern, name)
         if m:

@@ -21,7 +21,7 @@ import pytest
 from miopyx.runtime import programs
 
 HERE = Path(__file__).parent
-# Not test_nvidia_pack and test_nvidia_pairs_plainly, which run on OpenCL's CPUs as they are.
+# Not test_nvidia_pack, which runs on OpenCL's CPUs as it is.
 FILES = [f"test_nvidia_{name}.py" for name in (
     "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "small", "tf32", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (

@@ -52,15 +52,22 @@ VOLUMES = {
     "along the depth": conv_case(2, 64, 72, (8, 6, 5), (3, 1, 1), (1, 0, 0)),
     "1x1x1": conv_case(3, 64, 128, (4, 6, 8)),
 }
+PLANES = {
+    "uneven sides, phases one by one": conv_case(2, 66, 70, (10, 9), (3, 3), (1, 1), (2, 2)),
+    "phases at once": conv_case(2, 66, 70, (10, 8), (4, 4), (1, 1), (2, 2)),
+    "phases of several taps at once": conv_case(3, 80, 64, (8, 12), (5, 3), (2, 1), (2, 3), groups=2),
+    "strides, and a dilation": conv_case(2, 40, 64, (9, 12), (3, 2), (2, 1), (2, 3), (2, 1)),
+}
+SHAPES = {**VOLUMES, **PLANES}
 
 
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
-@pytest.mark.parametrize("name", VOLUMES)
-def test_every_volume(handle, host, rng, name, layout, direction):
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape(handle, host, rng, name, layout, direction):
     if registry.BY_NAME["NvPairsFwd"].why_not(handle.device, problem_of(VOLUMES["3x3x3"])) is not None:
         pytest.skip("needs a Hopper GPU")
-    example = Example(VOLUMES[name], "float32", layout, rng, host)
+    example = Example(SHAPES[name], "float32", layout, rng, host)
     check_twice(handle, example, direction, registry.BY_NAME[SOLVERS[direction]], rng)
 
 

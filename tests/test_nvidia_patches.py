@@ -1,21 +1,12 @@
-"""Filters that meet x patch by patch: every element of each shape, layout and direction.
-
-Forward and backward data in float32 run on any device, with test_nvidia_pairs_plainly's kernels for those of wgmma; the
-rest needs a Hopper GPU.
-"""
+"""Filters that meet x patch by patch: every element of each shape, layout and direction.  Needs a Hopper GPU."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from cases_reader import conv_case
-from solver_checks import Example, check, check_twice, problem_of, verify
-from test_nvidia_pairs_plainly import plain_handle  # noqa: F401
+from solver_checks import Example, check_twice, problem_of
 
 from miopyx.solvers import registry
-
-# PoCL says which loops it does not unroll.
-pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 
 SOLVERS = ("NvPatchesFwd", "NvPatchesBwd", "NvPatchesWrw")
 CASES = {  # images, channels, filters, lens, taps, pads, strides
@@ -41,17 +32,6 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize("direction", range(2))
-@pytest.mark.parametrize("layout", ["packed", "channels last"])
-@pytest.mark.parametrize("name", CASES)
-def test_every_element_by_plain_kernels(plain_handle, host, rng, name, layout, direction):  # noqa: F811
-    example = Example(CASES[name], "float32", layout, rng, host, shift=int(rng.integers(2)))
-    solver, old = registry.BY_NAME[SOLVERS[direction]], example.random_output(direction, rng)
-    check(plain_handle, example, direction, solver, rng)
-    added = example.run(plain_handle, direction, solver, 1, 1, old)
-    verify(plain_handle, example, direction, added, solver, 1, 1, old.astype(np.float64))
-
-
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -66,12 +46,12 @@ def test_every_element(handle, host, rng, name, dtype, layout, direction):
 
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("name", NONE)
-def test_what_are_no_patches(plain_handle, name, direction):  # noqa: F811
+def test_what_are_no_patches(h200, name, direction):
     solver = registry.BY_NAME[SOLVERS[direction]]
-    assert solver.why_not(plain_handle.device, problem_of(NONE[name], "float32", "packed", direction)) == "no patches"
+    assert solver.why_not(h200.device, problem_of(NONE[name], "float32", "packed", direction)) == "no patches"
 
 
-def test_what_other_solvers_do_as_well(plain_handle):  # noqa: F811
+def test_what_other_solvers_do_as_well(h200):
     for channels, side, why in ((64, 2, "many channels"), (3, 4, "small patches")):
         case = conv_case(2, channels, 64, (16, 16), (side, side), (0, 0), (side, side))
-        assert registry.BY_NAME[SOLVERS[0]].why_not(plain_handle.device, problem_of(case)) == why
+        assert registry.BY_NAME[SOLVERS[0]].why_not(h200.device, problem_of(case)) == why

@@ -209,7 +209,7 @@ cdef str _refuse(Device dev, const mx_conv_problem* p, int64_t read):
         return "filter size"
     folded = only_read(p)
     r = _roles_of(&folded)
-    why = refuse_sizes(p, r.workspace, True)
+    why = refuse_sizes(p, r.workspace, True, True)
     if why is not None:
         return why
     return NO_ROOM if r.workspace > dev.max_alloc else None

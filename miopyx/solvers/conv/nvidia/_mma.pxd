@@ -114,6 +114,7 @@ cdef struct packing_terms_t:
 
 cdef class _NvImplicitGemm(_NvSolver):
     cdef bint volumes                 # takes three spatial axes
+    cdef bint long_rows               # whatever the length of the last axis, as all kernels by wgmma
     cdef double peak                  # what tensor cores can do beside plain products: the index of a full tile
     cdef int64_t copied(self, const mx_conv_problem* p) noexcept
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept

@@ -408,7 +408,7 @@ cdef class _NvImplicitGemm(_NvSolver):
             return "data type"
         if p.w.type == MX_FLOAT and _products(p) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
-        why = refuse_sizes(p, self.copied(p), self.volumes)
+        why = refuse_sizes(p, self.copied(p), self.volumes, self.long_rows)
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > dev.max_alloc:

@@ -278,7 +278,7 @@ cdef class _NvPairs(_NvSolver):
             return "data type"
         if self.products(p) < LEAST:
             return "too few products for pairs of halves"
-        why = refuse_sizes(p, 0, True)
+        why = refuse_sizes(p, 0, True, True)
         if why is not None:
             return why
         if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):

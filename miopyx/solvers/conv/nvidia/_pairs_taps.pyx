@@ -195,7 +195,7 @@ cdef class NvPairTapsWrw(_NvSolver):
             return "too few products for pairs of halves"
         if min(p.w.len[1], p.w.len[0] // p.groups) < LEAST_CHANNELS:
             return "few channels a group"
-        why = refuse_sizes(p, 0, True)
+        why = refuse_sizes(p, 0, True, True)
         if why is not None:
             return why
         cdef mx_conv_problem f = folded(p)

@@ -108,7 +108,7 @@ cdef class NvTapsWrw(_NvSolver):
             return "needs wgmma"
         if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16:
             return "data type"
-        why = refuse_sizes(p, 0, True)
+        why = refuse_sizes(p, 0, True, True)
         if why is not None:
             return why
         cdef mx_conv_problem f = folded(p)

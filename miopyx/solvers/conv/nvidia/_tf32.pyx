@@ -172,7 +172,7 @@ cdef class NvTf32Fwd(NvImplicitGemmFwd):
     """Forward of floats as halves by wgmma: sampling of scales, packing, then as NvWgmmaFwd."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1195, "NvTf32Fwd", 2 * WGMMA_PEAK
+        self.id, self.name, self.peak, self.long_rows = 1195, "NvTf32Fwd", 2 * WGMMA_PEAK, True
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
@@ -246,7 +246,7 @@ cdef class NvTf32Bwd(NvImplicitGemmBwd):
     """Backward data of floats as halves by wgmma, as NvTf32Fwd; of NCHW with a stride a launch joins its phases."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1196, "NvTf32Bwd", 2 * WGMMA_PEAK
+        self.id, self.name, self.peak, self.long_rows = 1196, "NvTf32Bwd", 2 * WGMMA_PEAK, True
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
@@ -306,7 +306,7 @@ cdef class NvTf32Wrw(NvImplicitGemmWrw):
     """Backward weights of floats as halves by wgmma: scales of channels, packing, then as NvWgmmaWrw."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1197, "NvTf32Wrw", 2 * WGMMA_PEAK
+        self.id, self.name, self.peak, self.long_rows = 1197, "NvTf32Wrw", 2 * WGMMA_PEAK, True
         self.cost_names = WEIGHTS_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

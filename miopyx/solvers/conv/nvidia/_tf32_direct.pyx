@@ -252,7 +252,7 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
     """Forward on TF32 by wgmma: a launch that rounds the filters, then a persistent implicit GEMM of x as it lies."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1184, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK
+        self.id, self.name, self.peak, self.long_rows = 1184, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK, True
         self.cost_names = TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
@@ -305,7 +305,7 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
     """Backward data on TF32 by wgmma, as NvWgmmaTf32Fwd: one launch for equal phases of a stride, NCHW's are joined."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak = 1185, "NvWgmmaTf32Bwd", 2 * WGMMA_PEAK
+        self.id, self.name, self.peak, self.long_rows = 1185, "NvWgmmaTf32Bwd", 2 * WGMMA_PEAK, True
         self.cost_names = TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

@@ -33,6 +33,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 
 cdef enum:
     WEIGHT_TILES = 8
+    MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
     CHOICES_COUNT = 11
     SLICE = 64             # numbers of 16 bits of a slice
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
@@ -270,6 +271,10 @@ cdef dict _scaled(bint scaled):
     return {"SCALED": 1} if scaled else {}
 
 
+cdef dict _long_taps(const mx_nv_conv* g):
+    return {"LONG_TAPS": 1} if g.p >> 16 == 0 and g.taps_w > MOST_TAPS else {}
+
+
 cdef tuple _roots(const roles_t* r):
     """Where the roots of the inverse scales are, of images and then of filters, if operands are scaled."""
     cdef int64_t images = r.x.len[0]
@@ -329,7 +334,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
-        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g),
+        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g),
     )
     cdef mx_nv_conv unphased = operands(p, r)
     return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),
@@ -466,7 +471,7 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
     """Forward in 16 bits by wgmma: persistent implicit GEMM, ping-pong or cooperative, after launches that pack."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak, self.volumes = 1104, "NvWgmmaFwd", WGMMA_PEAK, True
+        self.id, self.name, self.peak, self.volumes, self.long_rows = 1104, "NvWgmmaFwd", WGMMA_PEAK, True, True
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
@@ -611,7 +616,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """
 
     def __cinit__(self):
-        self.id, self.name, self.peak, self.volumes = 1105, "NvWgmmaBwd", WGMMA_PEAK, True
+        self.id, self.name, self.peak, self.volumes, self.long_rows = 1105, "NvWgmmaBwd", WGMMA_PEAK, True, True
         self.cost_names = DATA_TERMS
 
     cdef void count(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g,
@@ -823,7 +828,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak, self.volumes = 1106, "NvWgmmaWrw", WGMMA_PEAK, True
+        self.id, self.name, self.peak, self.volumes, self.long_rows = 1106, "NvWgmmaWrw", WGMMA_PEAK, True, True
         self.cost_names = WEIGHTS_TERMS
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
@@ -873,7 +878,7 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
         FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **TILE_DEFINES[s.tile])
+        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile])
     args = split_k_args(s, g)
     if not _adds_up(s):
         args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums
@@ -916,7 +921,7 @@ cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):
     if not has_wgmma(dev):
         return "needs wgmma"
-    cdef int64_t longest = 10 if p.spatial > 2 else 15
+    cdef int64_t longest = 10 if p.spatial > 2 else MOST_TAPS if p.w.len[3] > 1 else 30
     if max(p.w.len[2], p.w.len[3], p.w.len[4]) > longest:
         return "filter size"
     return "data type" if p.w.type == MX_FLOAT else None

@@ -368,8 +368,8 @@ cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=Fal
     if not (planes_follow(&p.x) and planes_follow(&p.w) and planes_follow(&p.y)):
         return "gaps between the planes"
     for i in range(3):
-        if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT and not (long_rows and i == 2) or p.pad[i] > SIDE_LIMIT or p.step[i] > SIDE_LIMIT
-                or (p.w.len[2 + i] - 1) * p.dilation[i] > SIDE_LIMIT):
+        if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT and not (long_rows and i == 2)
+                or max(p.pad[i], p.step[i], (p.w.len[2 + i] - 1) * p.dilation[i]) > SIDE_LIMIT):
             return "an axis is too long"
     if p.direction != MX_BACKWARD_WEIGHTS and p.w.type != MX_INT8 and sum_terms(p) > LONGEST:
         return "a long sum"

@@ -101,7 +101,7 @@ def beyond(rows: list[dict]) -> str:
     """Return the largest workspace, and cuDNN's there, of the layers where ours is larger than it may be."""
     worst = max((row for row in rows if row.get("workspace", 0) > max(row.get("torch_workspace", 0), WORKSPACE)),
                 key=lambda row: row["workspace"], default=None)
-    return f"{worst['workspace'] >> 20} ({worst['torch_workspace'] >> 20}) MB" if worst else "none"
+    return f"{worst['workspace'] >> 20} ({worst.get('torch_workspace', 0) >> 20}) MB" if worst else "none"
 
 
 def table(folder: Path) -> None:
@@ -116,7 +116,7 @@ def table(folder: Path) -> None:
         if not path.exists():
             continue
         told = json.loads(path.read_text(encoding="utf-8"))
-        rows, unit = told["rows"], "tf32" if name.startswith("tf32") else told["dtype"]
+        rows, unit = told["rows"], name.split("-")[0] if name.startswith(("tf32", "float8")) else told["dtype"]
         by = {way: [row for row in rows if row["direction"] == way] for way in ("forward", "data", "weights")}
 
         def line(label: str, end: str, by: dict[str, list[dict]] = by, rows: list[dict] = rows,
@@ -129,7 +129,8 @@ def table(folder: Path) -> None:
                       for side in ("error", "torch_error"))
             least = min(row[theirs] / row[ours] for row in rows)
             parts = "" if limits is None or "bytes" not in rows[0] else " / ".join(
-                f"{mean([part_of_limit(row, limits, limits[unit]) for row in same]):.2f}" for same in by.values())
+                f"{mean([part_of_limit(row, limits, limits[unit]) for row in same]):.2f}"
+                for same in by.values() if same)
             return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, parts,
                                beyond(rows), *errors]) + " |"
 

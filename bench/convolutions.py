@@ -298,7 +298,7 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
             names = ("miopyx", "torch")
             waited = seconds_of_calls([(sides[name], finish[name]) for name in names])
             extra |= dict(zip((f"{name}_sync" for name in names), waited, strict=True))
-        if on_cuda:
+        if on_cuda and isinstance(peer, Peer):
             extra["torch_workspace"] = peer.workspace(direction)
         yield {
             "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products,

@@ -345,9 +345,12 @@ def test_programs_of_many_convolutions(fresh):
     conv = miopyx.ConvolutionDescriptor((1, 1))
     y = miopyx.TensorDescriptor("float32", conv.output_lens(x, w))
     calls = [("forward", x, w, conv, y), ("backward_data", y, w, conv, x), ("backward_weights", y, x, conv, w)]
-    for wrong in (("sideways", x, w, conv, y), ("forward", x, w, conv), 3, ("forward", w, x, conv, y)):
+    for wrong in (("sideways", x, w, conv, y), ("forward", x, w, conv), 3, ("forward", w, x, conv, y),
+                  (["forward"], x, w, conv, y)):
         with pytest.raises(BadParmError):
             fresh.build_ahead([*calls, wrong])
+    with pytest.raises(BadParmError, match="an iterable"):
+        fresh.build_ahead(None)
     wanted = []
     for direction, (_, *descriptors) in enumerate(calls):
         order = (0, 1, 3) if direction == 0 else (3, 1, 0) if direction == 1 else (1, 3, 0)
@@ -377,6 +380,12 @@ class TestWay:
     def test_rule(self, level, runtime, value, cores, count, expected):
         level(value, cores)
         assert compiling._way(runtime, count) == expected
+
+    def test_without_children(self, level, monkeypatch):
+        level(0, 16)
+        monkeypatch.setattr(probing, "_python", lambda: None)
+        assert compiling._way("nvidia", 100) == (8, False)
+        assert compiling._way("pocl", 100) == (1, False)
 
     def test_negative_level(self, fresh, kernels, level):
         level(-1)

@@ -364,3 +364,24 @@ def test_names_at_the_top(host):
     for name in functional.__all__:
         assert getattr(miopyx, name) is getattr(functional, name)
         assert getattr(functional, name).__doc__
+
+
+def test_what_another_thread_sets_meanwhile_is_not_kept(host, rng, monkeypatch):
+    """A call that began before `math_type` was set may end as it began; those behind it are prepared anew."""
+    from miopyx.choose import preparing
+
+    first, prepared = preparing.first, []
+
+    def slowly(handle, *arguments):
+        ready = first(handle, *arguments)
+        if not prepared:
+            handle.math_type = miopyx.miopenMathPedantic
+        prepared.append(ready)
+        return ready
+
+    monkeypatch.setattr(preparing, "first", slowly)
+    with Handle("host") as handle:
+        x, w = rng.standard_normal((1, 2, 5, 6)), rng.standard_normal((3, 2, 2, 3))
+        results = [functional.conv2d(x, w, handle=handle) for _ in range(3)]
+    assert len(prepared) == 2
+    assert all((one == results[0]).all() for one in results)

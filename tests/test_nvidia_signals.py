@@ -1,4 +1,4 @@
-"""One long axis on Hopper's tensor cores, every element against the host path in float64.  Other devices skip these.
+"""A long axis on Hopper's tensor cores, every element against the host path in float64.  Other devices skip these.
 
 Coordinates beyond 16 bits, which kernels by wgmma have and those by mma.sync have not.
 """
@@ -23,6 +23,8 @@ CASES = {  # images, channels, filters, length, taps, pad, stride, dilation
     "1 tap": conv_case(1, 64, 128, (66004,)),
     "groups": conv_case(2, 64, 64, (4998,), (3,), (1,), groups=2),
     "long rows of an image": conv_case(1, 32, 64, (3, 5003), (3, 3), (1, 1)),
+    "long columns": conv_case(1, 16, 64, (8205, 9), (3, 3), (1, 1)),
+    "long columns with strides": conv_case(1, 16, 64, (8206, 8), (3, 2), (1, 0), (2, 2)),
     "long rows of a volume": conv_case(1, 16, 64, (2, 3, 4999), (2, 3, 3), (1, 1, 1)),
 }
 SOLVERS = [solver for solver in registry.CONV if solver.name.startswith(

@@ -679,12 +679,16 @@ def build_ahead(handle, calls):
     cdef dict wanted = {"forward": MX_FORWARD, "backward_data": MX_BACKWARD_DATA,
                         "backward_weights": MX_BACKWARD_WEIGHTS}
     problems = []
+    try:
+        calls = list(calls)
+    except TypeError:
+        raise BadParmError("not calls", "calls", calls, "an iterable of tuples") from None
     for call in calls:
         try:
             name, a, b, conv, out = call
         except (TypeError, ValueError):
             raise BadParmError("not a call", "calls", call, "a direction and four descriptors") from None
-        if name not in wanted:
+        if not isinstance(name, str) or name not in wanted:
             raise BadParmError("unknown direction", "calls", name, ", ".join(wanted))
         d = wanted[name]
         x, w, y = (a, b, out) if d == MX_FORWARD else (out, b, a) if d == MX_BACKWARD_DATA else (b, out, a)

@@ -88,7 +88,7 @@ def ahead(handle: Handle, specs: Iterable[KernelSpec | None], seconds: int = SEC
     if missing:
         workers, children = _way(handle.device.info.runtime, len(missing))
         left = _in_children(batch, missing, workers, seconds) if children else missing
-        _in_threads(batch, left, 1 if children else workers)
+        _in_threads(batch, left, workers if not children or handle.device.info.runtime in _THREADS_ARE_SAFE else 1)
         _log.info("%d programs made ready in %.1f s (%d compiled, %d failed, %d at a time%s)", len(wanted),
                   time.monotonic() - start, len(missing), len(batch.failures), workers,
                   " in child processes" if children else "")
@@ -103,7 +103,9 @@ def _way(runtime: str, count: int) -> tuple[int, bool]:
         return min(most, count), False
     children = min(most, count // _PROGRAMS_A_CHILD)
     pays = children > 1 or (children == 1 and level != 1 and count >= _PROGRAMS_OF_A_SEARCH)
-    return (children, True) if pays and probing._python() is not None else (1, False)
+    if pays and probing._python() is not None:
+        return children, True
+    return min(most, count) if runtime in _THREADS_ARE_SAFE else 1, False
 
 
 class _Batch:

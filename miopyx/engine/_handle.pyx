@@ -266,6 +266,7 @@ cdef class Handle:
         acquire(&self.lock)
         try:
             self.allows_rounding = kind == MATH_DEFAULT
+            self.math_changes += 1
             # What was answered for these descriptors was another problem.
             self._forget_memo()
             self.calls = None

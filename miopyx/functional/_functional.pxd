@@ -66,6 +66,7 @@ cdef class Call:
     cdef bint tf32               # float32 factors of convolutions may be rounded to 11 bits
     cdef double began            # seconds of a clock; 0 where nobody asks how long reading it takes
     cdef bint counted            # among its operator's calls
+    cdef int64_t math_changes    # the handle's when the call began
 
     cdef int take(self, object data, str name, bint optional=*) except -1
     cdef int _take_device(self, const array_t* a, object data, str name, void* stream) except -1

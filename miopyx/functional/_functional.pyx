@@ -201,6 +201,7 @@ cdef class Call:
     cdef object known(self):
         """What was kept for a call that asked for the same."""
         cdef Kept kept
+        self.math_changes = self.handle.math_changes
         if self.handle.calls is None:
             return None
         kept = self.handle.calls.get(hash_bytes(&self.ask, _size(&self.ask)))
@@ -210,6 +211,8 @@ cdef class Call:
 
     cdef object keep(self, object prepared):
         cdef Kept kept = Kept()
+        if self.math_changes != self.handle.math_changes:
+            return prepared  # for what another thread has set anew
         if self.handle.calls is None:
             self.handle.calls = {}
         elif len(self.handle.calls) >= MOST_KEPT:

@@ -210,8 +210,9 @@ static inline __attribute__((always_inline)) void mx_store_tile(
             for (int l = 0; l < 16; l++) {
                 values[l] = sums[i / 2][l / 2 * 4 + i % 2 * 2 + l % 2];
                 if (!plain)
-                    values[l] = alpha * values[l]
-                                + (beta != 0 && row_at[i] >= 0 && l < left ? beta * LOAD(Y_TYPE)(y, to + l) : 0.0f);
+                    values[l] *= alpha;
+                if (!plain && beta != 0 && row_at[i] >= 0 && l < left) /* where beta is 0, -0 stays */
+                    values[l] += beta * LOAD(Y_TYPE)(y, to + l);
             }
             mx_round_run(words, values, rounding, first + to);
 #pragma unroll

@@ -19,6 +19,7 @@ cdef enum:
     MOST_TAPS = 27         # of conv/nvidia/sum.cl, whose local memory holds them
     TURNED = 1 << 19       # weights from which on partial sums are turned in local memory
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits, but see refuse_sizes
+    COLUMN_LIMIT = 32767   # of rows: more than 16 bits would be taken for a volume
     SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 
@@ -360,15 +361,18 @@ cdef bint has_wgmma(Device dev):
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=False, bint long_rows=False):
     """Why the kernels' coordinates and offsets cannot hold a problem's, or `copied` elements, or None.
 
-    `long_rows`: coordinates along the last axis have 32 bits.
+    `long_rows`: coordinates along the last axis have 32 bits, and those along the other one of two 15.
     """
+    cdef int64_t[3] longest = [SIDE_LIMIT, SIDE_LIMIT, SIDE_LIMIT]
     cdef int i
+    if long_rows:
+        longest[1], longest[2] = SIDE_LIMIT if p.spatial > 2 else COLUMN_LIMIT, INT_LIMIT
     if p.spatial > 2 and not volumes:
         return "three spatial axes"
     if not (planes_follow(&p.x) and planes_follow(&p.w) and planes_follow(&p.y)):
         return "gaps between the planes"
     for i in range(3):
-        if (max(p.x.len[2 + i], p.y.len[2 + i]) > SIDE_LIMIT and not (long_rows and i == 2)
+        if (max(p.x.len[2 + i], p.y.len[2 + i]) > longest[i]
                 or max(p.pad[i], p.step[i], (p.w.len[2 + i] - 1) * p.dilation[i]) > SIDE_LIMIT):
             return "an axis is too long"
     if p.direction != MX_BACKWARD_WEIGHTS and p.w.type != MX_INT8 and sum_terms(p) > LONGEST:

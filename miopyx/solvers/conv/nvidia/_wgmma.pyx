@@ -745,9 +745,10 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
 
 
 cdef bint _columns_in_a_row(const mx_conv_problem* p, const split_k_t* s) noexcept nogil:
-    """Whether a filter of dw is a row of what is multiplied, whose pairs can be stored at once."""
+    """Whether a filter of dw is a row of what is multiplied, of which 8 can be stored at once."""
     cdef const int64_t* stride = p.w.stride
     return (p.w.type != MX_FLOAT and not s.narrow.used and s.reduced == p.w.len[1] and stride_of(&p.w, 1) == 1
+            and stride_of(&p.w, 0) % 8 == 0
             and (p.w.len[4] == 1 or stride[4] == s.reduced)
             and (p.w.len[3] == 1 or stride[3] == s.reduced * p.w.len[4])
             and (p.w.len[2] == 1 or stride[2] == s.reduced * p.w.len[4] * p.w.len[3]))
@@ -825,7 +826,7 @@ cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
-    """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add the partial sums."""
+    """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add what is partial."""
 
     def __cinit__(self):
         self.id, self.name, self.peak, self.volumes, self.long_rows = 1106, "NvWgmmaWrw", WGMMA_PEAK, True, True

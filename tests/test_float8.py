@@ -327,6 +327,14 @@ def test_every_solver_on_the_smoke_cases(handle, host, rng, name, mode, layout):
                     assert (sign * (edge - got) >= 0).all(), f"{solver.name}: {case.text}, direction {direction}"
 
 
+def test_arrays_that_do_not_go_with_ocp():
+    x, w = np.zeros((1, 2, 4, 4), DTYPE[OCPS[0]]), np.zeros((3, 2, 1, 1), np.float16)
+    with pytest.raises(miopyx.BadParmError, match=r"float8_e4m3fn or float8_e5m2"):
+        miopyx.conv2d(x, w)
+    with pytest.raises(miopyx.BadParmError, match=r"bias of results of 8 bits \[bias"):
+        miopyx.conv2d(x, w.astype(DTYPE[OCPS[1]]), np.zeros(3, DTYPE[OCPS[0]]))
+
+
 def test_arrays_of_ocp(rng):
     """The functions on arrays: the result is of x's type, or of that of `out`."""
     x, w = (rng.integers(-2, 3, lens).astype(np.float32) for lens in ((2, 8, 5, 6), (4, 8, 3, 3)))

@@ -546,8 +546,11 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     cdef int i
     c.require_rank(0, spatial + 2)
     c.require_rank(other, spatial + 2)
-    if not (is_ocp8(c.array[0].type) and is_ocp8(c.array[other].type)):
+    if not is_ocp8(c.array[0].type):
         c.require_like_first(other)
+    elif not is_ocp8(c.array[other].type):
+        raise BadParmError("arrays of several types", c.given(other), enums.TYPE_NAMES[c.array[other].type],
+                           "float8_e4m3fn or float8_e5m2")
     first, second = c.descriptor(0), c.descriptor(other)
     conv = ConvolutionDescriptor(numbers(c, 3, spatial), numbers(c, 0, spatial), numbers(c, 6, spatial),
                                  "transpose" if transposed else "convolution", c.ask.number[12],
@@ -584,6 +587,8 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
         result = _result_descriptor(c, out, 3, kind, lens, order)
         if c.ask.type[2] >= 0:
             c.require_rank(2, 1)
+            if type_size(kind) == 1:
+                raise BadParmError("a bias of results of 8 bits", "bias", enums.TYPE_NAMES[c.array[2].type], None)
             if c.array[2].type != kind or c.array[2].len[0] != lens[1]:
                 raise BadParmError("not one element a filter, of the result's type", "bias",
                                    f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",

@@ -7,6 +7,7 @@ less than 34 2^-13 of the sum of magnitudes; sums are promoted to float every 12
 from __future__ import annotations
 
 import importlib.util
+import math
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import miopyx
 from miopyx import TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _common
 
 E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
 BYTES = (E4M3, E5M2)
@@ -240,6 +242,21 @@ def test_the_bound_is_that_of_the_formula(gpu, host, channels):
     assert (error <= bound * size).all()
     if channels >= 128:
         assert error.max() > 0.001 * size.max()  # 14 bits, not 24: else the promotion would be for nothing
+
+
+def test_runs_of_images(gpu, host, rng, direction):
+    """Of tensors that are too large at once, but not where an element's place in them decides how it is rounded."""
+    solver, case = SOLVERS[direction], conv_case(7, 64, 80, (16, 15), (3, 3), (1, 1))
+    example = Example(case, (E4M3, E5M2, E4M3), direction, host).fill(whole(rng))
+    at_random = Example(case, (E4M3, E5M2, E4M3), direction, host, mode=STOCHASTIC)
+    steps = len(solver.solution(gpu.device, example.problem).steps)
+    _common.limit_elements(max(math.prod(lens) for lens in case.all_lens) * 3 // 5)
+    try:
+        assert len(solver.solution(gpu.device, example.problem).steps) >= 2 * steps
+        same(example.run(gpu, solver), rounded(example.truth(), E4M3), "in runs")
+        assert "too large" in solver.why_not(gpu.device, at_random.problem)
+    finally:
+        _common.limit_elements()
 
 
 @pytest.mark.parametrize("result", RESULTS)

@@ -30,7 +30,7 @@ cdef class Handle:
     cdef readonly dict found             # problem bytes -> what Find measured
     cdef readonly bint profiling
     cdef bint allows_rounding            # see math_type
-    cdef readonly int64_t math_changes   # how often that was set
+    cdef int64_t math_changes            # how often that was set
     cdef readonly double kernel_time     # ms of the last call while profiling was on
     cdef void* queue_ptr
     cdef dict streams                    # of CUDA, by their addresses: those that `turn_to` met

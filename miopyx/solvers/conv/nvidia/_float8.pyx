@@ -124,23 +124,23 @@ cdef int64_t _widest(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     return vector
 
 
-cdef int64_t _groups(Device dev, int i, const roles_t* r, const mx_nv_conv* g, int phases) noexcept nogil:
-    """How many groups of work-items a tile's launch has."""
-    cdef const choice_t* c = &TILES[i].choice
-    cdef int64_t down = ceil_div(g.pixels, c.pixels) * g.groups, across = ceil_div(g.filters, c.filters)
-    return min(phases * down * across, max(1, dev.compute_units))
+cdef int64_t _tiles(int i, const mx_nv_conv* g) noexcept nogil:
+    """How many tiles of a kind a phase has."""
+    return ceil_div(g.pixels, TILES[i].choice.pixels) * ceil_div(g.filters, TILES[i].choice.filters) * g.groups
 
 
-cdef int _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept nogil:
+cdef int64_t _groups(Device dev, int i, const mx_nv_conv* g, int phases) noexcept nogil:
+    """How many groups of work-items a launch of such tiles has."""
+    return min(phases * _tiles(i, g), max(1, dev.compute_units))
+
+
+cdef int _choose(Device dev, const mx_nv_conv* g, int phases) noexcept nogil:
     cdef double cost, best = -1
-    cdef int64_t groups
     cdef int i, chosen = T128X128
     for i in range(TILES_COUNT):
-        groups = _groups(dev, i, r, g, phases)
         if (g.filters <= 64) != (TILES[i].choice.filters == 64):
             continue
-        cost = time_of(&TILES[i].choice, g, phases, ceil_div(g.pixels, TILES[i].choice.pixels)
-                       * ceil_div(g.filters, TILES[i].choice.filters) * g.groups, groups, SLICE)
+        cost = time_of(&TILES[i].choice, g, phases, _tiles(i, g), _groups(dev, i, g, phases), SLICE)
         if best < 0 or cost < best:
             best, chosen = cost, i
     return chosen
@@ -150,7 +150,7 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef const choice_t* c
     cdef int64_t vector = 16
-    cdef int i, chosen = tile if tile >= 0 else _choose(dev, r, g, phases)
+    cdef int i, chosen = tile if tile >= 0 else _choose(dev, g, phases)
     cdef int threads = 128 * TILES[chosen].consumers + 128
     cdef int64_t result = result_type(p)
     c = &TILES[chosen].choice
@@ -166,19 +166,16 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
     )
     cdef mx_nv_conv whole = _operands_of(p, r)
     return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),
-                (_groups(dev, chosen, r, g, phases) * threads,), (threads,))
+                (_groups(dev, chosen, g, phases) * threads,), (threads,))
 
 
-cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases,
-                 double* terms) noexcept:
+cdef void _count(Device dev, const mx_nv_conv* g, int phases, double* terms) noexcept:
     """Add a launch."""
     cdef float8_terms_t* t = <float8_terms_t*> terms
-    cdef int chosen = _choose(dev, r, g, phases)
-    cdef const choice_t* c = &TILES[chosen].choice
-    cdef int64_t tiles = ceil_div(g.pixels, c.pixels) * ceil_div(g.filters, c.filters) * g.groups
-    cdef int64_t groups = _groups(dev, chosen, r, g, phases)
+    cdef int chosen = _choose(dev, g, phases)
+    cdef int64_t tiles = _tiles(chosen, g), groups = _groups(dev, chosen, g, phases)
     t.launch += 1
-    t.counted += time_of(c, g, phases, tiles, groups, SLICE)
+    t.counted += time_of(&TILES[chosen].choice, g, phases, tiles, groups, SLICE)
     t.rounds += ceil_div(phases * tiles, groups)
 
 
@@ -253,7 +250,7 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles_of(&read)
         cdef mx_nv_conv g = _operands_of(&read, &r)
         set_taps(&g, &read)
-        _count(dev, &read, &r, &g, 1, terms)
+        _count(dev, &g, 1, terms)
         _count_packing(&r, terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
@@ -264,7 +261,7 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles_of(&read)
         cdef mx_nv_conv g = _operands_of(&read, &r)
         set_taps(&g, &read)
-        return (_choose(dev, &r, &g, 1),)
+        return (_choose(dev, &g, 1),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
@@ -307,10 +304,10 @@ cdef class NvFloat8Bwd(NvImplicitGemmBwd):
         cdef int i, count = self.phases(&read, &r, g)
         if at_once(&read, g, count):
             sort_phases(g, count)
-            _count(dev, &read, &r, g, count, terms)
+            _count(dev, g, count, terms)
         else:
             for i in range(count):
-                _count(dev, &read, &r, &g[i], 1, terms)
+                _count(dev, &g[i], 1, terms)
         _count_packing(&r, terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
@@ -323,7 +320,7 @@ cdef class NvFloat8Bwd(NvImplicitGemmBwd):
         cdef int count = self.phases(&read, &r, g)
         cdef bint together = at_once(&read, g, count)
         sort_phases(g, count)
-        return (_choose(dev, &r, g, count if together else 1),)
+        return (_choose(dev, g, count if together else 1),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)

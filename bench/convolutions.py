@@ -28,6 +28,7 @@ weights some filters and channels.
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import statistics
@@ -129,6 +130,13 @@ class Prepared:
         return self.side.read(self.output[OUTPUTS[direction]])
 
 
+def give_back(side) -> None:
+    """Free what layers before left and PyTorch caches: its pool takes what our programs and workspaces need."""
+    side.finish()
+    gc.collect()
+    side.torch.cuda.empty_cache()
+
+
 class Peer:
     """A layer on PyTorch's side."""
 
@@ -153,7 +161,7 @@ class Peer:
         """Return the bytes that a call takes on CUDA beside its result."""
         cuda = self.side.torch.cuda
         self.kept.pop(direction, None)
-        self.side.finish()
+        give_back(self.side)
         before = cuda.memory_allocated()
         cuda.reset_peak_memory_stats()
         self.runs[direction]()
@@ -273,6 +281,8 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
     truth = TruthOnDevice(exact, layer, data) if on_cuda else Truth(exact, layer, data)
     conv, least = conv_of(layer, tf32), 20 if ours.handle.device.is_gpu else 1
     for direction in directions:
+        if on_cuda:
+            give_back(theirs)
         solutions = mine.find(direction, conv, exhaustive)
         if own:
             peer.find(direction)

@@ -104,3 +104,43 @@ def test_one_image_that_is_too_large(handle, limit):
     if not refused:
         pytest.skip("needs an NVIDIA GPU")
     assert refused == {"a tensor is too large for 32-bit offsets"}
+
+
+WANT = [  # what float32 takes in runs for their workspace: solver, case, and in how many runs
+    ("NvPairsBwd", conv_case(256, 128, 128, (56, 56), (3, 3), (1, 1), (2, 2)), 2),
+    ("NvPairTapsWrw", conv_case(256, 64, 64, (56, 56), (3, 3), (1, 1)), 2),
+]
+
+
+@pytest.mark.parametrize(("name", "case", "runs"), WANT, ids=[name for name, *_ in WANT])
+def test_float32_takes_256_mb_where_runs_help(h200, name, case, runs):
+    """All at once these want 392 and 431 MB; one image of each, some."""
+    device, solver = h200.device, registry.BY_NAME[name]
+    asked = problem_of(case, "float32", "packed", solver.direction)
+    one = problem_of(conv_case(1, case.c, case.k, case.lens, case.filter, case.pad, case.stride), "float32", "packed",
+                     solver.direction)
+    assert 256 << 20 < solver.workspace_size(device, one) * case.n
+    assert solver.workspace_size(device, asked) <= 256 << 20
+    steps = len(solver.solution(device, one).steps)
+    assert len(solver.solution(device, asked).steps) == runs * steps
+    # 16 bits take what cuDNN does, and all at once.
+    half = problem_of(case, "float16", "packed", 1)
+    assert registry.BY_NAME["NvWgmmaBwd"].workspace_size(device, half) > 200 << 20
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in WANT])
+def test_runs_for_their_workspace(handle, host, rng, name):
+    """The same with small images and as small a limit."""
+    solver = registry.BY_NAME[name]
+    case = conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1), (2, 2) if name == "NvPairsBwd" else (1, 1))
+    asked = problem_of(case, "float32", "packed", solver.direction)
+    if solver.why_not(handle.device, asked) is not None:
+        pytest.skip("needs an NVIDIA GPU")
+    whole, steps = (solver.workspace_size(handle.device, asked), len(solver.solution(handle.device, asked).steps))
+    try:
+        _common.limit_workspace(whole * 3 // 4)
+        assert solver.workspace_size(handle.device, asked) <= whole * 3 // 4
+        assert len(solver.solution(handle.device, asked).steps) == 2 * steps
+        check(handle, Example(case, "float32", "packed", rng, host), solver.direction, solver, rng)
+    finally:
+        _common.limit_workspace()

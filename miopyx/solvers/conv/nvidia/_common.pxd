@@ -77,4 +77,5 @@ cdef str NO_ROOM
 
 cdef class _NvSolver(ConvSolver):
     cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1
+    cdef bint wants_much(self, Device dev, const mx_conv_problem* p) except -1
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept

@@ -1,6 +1,6 @@
 """What the solvers for NVIDIA's tensor cores share: the problem as their kernels take it, and the sum of split-K."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport (
@@ -20,12 +20,13 @@ cdef enum:
     TURNED = 1 << 19       # weights from which on partial sums are turned in local memory
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits, but see refuse_sizes
     COLUMN_LIMIT = 32767   # of rows: more than 16 bits would be taken for a volume
+    WORKSPACE = 256 << 20  # bytes that float32 takes at most where fewer images at once need less
     SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 
 # Offsets have 32 bits.  Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum
 # ends behind them.
-cdef int64_t _most_elements = INT_LIMIT // 2
+cdef int64_t _most_elements = INT_LIMIT // 2, _most_workspace = WORKSPACE
 cdef str TOO_LARGE = "a tensor is too large for 32-bit offsets"
 cdef str NO_ROOM = "workspace is beyond the limit"
 
@@ -34,6 +35,12 @@ def limit_elements(int64_t most=INT_LIMIT // 2):
     """Refuse larger tensors, or take them in runs of images; for tests, which have no such tensors."""
     global _most_elements
     _most_elements = most
+
+
+def limit_workspace(int64_t most=WORKSPACE):
+    """Let float32 take what needs more bytes in runs of images; for tests likewise."""
+    global _most_workspace
+    _most_workspace = most
 
 
 cdef mx_conv_problem _images_of(const mx_conv_problem* p, int64_t images) noexcept nogil:
@@ -94,15 +101,15 @@ cdef class _NvSolver(ConvSolver):
         cdef _RunsOffer offer
         cdef mx_conv_problem run
         cdef int64_t images
-        if why is None:
+        if why is None and not self.wants_much(dev, &problem.c):
             return ConvSolver.consider(self, dev, problem)
         # A sum of weights in 16 bits would be rounded, or overflow, after each run.
-        if not (why is TOO_LARGE or why is NO_ROOM) or (
+        if not (why is None or why is TOO_LARGE or why is NO_ROOM) or (
                 self.direction == MX_BACKWARD_WEIGHTS and problem.c.w.type != MX_FLOAT):
             return why
         images = self.run_of_images(dev, &problem.c)
         if images == 0:
-            return why
+            return ConvSolver.consider(self, dev, problem) if why is None else why
         offer = _RunsOffer.__new__(_RunsOffer)
         set_offer(offer, self, dev, problem)
         offer.images = images
@@ -114,20 +121,34 @@ cdef class _NvSolver(ConvSolver):
         return offer
 
     cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1:
-        """Return how many images of a problem that is too large the solver takes at once: equal runs, or 0: none."""
-        cdef int64_t images = p.x.len[0], rest
-        cdef mx_conv_problem run
-        cdef str why = TOO_LARGE
-        while why is not None:
-            if images <= 1 or not (why is TOO_LARGE or why is NO_ROOM):
-                return 0
+        """Return how many images of a problem that is too large, or wants much workspace, the solver takes at once.
+
+        Equal runs, the last one may be shorter; 0 where there are none that help.
+        """
+        cdef int64_t images = p.x.len[0], taken = 0, space = INT64_MAX, less, rest
+        cdef mx_conv_problem run = p[0]
+        cdef str why = self.refuse(dev, p)
+        if why is None:
+            taken, space = images, self.workspace_bytes(dev, p)
+        while images > 1 and (self.wants_much(dev, &run) if why is None else why is TOO_LARGE or why is NO_ROOM):
             images = (images + 1) // 2
             run = _images_of(p, images)
             why = self.refuse(dev, &run)
-        images = ceil_div(p.x.len[0], ceil_div(p.x.len[0], images))
+            if why is None:
+                less = self.workspace_bytes(dev, &run)
+                if less > space // 4 * 3:
+                    break  # weights or partial sums take the memory: runs would only take time
+                taken, space = images, less
+        if taken == 0 or taken == p.x.len[0]:
+            return 0
+        images = ceil_div(p.x.len[0], ceil_div(p.x.len[0], taken))
         rest = p.x.len[0] % images
         run = _images_of(p, rest if rest else images)
         return images if self.refuse(dev, &run) is None else 0
+
+    cdef bint wants_much(self, Device dev, const mx_conv_problem* p) except -1:
+        """Whether a problem in float32 should be taken in runs for its workspace.  16 bits take what cuDNN does."""
+        return p.w.type == MX_FLOAT and p.x.len[0] > 1 and self.workspace_bytes(dev, p) > _most_workspace
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         """In 16 bits one accumulator takes all steps; float32 adds up sums of slices of at least STEP terms."""
